@@ -1,0 +1,36 @@
+"""Errors for work that can not be done. Bad bytes are findings, not exceptions (see `findings`)."""
+
+from __future__ import annotations
+
+
+class KafkalogError(Exception):
+    """Work that can not be done: ends a command with status 8. The message is one complete line.
+
+    `do` is what the user can do about it: a sentence or a command that works when pasted.
+    """
+
+    code = "failed"
+    exit_status = 8
+
+    def __init__(self, message: str, do: str | None = None) -> None:
+        super().__init__(message)
+        self.do = do
+
+
+class UsageError(KafkalogError):
+    """Arguments that make no sense: ends a command with status 2."""
+
+    code = "usage"
+    exit_status = 2
+
+
+class UnreadableFile(KafkalogError):
+    """A file that the operating system does not let us read: missing, no permission, I/O error, not a plain file."""
+
+    code = "unreadable-file"
+
+
+class FileChangedWhileReading(KafkalogError):
+    """A file became shorter than it was when its reading began."""
+
+    code = "file-changed"

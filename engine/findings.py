@@ -1,0 +1,163 @@
+"""Findings: anything wrong that was seen, with a stable code, a severity, a place and an advice.
+
+Codes are part of the public interface (JSON, Spark rows, docs/findings.md): they are never renamed.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Severity(Enum):
+    """How bad: harmless, repairable without loss, or data lost or unreadable."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Kind(NamedTuple):
+    """What is known about a code: severity, why it happens, what to do (`{path}` and `{partition}` are filled in)."""
+
+    severity: Severity
+    why: str
+    do: str
+
+
+class Where(NamedTuple):
+    """A place: file as named by the caller, byte position and log offset where they are known."""
+
+    file: str
+    position: int | None = None
+    offset: int | None = None
+
+
+class Finding(NamedTuple):
+    """Something wrong that was seen."""
+
+    code: str
+    where: Where
+    what: str
+
+    @property
+    def kind(self) -> Kind:
+        """What is known about this code."""
+        return KINDS[self.code]
+
+    @property
+    def severity(self) -> Severity:
+        """Shorthand for `kind.severity`."""
+        return KINDS[self.code].severity
+
+
+_DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
+_INDEX = "delete the file and restart the broker, which rebuilds it from the log"
+
+KINDS: dict[str, Kind] = {
+    "crc-mismatch": Kind(
+        Severity.ERROR,
+        "the bytes changed after the broker wrote them, or a write was torn",
+        "compare with a replica of the partition before anything is cut",
+    ),
+    "batch-size-invalid": Kind(
+        Severity.ERROR,
+        "no batch can be that small: zeros of an unfinished write, or overwritten bytes",
+        _DUMP_ON,
+    ),
+    "torn-tail": Kind(
+        Severity.ERROR,
+        "the file ends inside a batch: a write was cut off, or a broker is writing at this moment",
+        "if no broker is running, it will cut these bytes at its next start",
+    ),
+    "zero-tail": Kind(
+        Severity.WARNING,
+        "zeros behind the last batch: space that a crash left allocated but unwritten",
+        "harmless: the broker cuts them at its next start",
+    ),
+    "skipped-bytes": Kind(
+        Severity.ERROR, "no batch with a valid header and checksum begins in these bytes",
+        "compare with a replica of the partition",
+    ),
+    "record-invalid": Kind(
+        Severity.ERROR,
+        "a length inside the record does not fit: the batch was damaged before its checksum was made, or by hand",
+        "compare with a replica of the partition",
+    ),
+    "record-count-mismatch": Kind(
+        Severity.ERROR, "the header's record count and the records disagree", "compare with a replica of the partition",
+    ),
+    "decompression-failed": Kind(
+        Severity.ERROR, "the compressed bytes are damaged or belong to another codec",
+        "compare with a replica of the partition",
+    ),
+    "unknown-codec": Kind(
+        Severity.ERROR, "the codec bits name no codec that Kafka knows", "compare with a replica of the partition",
+    ),
+    "unknown-magic": Kind(
+        Severity.ERROR, "the magic byte names no message format that Kafka 4.3.1 knows",
+        "was the file written by a newer version, or is it no log?",
+    ),
+    "over-limit": Kind(
+        Severity.WARNING, "the batch expands past the limit; it is not decoded, so that memory stays bounded",
+        "raise --max-decompressed-bytes if the producer really sends such batches",
+    ),
+    "batch-too-large": Kind(
+        Severity.WARNING, "the batch is larger than any broker accepts by default; its records are not decoded",
+        "raise --max-batch-bytes if the topic really holds such batches",
+    ),
+    "control-record-invalid": Kind(
+        Severity.ERROR, "the key or value of a control record does not follow its schema",
+        "compare with a replica of the partition",
+    ),
+    "record-undecodable": Kind(
+        Severity.WARNING, "the decoder that was asked for does not fit this record", "choose another decoder",
+    ),
+    "offset-gap": Kind(
+        Severity.WARNING, "records are missing and no compaction explains it",
+        "compare with a replica of the partition",
+    ),
+    "offset-order": Kind(
+        Severity.ERROR, "offsets must grow within a log", "compare with a replica of the partition",
+    ),
+    "index-offset-mismatch": Kind(
+        Severity.WARNING, "the entry points to a batch that ends at another offset", _INDEX,
+    ),
+    "index-beyond-log": Kind(
+        Severity.WARNING, "the entry points outside the log, or to a place where no batch begins", _INDEX,
+    ),
+    "index-size-invalid": Kind(
+        Severity.WARNING, "the file holds a part of an entry: its last write was cut off", _INDEX,
+    ),
+    "index-corrupt": Kind(
+        Severity.WARNING, "the broker's own sanity check refuses this index", _INDEX,
+    ),
+    "index-zero-tail": Kind(
+        Severity.INFO, "the file is still preallocated: its log was not closed cleanly, or is in use",
+        "harmless: the broker trims it when it closes the log",
+    ),
+    "timeindex-timestamp-mismatch": Kind(
+        Severity.WARNING, "the entry's timestamp is not the largest of its batch", _INDEX,
+    ),
+    "timeindex-out-of-order": Kind(Severity.WARNING, "timestamps must grow within a time index", _INDEX),
+    "timeindex-offset-not-found": Kind(Severity.WARNING, "no batch ends at the entry's offset", _INDEX),
+    "txnindex-invalid": Kind(
+        Severity.WARNING, "the entry's version or order makes no sense", _INDEX,
+    ),
+    "snapshot-corrupt": Kind(
+        Severity.WARNING, "the producer snapshot's checksum, version or structure is wrong",
+        "delete the file: the broker rebuilds producer state from the log",
+    ),
+    "file-malformed": Kind(
+        Severity.ERROR, "the file does not follow its format", "restore it from another log directory or delete it",
+    ),
+    "name-invalid": Kind(
+        Severity.WARNING, "the name does not say the offset that Kafka's naming demands",
+        "rename the file to 20 digits and its suffix",
+    ),
+    "log-missing": Kind(
+        Severity.WARNING, "the index stands alone: there is no log to check it against",
+        "restore the .log of the same name, or delete the index",
+    ),
+    "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
+}

@@ -1,0 +1,255 @@
+"""Every byte layout and wire constant of Kafka's files, declared once.
+
+A layout is a NamedTuple whose fields are annotated with their wire type. `Layout` derives struct codes, size and
+positions from it, so that kernels, readers, writers and `docs/formats.md` share one truth. All integers are
+big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_type_hints
+
+i8 = Annotated[int, "b"]
+i16 = Annotated[int, "h"]
+i32 = Annotated[int, "i"]
+i64 = Annotated[int, "q"]
+u8 = Annotated[int, "B"]
+u32 = Annotated[int, "I"]
+
+Header = TypeVar("Header", bound=tuple[Any, ...])
+
+
+class Layout(Generic[Header]):
+    """A fixed byte layout: `size` in bytes, `positions` by field name, `read` and `pack`."""
+
+    __slots__ = ("_struct", "kind", "positions", "size")
+
+    def __init__(self, kind: type[Header]) -> None:
+        hints = get_type_hints(kind, include_extras=True)
+        self.kind = kind
+        self.positions: dict[str, int] = {}
+        codes, at = ">", 0
+        for name in kind._fields:  # type: ignore[attr-defined]  # every NamedTuple has it
+            code = hints[name].__metadata__[0]
+            self.positions[name] = at
+            codes += code
+            at += struct.calcsize(">" + code)
+        self._struct = struct.Struct(codes)
+        self.size: int = self._struct.size
+
+    def read(self, buffer: bytes | bytearray | memoryview, at: int = 0) -> Header:
+        """The fields at byte position `at`. Raises struct.error where fewer than `size` bytes are left."""
+        return self.kind(*self._struct.unpack_from(buffer, at))
+
+    def pack(self, header: Header) -> bytes:
+        """The bytes of `header`. Raises struct.error for values outside their field."""
+        return self._struct.pack(*header)
+
+
+class BatchHeader(NamedTuple):
+    """RecordBatch v2, 61 bytes. Mirrors DefaultRecordBatch (KIP-98; delete horizon KIP-534)."""
+
+    base_offset: i64  #  0  first offset; stays when compaction removes records
+    batch_length: i32  #  8  bytes after this field, so batch size − LOG_OVERHEAD (12)
+    partition_leader_epoch: i32  # 12  outside the CRC: the broker stamps it on append
+    magic: i8  # 16  2
+    crc: u32  # 17  CRC-32C of everything from `attributes` to the end
+    attributes: i16  # 21  0–2 codec · 3 timestamp type · 4 transactional · 5 control · 6 delete horizon
+    last_offset_delta: i32  # 23  last offset − base offset, kept by compaction
+    base_timestamp: i64  # 27  ms; the delete horizon where attribute bit 6 is set
+    max_timestamp: i64  # 35  ms; the append time of every record where attribute bit 3 is set
+    producer_id: i64  # 43  −1 without idempotence
+    producer_epoch: i16  # 51  −1 without idempotence
+    base_sequence: i32  # 53  −1 without idempotence
+    record_count: i32  # 57  0 for a batch that the cleaner emptied
+
+
+class LegacyHeaderV0(NamedTuple):
+    """Entry of message format 0, up to the key size. Mirrors LegacyRecord."""
+
+    offset: i64  #  0  of a compressed wrapper: that of its last inner message
+    message_size: i32  #  8  bytes after this field
+    crc: u32  # 12  CRC-32 of everything from `magic` to the end
+    magic: i8  # 16  0
+    attributes: u8  # 17  0–2 codec
+    key_size: i32  # 18  −1: null
+
+
+class LegacyHeaderV1(NamedTuple):
+    """Entry of message format 1, up to the key size. Mirrors LegacyRecord (KIP-31, KIP-32)."""
+
+    offset: i64  #  0  inner messages count from 0 relative to their wrapper
+    message_size: i32  #  8  bytes after this field
+    crc: u32  # 12  CRC-32 of everything from `magic` to the end
+    magic: i8  # 16  1
+    attributes: u8  # 17  0–2 codec · 3 timestamp type
+    timestamp: i64  # 18  ms
+    key_size: i32  # 26  −1: null
+
+
+class Entry07(NamedTuple):
+    """Entry of Kafka 0.7, magic 1, up to the payload. Magic 0 has no attributes byte."""
+
+    size: i32  #  0  bytes after this field
+    magic: i8  #  4  0 or 1
+    attributes: u8  #  5  0–1 codec
+    crc: u32  #  6  CRC-32 of the payload
+
+
+class OffsetIndexEntry(NamedTuple):
+    """Entry of an .index file. Mirrors OffsetIndex."""
+
+    relative_offset: i32  # 0  offset − base offset of the segment
+    position: i32  # 4  byte position of a batch in the .log
+
+
+class TimeIndexEntry(NamedTuple):
+    """Entry of a .timeindex file. Mirrors TimeIndex (KIP-33)."""
+
+    timestamp: i64  # 0  largest timestamp of the segment up to here, ms
+    relative_offset: i32  # 8  offset of that record − base offset of the segment
+
+
+class AbortedTxn(NamedTuple):
+    """Entry of a .txnindex file, 34 bytes. Mirrors AbortedTxn."""
+
+    version: i16  #  0  0
+    producer_id: i64  #  2
+    first_offset: i64  # 10  of the transaction
+    last_offset: i64  # 18  offset of the abort marker
+    last_stable_offset: i64  # 26  when the marker was written
+
+
+class ProducerSnapshotHeader(NamedTuple):
+    """Head of a producer .snapshot, 10 bytes. Mirrors ProducerStateManager."""
+
+    version: i16  # 0  1
+    crc: u32  # 2  CRC-32C of everything behind this field
+    entry_count: i32  # 6
+
+
+class ProducerSnapshotEntry(NamedTuple):
+    """One producer of a .snapshot. Mirrors ProducerStateEntry."""
+
+    producer_id: i64  #  0
+    producer_epoch: i16  #  8
+    last_sequence: i32  # 10
+    last_offset: i64  # 14  −1: only a marker was seen
+    offset_delta: i32  # 22  last offset − first offset of the last batch
+    timestamp: i64  # 26  of the last batch, ms
+    coordinator_epoch: i32  # 34  −1 until a marker came
+    current_txn_first_offset: i64  # 38  −1: no open transaction
+
+
+BATCH_HEADER = Layout(BatchHeader)
+LEGACY_V0 = Layout(LegacyHeaderV0)
+LEGACY_V1 = Layout(LegacyHeaderV1)
+ENTRY_07 = Layout(Entry07)
+OFFSET_INDEX_ENTRY = Layout(OffsetIndexEntry)
+TIME_INDEX_ENTRY = Layout(TimeIndexEntry)
+ABORTED_TXN = Layout(AbortedTxn)
+PRODUCER_SNAPSHOT_HEADER = Layout(ProducerSnapshotHeader)
+PRODUCER_SNAPSHOT_ENTRY = Layout(ProducerSnapshotEntry)
+
+LOG_OVERHEAD = 12  # bytes of offset and size, before what the size counts
+HEADER_SIZE_UP_TO_MAGIC = 17
+MIN_RECORD_SIZE = 14  # smallest legal size field of any format: LegacyRecord.RECORD_OVERHEAD_V0
+LEGACY_OVERHEAD_V0 = 14  # crc, magic, attributes, key size, value size
+LEGACY_OVERHEAD_V1 = 22
+
+MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_PARTITION_LEADER_EPOCH = -1
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
+
+
+class Codec(IntEnum):
+    """Compression codec ids (CompressionType)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class ControlType(IntEnum):
+    """Types of control records (ControlRecordType)."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class Status(IntEnum):
+    """Why a kernel stopped. Compare with `==`: compiled kernels return plain ints."""
+
+    END = 0  # the whole input was used
+    TORN = 1  # the next entry goes on behind the window
+    BAD_SIZE = 2  # a size field below the smallest legal one
+    FULL = 3  # the output is used up: call again
+    BAD_START = 4  # an argument outside its buffer
+    BAD_VARINT = 5  # a varint longer than its type
+    BAD_RECORD = 6  # a length inside a record that does not fit
+    BAD_COUNT = 7  # the batch holds more or fewer bytes than its records
+    BAD_MAGIC = 8
+
+
+class BatchField(IntEnum):
+    """Rows of a BatchColumns table: one column entry per batch or legacy entry."""
+
+    POSITION = 0  # byte position in the buffer that was scanned
+    SIZE = 1  # whole size in bytes
+    MAGIC = 2
+    VALID = 3  # 1 checksum right · 0 wrong · −1 not computed yet (large batches)
+    CRC = 4  # as stored, unsigned
+    ATTRIBUTES = 5  # the low byte
+    BASE_OFFSET = 6  # magic below 2: the entry's offset
+    LAST_OFFSET = 7
+    COUNT = 8  # −1 for magic below 2
+    MAX_TIMESTAMP = 9
+    BASE_TIMESTAMP = 10
+    PRODUCER_ID = 11
+    PRODUCER_EPOCH = 12
+    BASE_SEQUENCE = 13
+    LEADER_EPOCH = 14
+    BODY = 15  # where the records begin in the buffer that holds them
+    BODY_END = 16
+
+
+class RecordField(IntEnum):
+    """Rows of a RecordColumns table: one column entry per record. Sizes of −1 are nulls."""
+
+    BATCH = 0  # column in BatchColumns
+    OFFSET = 1
+    TIMESTAMP = 2
+    KEY_POSITION = 3  # byte position in the buffer that holds the records
+    KEY_SIZE = 4
+    VALUE_POSITION = 5
+    VALUE_SIZE = 6
+    HEADERS_POSITION = 7  # of the first header's key size
+    HEADER_COUNT = 8
+    CRC = 9  # magic below 2: the message's own, as stored
+    VALID = 10  # magic below 2: does that checksum fit
+
+
+BATCH_FIELDS = len(BatchField)
+RECORD_FIELDS = len(RecordField)
