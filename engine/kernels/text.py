@@ -505,29 +505,25 @@ def print_batches(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
 def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
                   batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                   records: cython.longlong[:, ::1], record: cython.Py_ssize_t, last_record: cython.Py_ssize_t,
-                  keep: cython.const[cython.uchar][::1], flags: cython.int, base: cython.longlong):
+                  flags: cython.int, base: cython.longlong):
     """Batches and their records, interleaved → (position behind the text, row, record, status).
 
     data    the bytes that hold the records
     row     the next batch whose line is due; lines are printed up to, not including, `last_row`
     record  the next record; `last_record` is behind the last. A record's batch line stands before it.
-    keep    empty: everything is printed; else one byte per batch column, 1: print its line
     flags   META | CONTENTS | ESCAPE | NO_NEWLINE
     status  END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
             record
     """
     room: cython.Py_ssize_t = out.shape[0]
     status: cython.int
-    filtered: cython.bint = keep.shape[0] > 0
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, record, _BAD_START
     if record < 0 or last_record > records.shape[1]: return at, row, record, _BAD_START
-    if filtered and keep.shape[0] < last_row: return at, row, record, _BAD_START
     with cython.nogil:
         while True:
             while row < last_row and (record >= last_record or row <= records[_BATCH, record]):
-                if not filtered or keep[row]:
-                    if room - at < _BATCH_LIMIT: return at, row, record, _FULL
-                    at = _batch_line(out, at, batches, row, base)
+                if room - at < _BATCH_LIMIT: return at, row, record, _FULL
+                at = _batch_line(out, at, batches, row, base)
                 row += 1
             if record >= last_record: return at, row, record, _END
             at, status = _record_line(out, at, room, data, batches, records, record, flags)

@@ -1,0 +1,167 @@
+"""Windows → chunks of decoded records: the one way from bytes to columns, for every format and codec.
+
+A chunk is homogeneous: its batches are all plain v2, all compressed v2, or one v0/v1 entry; and all control batches or
+all data. Damage becomes findings; what could be decoded before it is in the columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Finding, Where
+from engine.formats import CODEC_MASK, CONTROL_FLAG, BatchField, Status
+from engine.kernels.decode import decode_records
+from engine.record.codecs import InflateStatus, inflate
+from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.legacy import decode_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.record.windows import Window
+
+MAX_DECOMPRESSED_BYTES = 256 << 20
+_ARENA = 1 << 20  # inflated bytes that are decoded in one go
+
+_WHAT = {
+    Status.BAD_VARINT: ("record-invalid", "a varint of record {record} is cut off or too long"),
+    Status.BAD_RECORD: ("record-invalid", "a length inside record {record} does not fit"),
+    Status.BAD_COUNT: ("record-count-mismatch", "the header says {count} records, but bytes are left behind them"),
+    Status.BAD_START: ("record-invalid", "the records lie outside the batch"),
+}
+_CODEC_FINDINGS = {
+    InflateStatus.CORRUPT: "decompression-failed",
+    InflateStatus.OVER_LIMIT: "over-limit",
+    InflateStatus.UNKNOWN_CODEC: "unknown-codec",
+}
+
+
+class Chunk(NamedTuple):
+    """Some decoded records, valid until the next chunk is asked for.
+
+    Batches first_row … last_row − 1 have not been handed out before; records may go on in a batch of the chunk before.
+    """
+
+    data: memoryview  # the bytes that key, value and header positions count in
+    batches: BatchColumns
+    first_row: int
+    last_row: int
+    records: RecordColumns
+    count: int
+    control: bool
+
+
+class ChunkReader:
+    """Decodes the records of windows. One reader serves one file; its columns are reused from chunk to chunk.
+
+    path     as findings name the file
+    report   takes what is wrong
+    limit    bytes that one batch may inflate to (--max-decompressed-bytes)
+    """
+
+    def __init__(self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES) -> None:
+        self._path = path
+        self._report = report
+        self._limit = limit
+        self._records = RecordColumns()
+
+    def chunks(self, window: Window) -> Iterator[Chunk]:
+        """The batches of `window` in order, all of them, with their records."""
+        table = window.batches.table
+        row = 0
+        while row < window.rows:
+            end = _end_of_run(window, row)
+            control = bool(table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG) and table[BatchField.MAGIC, row] >= 2
+            if window.partial:
+                what = f"{table[BatchField.SIZE, 0]} bytes in one batch"
+                self._finding("batch-too-large", window, row, what)
+                yield Chunk(window.data, window.batches, row, end, self._records, 0, control)
+            elif table[BatchField.MAGIC, row] < 2:
+                yield from self._legacy(window, row)
+            elif table[BatchField.ATTRIBUTES, row] & CODEC_MASK == 0:
+                yield from self._decode(window, window.data, row, end, control, {})
+            else:
+                yield from self._inflate(window, row, end, control)
+            row = end
+
+    def _legacy(self, window: Window, row: int) -> Iterator[Chunk]:
+        """One v0/v1 entry: a plain message, or a wrapper around an inner set."""
+        decoded = decode_entry(window.data, window.batches, row, self._records, self._limit)
+        for count in decoded.counts():
+            yield Chunk(decoded.data, window.batches, row, row + 1, self._records, count, control=False)
+        if decoded.code is not None:
+            self._finding(decoded.code, window, row, decoded.problem)
+
+    def _inflate(self, window: Window, row: int, end: int, control: bool) -> Iterator[Chunk]:
+        """Compressed batches, gathered in an arena so that many small ones are decoded together."""
+        table = window.batches.table
+        arena = bytearray()
+        problems: dict[int, tuple[str, str]] = {}
+        first = row
+        for current in range(row, end):
+            if table[BatchField.COUNT, current] > 0:
+                codec = table[BatchField.ATTRIBUTES, current] & CODEC_MASK
+                body = window.data[table[BatchField.BODY, current] : table[BatchField.BODY_END, current]]
+                inflated = inflate(codec, body, self._limit)
+                if inflated.status != InflateStatus.OK:
+                    problems[current] = (_CODEC_FINDINGS[inflated.status], inflated.problem or "")
+                table[BatchField.BODY, current] = len(arena)
+                arena += inflated.data
+                table[BatchField.BODY_END, current] = len(arena)
+            else:
+                table[BatchField.BODY, current] = table[BatchField.BODY_END, current] = len(arena)
+            if len(arena) >= _ARENA:
+                yield from self._decode(window, memoryview(arena), first, current + 1, control, problems)
+                arena, problems, first = bytearray(), {}, current + 1
+        if first < end:
+            yield from self._decode(window, memoryview(arena), first, end, control, problems)
+
+    def _decode(
+        self, window: Window, data: memoryview, row: int, end: int, control: bool, problems: dict[int, tuple[str, str]]
+    ) -> Iterator[Chunk]:
+        """Batches row … end − 1, whose records lie in `data`. `problems`: what is known already, by row."""
+        table = window.batches.table
+        due, at, done = row, 0, 0
+        while True:
+            count, row, at, done, status = decode_records(data, table, row, end, at, done, self._records.table, 0)
+            started = row if status == Status.END else row + (done > 0 or status != Status.FULL)
+            yield Chunk(data, window.batches, due, started, self._records, count, control)
+            due = started
+            if status == Status.END:
+                break
+            if status != Status.FULL:
+                if row not in problems:
+                    self._broken(window, row, Status(status), done)
+                row, at, done = row + 1, 0, 0
+        for broken, (code, what) in problems.items():
+            self._finding(code, window, broken, what)
+
+    def _broken(self, window: Window, row: int, status: Status, done: int) -> None:
+        count = window.batches.table[BatchField.COUNT, row]
+        code, what = _WHAT[status]
+        if status == Status.BAD_COUNT and count < 0:
+            what = "the header says {count} records"
+        self._finding(code, window, row, what.format(record=done, count=count))
+
+    def _finding(self, code: str, window: Window, row: int, what: str) -> None:
+        table = window.batches.table
+        position = window.base + table[BatchField.POSITION, row]
+        self._report(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
+
+
+def _end_of_run(window: Window, row: int) -> int:
+    """Behind the last batch that can be decoded together with `row`."""
+    table = window.batches.table
+    if window.partial or table[BatchField.MAGIC, row] < 2:
+        return row + 1
+    kind = _kind(table[BatchField.ATTRIBUTES, row])
+    attributes = window.batches.field(BatchField.ATTRIBUTES)
+    magics = window.batches.field(BatchField.MAGIC)
+    end = row + 1
+    while end < window.rows and _kind(attributes[end]) == kind and magics[end] >= 2:
+        end += 1
+    return end
+
+
+def _kind(attributes: int) -> tuple[bool, int]:
+    return attributes & CODEC_MASK != 0, attributes & CONTROL_FLAG

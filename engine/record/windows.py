@@ -1,0 +1,181 @@
+"""Walk a log by windows: `pread` into one reusable buffer, scan, check checksums. Mirrors FileLogInputStream.
+
+Memory is one window (4 MiB), grown to the size of a larger batch up to `max_batch_bytes`; beyond that only the
+header of a batch is kept and its checksum is computed by streaming.
+"""
+
+from __future__ import annotations
+
+import zlib
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from engine.errors import FileChangedWhileReading
+from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, BatchField, Status
+from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
+from engine.kernels.scan import find_candidate, scan_batches
+from engine.record.columns import BatchColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import OpenFile
+
+WINDOW_SIZE = 4 << 20
+MAX_BATCH_BYTES = 64 << 20  # brokers accept 1 MiB by default; nobody is known to go beyond this
+_CHUNK = 1 << 20
+
+_TABLES = (make_tables(CASTAGNOLI), make_tables(IEEE))
+_CRC_START_V2 = BATCH_HEADER.positions["attributes"]
+_CRC_START_LEGACY = BATCH_HEADER.positions["magic"]
+
+
+class Stop(Enum):
+    """Why a walk ended."""
+
+    END = "end"  # every byte belongs to a batch
+    TORN = "torn"  # what is left is too short for a batch, or the last batch goes on behind the end
+    BAD_SIZE = "bad-size"  # a size field that no batch can have
+
+
+class Window(NamedTuple):
+    """Some whole batches. `data` and `batches` are reused: they are valid until the next window is asked for."""
+
+    data: memoryview
+    base: int  # file position of data[0]
+    batches: BatchColumns
+    rows: int
+    partial: bool = False  # one batch above max_batch_bytes: `data` holds its header only
+
+
+class LogWalk:
+    """The batches of one log file, from `start` to `end` (byte positions; default: its size at this moment).
+
+    Iterate once. Afterwards `stop` says why the walk ended and `position` where. Raises UnreadableFile, and
+    FileChangedWhileReading where the file became shorter meanwhile.
+    """
+
+    def __init__(
+        self,
+        file: OpenFile,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        window_size: int = WINDOW_SIZE,
+    ) -> None:
+        self.file = file
+        self.position = start
+        self.end = file.size() if end is None else end
+        self.stop = Stop.END
+        self._max_batch_bytes = max_batch_bytes
+        self._buffer = bytearray(max(HEADER_SIZE_UP_TO_MAGIC, min(window_size, self.end - start)))
+        self._batches = BatchColumns()
+
+    def __iter__(self) -> Iterator[Window]:
+        while self.position < self.end:
+            data = self._fill()
+            at, status = 0, int(Status.FULL)
+            while status == Status.FULL:
+                rows, at, status = scan_batches(data, at, len(data), self._batches.table, *_TABLES)
+                if rows:
+                    check_large_batches(data, self._batches, rows)
+                    yield Window(data, self.position, self._batches, rows)
+            self.position += at
+            if status == Status.BAD_SIZE:
+                self.stop = Stop.BAD_SIZE
+                return
+            if status == Status.TORN and at == 0:
+                size = self._next_size(data)
+                if size > self.end - self.position:
+                    self.stop = Stop.TORN
+                    return
+                if size > self._max_batch_bytes:
+                    yield self._header_only(size)
+                    self.position += size
+                else:
+                    self._buffer = bytearray(size)
+
+    def resynchronise(self) -> int | None:
+        """File position of the next sound batch behind the damage, and go on from there; None: there is none.
+
+        A sound batch has magic 2, a plausible header and a right checksum.
+        """
+        largest = min(self._max_batch_bytes, self.end)
+        at = self.position + 1
+        while at < self.end:
+            data = self.file.read(at, min(_CHUNK, self.end - at))
+            found = find_candidate(data, 0, len(data), min(largest, self.end - at))
+            if found < 0:
+                if at + len(data) >= self.end or len(data) < BATCH_HEADER.size:
+                    return None
+                at += len(data) - BATCH_HEADER.size + 1
+                continue
+            at += found
+            if self._is_sound(at):
+                self.position, self.stop = at, Stop.END
+                return at
+            at += 1
+        return None
+
+    def _is_sound(self, at: int) -> bool:
+        """Does the batch at file position `at` lie within the file, with a right checksum?"""
+        header = BATCH_HEADER.read(self.file.read(at, BATCH_HEADER.size))
+        size = header.batch_length + LOG_OVERHEAD
+        return size <= self.end - at and self._stream_crc(at + _CRC_START_V2, at + size) == header.crc
+
+    def _fill(self) -> memoryview:
+        """The next bytes of the file, as many as the buffer takes."""
+        data = memoryview(self._buffer)[: min(len(self._buffer), self.end - self.position)]
+        if self.file.read_into(data, self.position) < len(data):
+            raise FileChangedWhileReading(
+                f"{self.file.path}: became shorter than {self.end} bytes while it was read",
+                do="run it again, or on a copy",
+            )
+        return data.toreadonly()
+
+    def _next_size(self, data: memoryview) -> int:
+        """Whole size of the batch at the beginning of `data`; beyond the file where it can't be known."""
+        if len(data) <= HEADER_SIZE_UP_TO_MAGIC:
+            return self.end + 1
+        size = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
+        # a batch of magic 2 below its header's size is only described where the whole header can be read
+        return max(size, BATCH_HEADER.size) if data[16] < 128 and data[16] >= 2 else size  # noqa: PLR1714
+
+    def _header_only(self, size: int) -> Window:
+        """A batch above the limit: its header, scanned as if it were alone, and its streamed checksum."""
+        head = bytearray(self.file.read(self.position, BATCH_HEADER.size))
+        legacy = head[16] < 2 or head[16] > 127
+        head[8:12] = (len(head) - LOG_OVERHEAD).to_bytes(4, "big")
+        scan_batches(head, 0, len(head), self._batches.table, *_TABLES)
+        table = self._batches.table
+        start = self.position + (_CRC_START_LEGACY if legacy else _CRC_START_V2)
+        crc = self._stream_crc(start, self.position + size, legacy=legacy)
+        table[BatchField.SIZE, 0] = size
+        table[BatchField.VALID, 0] = int(crc == table[BatchField.CRC, 0])
+        return Window(memoryview(head).toreadonly(), self.position, self._batches, 1, partial=True)
+
+    def _stream_crc(self, start: int, end: int, *, legacy: bool = False) -> int:
+        crc = 0
+        for at in range(start, end, _CHUNK):
+            chunk = self.file.read(at, min(_CHUNK, end - at))
+            crc = zlib.crc32(chunk, crc) if legacy else crc32c(chunk, crc)
+        return crc
+
+
+def check_large_batches(data: memoryview, batches: BatchColumns, rows: int) -> None:
+    """Fill VALID for the batches that the scan left to the checksum libraries."""
+    table = batches.table
+    valid, position, size = BatchField.VALID, BatchField.POSITION, BatchField.SIZE
+    for row in range(rows):
+        if table[valid, row] >= 0:
+            continue
+        at = table[position, row]
+        end = at + table[size, row]
+        if table[BatchField.MAGIC, row] >= 2:
+            crc = crc32c(data[at + _CRC_START_V2 : end])
+        else:
+            crc = zlib.crc32(data[at + _CRC_START_LEGACY : end])
+        table[valid, row] = crc == table[BatchField.CRC, row]
