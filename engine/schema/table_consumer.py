@@ -1,4 +1,4 @@
-"""What classic members of a consumer group hand to each other inside GroupMetadataValue (Kafka 4.3.1; see notation.py)."""
+"""What classic members of a group hand to each other inside GroupMetadataValue (Kafka 4.3.1; see notation.py)."""
 
 MESSAGES = """
 message ConsumerProtocolSubscription versions 0-3

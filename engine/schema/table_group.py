@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: offset commits, classic, consumer and share groups (Kafka 4.3.1; see notation.py)."""
+"""Records of `__consumer_offsets`: offsets, classic, consumer and share groups (Kafka 4.3.1; see notation.py)."""
 
 MESSAGES = """
 message LegacyOffsetCommitKey key 0 versions 0
