@@ -1,8 +1,8 @@
 """Doubles as Java 17's Double.toString prints them.
 
-Not simply the shortest digits: before Java 19 the digits came from a variant of Steele and White's algorithm in
-fixed-width arithmetic, which now and then gives one digit more than needed (2.0E-3 is fine, 2^-44 is not). Followed
-here step by step, since quotas in the metadata log are doubles.
+Not the shortest digits that tell the double from its neighbours: before Java 19 they came from a variant of Steele and
+White's algorithm in words of 32 and 64 bits, which now and then gives more digits (2^-44 is 5.6843418860808015E-14
+and 2E23 is 1.9999999999999998E23). It is followed here, since the metadata log holds quotas as doubles.
 """
 
 from __future__ import annotations

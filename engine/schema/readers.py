@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct as Packed
-from struct import error as StructError
-from struct import unpack_from
+from struct import error, unpack_from
 
 from engine.schema.java import json_bytes, uuid_text
 from engine.schema.java_double import double_text
@@ -36,7 +35,7 @@ def integers(template: str, codes: str) -> Reader:
     def read(data: bytes, at: int, out: list[str]) -> int:
         try:
             out.append(template % unpack(data, at))
-        except StructError:
+        except error:
             raise underflow(data, at) from None
         return at + size
 

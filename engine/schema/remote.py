@@ -91,8 +91,7 @@ def _snapshot(fields: Fields) -> str:
     epochs = _leader_epochs_text(fields)
     return (
         f"RemoteLogSegmentMetadataSnapshot{{segmentId={fields['segmentId']}, startOffset={fields['startOffset']}, "
-        f"endOffset={fields['endOffset']}, brokerId={fields['brokerId']}, maxTimestampMs={fields['maxTimestampMs']}, "
-        f"eventTimestampMs={fields['eventTimestampMs']}, segmentLeaderEpochs={epochs}, "
+        f"endOffset={fields['endOffset']}, maxTimestampMs={fields['maxTimestampMs']}, segmentLeaderEpochs={epochs}, "
         f"segmentSizeInBytes={fields['segmentSizeInBytes']}, customMetadata={_custom(fields)}, state={state}, "
         f"txnIdxEmpty={_flag(fields)}}}"
     )
