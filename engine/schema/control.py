@@ -1,0 +1,55 @@
+"""KRaft's control records: what follows ` headerKeys: []` in the dump. Mirrors ControlRecordUtils."""
+
+from __future__ import annotations
+
+import json
+from struct import Struct
+
+from engine.schema import tables
+from engine.schema.compiler import reader_for
+from engine.schema.wire import SchemaError, underflow
+
+_INT16 = Struct(">h")
+_KEY_SIZE = 4  # version and type
+# the dump puts a colon behind the first only
+_LABELS = {2: "LeaderChange:", 3: "SnapshotHeader", 4: "SnapshotFooter", 5: "KRaftVersion", 6: "KRaftVoters"}
+
+
+def control_text(control_type: int, key: bytes, value: bytes | None) -> str:
+    """` LeaderChange: {"version":0,…}` for types 2 to 6; SchemaError for bad bytes of key or value.
+
+    The bytes are always read as version 0, but shown with the fields of the version that their first field names.
+    Types that Kafka 4.3.1 does not know give ` controlType: UNKNOWN(…)`. Transaction markers are not for here.
+    """
+    if len(key) < _KEY_SIZE:
+        raise SchemaError(
+            "Invalid value size found for control record key. "
+            f"Must have at least {_KEY_SIZE} bytes, but found only {len(key)}",
+        )
+    version = _INT16.unpack_from(key)[0]
+    if version < 0:
+        raise SchemaError(f"Invalid version found for control record: {version}. May indicate data corruption")
+    if control_type not in _LABELS:
+        return f" controlType: UNKNOWN({control_type})"
+    return f" {_LABELS[control_type]} {_control_json(control_type, value)}"
+
+
+def control_data(control_type: int, value: bytes | None) -> dict[str, object]:
+    """The fields of a control record of type 2 to 6; SchemaError for bad bytes and for any other type."""
+    if control_type not in _LABELS:
+        raise SchemaError(f"control type {control_type} has no schema")
+    fields: dict[str, object] = json.loads(_control_json(control_type, value))
+    return fields
+
+
+def _control_json(control_type: int, value: bytes | None) -> str:
+    if value is None:
+        raise SchemaError("the control record has no value")
+    if len(value) < 2:
+        raise underflow(value, 0)
+    message = tables.control().find("control", control_type)
+    assert message is not None
+    shown_version = _INT16.unpack_from(value)[0]
+    out: list[str] = []
+    reader_for(tables.control(), message.name, 0, shown_version, embedded=False)(value, 0, out)
+    return "".join(out)

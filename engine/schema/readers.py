@@ -1,0 +1,207 @@
+"""Readers of single fields: each decodes one value and appends its JSON text.
+
+A `Reader` takes (data, at, out): it reads the value at byte position `at`, appends pieces of JSON to `out` and returns
+the position behind the value, or raises SchemaError. The functions here make readers; `prefix` is what stands before
+the value, such as `,"offset":`. They are closures, made once per schema version, because the text of millions of
+records goes through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct as Packed
+from struct import error, unpack_from
+
+from engine.schema.java import json_bytes, uuid_text
+from engine.schema.java_double import double_text
+from engine.schema.wire import check_count, compact_length, null_error, string_as_json, take, underflow, unsigned_varint
+
+Reader = Callable[[bytes, int, list[str]], int]
+LengthReader = Callable[[bytes, int], tuple[int, int]]
+BytesText = Callable[[bytes], str]
+
+INTEGERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
+_INT16 = Packed(">h")
+_INT32 = Packed(">i")
+_FLOAT64 = Packed(">d")
+
+
+def integers(template: str, codes: str) -> Reader:
+    """Neighbouring integers at once: `template` holds a %d for each of the struct `codes`."""
+    packed = Packed(">" + codes)
+    size = packed.size
+    unpack = packed.unpack_from
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        try:
+            out.append(template % unpack(data, at))
+        except error:
+            raise underflow(data, at) from None
+        return at + size
+
+    return read
+
+
+def boolean(prefix: str) -> Reader:
+    """One byte; any but 0 is true."""
+    texts = (prefix + "false", prefix + "true")
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        if at >= len(data):
+            raise underflow(data, at)
+        out.append(texts[data[at] != 0])
+        return at + 1
+
+    return read
+
+
+def float64(prefix: str) -> Reader:
+    """A double; Jackson quotes those that are no numbers."""
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        if len(data) - at < 8:
+            raise underflow(data, at)
+        text = double_text(_FLOAT64.unpack_from(data, at)[0])
+        out.append(prefix + (f'"{text}"' if text[-1] in "Ny" else text))
+        return at + 8
+
+    return read
+
+
+def uuid(prefix: str) -> Reader:
+    """16 bytes as Kafka's 22 characters."""
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        if len(data) - at < 16:
+            raise underflow(data, at)
+        out.append(f'{prefix}"{uuid_text(data[at : at + 16])}"')
+        return at + 16
+
+    return read
+
+
+def _int16_length(data: bytes, at: int) -> tuple[int, int]:
+    if len(data) - at < 2:
+        raise underflow(data, at)
+    return _INT16.unpack_from(data, at)[0], at + 2
+
+
+def _int32_length(data: bytes, at: int) -> tuple[int, int]:
+    if len(data) - at < 4:
+        raise underflow(data, at)
+    return _INT32.unpack_from(data, at)[0], at + 4
+
+
+def length_reader(kind: str, flexible: bool) -> LengthReader:
+    """How the length of a `string`, or of `bytes` and arrays, is stored."""
+    if flexible:
+        return compact_length
+    return _int16_length if kind == "string" else _int32_length
+
+
+def string(prefix: str, name: str, nullable: bool, length_of: LengthReader) -> Reader:
+    """A string; `name` is how Kafka's messages call it."""
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        length, at = length_of(data, at)
+        if length < 0:
+            if not nullable:
+                raise null_error(name)
+            out.append(prefix + "null")
+            return at
+        out.append(prefix + string_as_json(data, at, length, name))
+        return at + length
+
+    return read
+
+
+def byte_array(
+    prefix: str, name: str, nullable: bool, length_of: LengthReader, as_json: BytesText = json_bytes,
+) -> Reader:
+    """Bytes; `as_json` makes their text, base64 unless said."""
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        length, at = length_of(data, at)
+        if length < 0:
+            if not nullable:
+                raise null_error(name)
+            out.append(prefix + "null")
+            return at
+        out.append(prefix + as_json(take(data, at, length)))
+        return at + length
+
+    return read
+
+
+def integer_array(prefix: str, name: str, nullable: bool, length_of: LengthReader, code: str) -> Reader:
+    """An array of integers of the struct `code`, all at once."""
+    size = Packed(">" + code).size
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        count, at = length_of(data, at)
+        if count < 0:
+            if not nullable:
+                raise null_error(name)
+            out.append(prefix + "null")
+            return at
+        check_count(data, at, count)
+        if count * size > len(data) - at:
+            raise underflow(data, at)
+        out.append(f"{prefix}[{','.join(map(str, unpack_from(f'>{count}{code}', data, at)))}]")
+        return at + count * size
+
+    return read
+
+
+def array(prefix: str, name: str, nullable: bool, length_of: LengthReader, element: Reader) -> Reader:
+    """An array of anything: `element` reads each. Every element takes bytes, so the count is bounded by those left."""
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        count, at = length_of(data, at)
+        if count < 0:
+            if not nullable:
+                raise null_error(name)
+            out.append(prefix + "null")
+            return at
+        check_count(data, at, count)
+        out.append(prefix + "[")
+        for number in range(count):
+            if number:
+                out.append(",")
+            at = element(data, at, out)
+        out.append("]")
+        return at
+
+    return read
+
+
+def struct_field(prefix: str, struct: Reader) -> Reader:
+    """A struct that is never null: nothing but its fields is stored."""
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        out.append(prefix)
+        return struct(data, at, out)
+
+    return read
+
+
+def nullable_struct(prefix: str, struct: Reader, tagged: bool) -> Reader:
+    """A struct behind a mark: a byte below 0 is null, as a tagged field a varint of 0 or less."""
+
+    def read(data: bytes, at: int, out: list[str]) -> int:
+        if tagged:
+            mark, at = unsigned_varint(data, at)
+            present = mark > 0
+        else:
+            if at >= len(data):
+                raise underflow(data, at)
+            present = data[at] < 0x80
+            at += 1
+        if present:
+            if prefix:
+                out.append(prefix)
+            return struct(data, at, out)
+        out.append(prefix + "null")
+        return at
+
+    return read

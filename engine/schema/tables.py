@@ -1,0 +1,55 @@
+"""The catalogues: one per internal topic, made when first used, so that start-up does not pay for them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from engine.schema.notation import Catalogue
+
+
+@cache
+def offsets() -> Catalogue:
+    """Records of `__consumer_offsets`, and what their bytes hold."""
+    from engine.schema import table_consumer, table_group, table_streams
+
+    return Catalogue(table_group.MESSAGES + table_streams.MESSAGES + table_consumer.MESSAGES)
+
+
+@cache
+def transactions() -> Catalogue:
+    """Records of `__transaction_state`."""
+    from engine.schema import table_transaction
+
+    return Catalogue(table_transaction.MESSAGES)
+
+
+@cache
+def share_group_state() -> Catalogue:
+    """Records of `__share_group_state`."""
+    from engine.schema import table_share
+
+    return Catalogue(table_share.MESSAGES)
+
+
+@cache
+def cluster_metadata() -> Catalogue:
+    """Records of `__cluster_metadata`, its snapshots and bootstrap.checkpoint."""
+    from engine.schema import table_metadata
+
+    return Catalogue(table_metadata.MESSAGES)
+
+
+@cache
+def remote_log_metadata() -> Catalogue:
+    """Records of `__remote_log_metadata`."""
+    from engine.schema import table_remote
+
+    return Catalogue(table_remote.MESSAGES)
+
+
+@cache
+def control() -> Catalogue:
+    """KRaft's control records."""
+    from engine.schema import table_control
+
+    return Catalogue(table_control.MESSAGES)

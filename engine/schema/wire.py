@@ -1,0 +1,99 @@
+"""Single values out of bytes, with the limits and the error messages of Kafka's ByteBufferAccessor.
+
+Every function takes `data` and a byte position `at` in it and raises SchemaError for bytes that do not hold the value;
+no length is believed before it was compared with what is left.
+"""
+
+from __future__ import annotations
+
+from engine.schema.java import decode_utf8, json_string
+
+MAX_STRING = 0x7FFF
+
+
+class SchemaError(ValueError):
+    """Bytes that do not follow their schema.
+
+    str(error) is one line for people; `kafka` is the message that Kafka's exception carries, which the dump prints
+    ("null" where Java's exception has none, as with a buffer that ends too early).
+    """
+
+    def __init__(self, reason: str, kafka: str | None = None) -> None:
+        super().__init__(reason)
+        self.kafka = reason if kafka is None else kafka
+
+
+def underflow(data: bytes, at: int) -> SchemaError:
+    """The error for bytes that end inside a value (Java's BufferUnderflowException)."""
+    return SchemaError(f"the {len(data)} bytes end inside a value that begins at byte {at}", kafka="null")
+
+
+def to_int32(value: int) -> int:
+    """Wrap to a signed 32-bit integer, as Java's arithmetic does."""
+    return ((value + 0x80000000) & 0xFFFFFFFF) - 0x80000000
+
+
+def to_int16(value: int) -> int:
+    """Wrap to a signed 16-bit integer, as Java's cast to short does."""
+    return ((value + 0x8000) & 0xFFFF) - 0x8000
+
+
+def unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
+    """(value, position behind it) of up to five bytes; the value is Java's int, so it can be negative."""
+    value = shift = 0
+    for place in range(at, at + 5):
+        if place >= len(data):
+            raise underflow(data, at)
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return to_int32(value), place + 1
+        shift += 7
+    raise SchemaError(
+        "Varint is too long, the most significant bit in the 5th byte is set, "
+        f"converted value: {value & 0xFFFFFFFF:x}",
+    )
+
+
+def compact_length(data: bytes, at: int) -> tuple[int, int]:
+    """(length, position behind it) of a flexible version's string, bytes or array; a null's length is -1."""
+    if at < len(data) and (byte := data[at]) < 0x80:
+        return byte - 1, at + 1
+    value, at = unsigned_varint(data, at)
+    return to_int32(value - 1), at
+
+
+def take(data: bytes, at: int, length: int) -> bytes:
+    """`length` bytes, length ≥ 0."""
+    left = len(data) - at
+    if length > left:
+        raise SchemaError(f"Error reading byte array of {length} byte(s): only {left} byte(s) available")
+    return data[at : at + length]
+
+
+def string_as_json(data: bytes, at: int, length: int, name: str) -> str:
+    """A string of `length` bytes, length ≥ 0, as a JSON string."""
+    if length > MAX_STRING:
+        raise SchemaError(f"string field {name} had invalid length {length}")
+    return json_string(decode_utf8(take(data, at, length)))
+
+
+def check_count(data: bytes, at: int, count: int) -> None:
+    """Refuse a collection that claims more elements than bytes are left."""
+    left = len(data) - at
+    if count > left:
+        raise SchemaError(f"Tried to allocate a collection of size {count}, but there are only {left} bytes remaining.")
+
+
+def null_error(name: str) -> SchemaError:
+    """The error for a null where the schema allows none."""
+    return SchemaError(f"non-nullable field {name} was serialized as null")
+
+
+def skip_unknown_tag(data: bytes, at: int) -> int:
+    """Position behind a tagged field that the schema does not know; `at` is that of its size."""
+    size, at = unsigned_varint(data, at)
+    if size < 0:
+        raise SchemaError(f"a tagged field claims {size} bytes", kafka=str(size))
+    take(data, at, size)
+    return at + size
