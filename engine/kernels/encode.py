@@ -1,0 +1,372 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Columns to record bytes: sizes first, then v2 records or v0/v1 entries. Mirrors DefaultRecord and LegacyRecord.
+
+Columns are those of formats.RecordField; positions in them are byte positions in one buffer `data`, which holds keys,
+values and headers (these already in their wire form, as decoding finds them). Nothing is trusted: neither positions
+nor sizes nor the headers' own lengths. Not one byte is written for a record that does not fit.
+"""
+
+import cython
+
+from engine.formats import LEGACY_OVERHEAD_V0, LEGACY_OVERHEAD_V1, LOG_OVERHEAD, RECORD_FIELDS, RecordField, Status
+
+_END = cython.declare(cython.int, Status.END)
+_FULL = cython.declare(cython.int, Status.FULL)
+_BAD_START = cython.declare(cython.int, Status.BAD_START)
+_BAD_RECORD = cython.declare(cython.int, Status.BAD_RECORD)
+
+_FIELDS = cython.declare(cython.Py_ssize_t, RECORD_FIELDS)
+_OFFSET = cython.declare(cython.Py_ssize_t, RecordField.OFFSET)
+_TIMESTAMP = cython.declare(cython.Py_ssize_t, RecordField.TIMESTAMP)
+_KEY_POSITION = cython.declare(cython.Py_ssize_t, RecordField.KEY_POSITION)
+_KEY_SIZE = cython.declare(cython.Py_ssize_t, RecordField.KEY_SIZE)
+_VALUE_POSITION = cython.declare(cython.Py_ssize_t, RecordField.VALUE_POSITION)
+_VALUE_SIZE = cython.declare(cython.Py_ssize_t, RecordField.VALUE_SIZE)
+_HEADERS_POSITION = cython.declare(cython.Py_ssize_t, RecordField.HEADERS_POSITION)
+_HEADER_COUNT = cython.declare(cython.Py_ssize_t, RecordField.HEADER_COUNT)
+
+_OVERHEAD = cython.declare(cython.Py_ssize_t, LOG_OVERHEAD)
+_OVERHEAD_V0 = cython.declare(cython.Py_ssize_t, LEGACY_OVERHEAD_V0)
+_OVERHEAD_V1 = cython.declare(cython.Py_ssize_t, LEGACY_OVERHEAD_V1)
+_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
+_WIDEST = cython.declare(cython.ulonglong, 2**31 - 1)  # of an offset delta
+_ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
+_SIGN = cython.declare(cython.ulonglong, 2**63)
+_APPEND_TIME = cython.declare(cython.int, 0x08)  # formats.TIMESTAMP_TYPE_FLAG
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _difference(one: cython.longlong, other: cython.longlong) -> cython.ulonglong:
+    """one − other as 64 bits of two's complement: wraps as Java's longs do, exact where one >= other."""
+    minuend: cython.ulonglong = one
+    subtrahend: cython.ulonglong = other
+    return (minuend - subtrahend) & _ALL_BITS
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _zigzag(bits: cython.ulonglong) -> cython.ulonglong:
+    """Two's complement to zigzag: 0, −1, 1, −2 … become 0, 1, 2, 3 …"""
+    if bits >= _SIGN: return 2 * (_ALL_BITS - bits) + 1
+    return 2 * bits
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint_size(value: cython.ulonglong) -> cython.Py_ssize_t:
+    size: cython.Py_ssize_t = 1
+    while value >= 128:
+        value >>= 7
+        size += 1
+    return size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_varint(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
+    """Write an unsigned value; returns the position behind it."""
+    while value >= 128:
+        out[at] = (value & 127) | 128
+        value >>= 7
+        at += 1
+    out[at] = value
+    return at + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_bytes(data: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, size: cython.Py_ssize_t,
+               out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    index: cython.Py_ssize_t
+    if cython.compiled:
+        for index in range(size):
+            out[at + index] = data[position + index]
+    else:
+        out[at:at + size] = data[position:position + size]
+    return at + size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_int(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong,
+             size: cython.int) -> cython.Py_ssize_t:
+    """Write the low `size` bytes of `value`, big-endian; returns the position behind them."""
+    shift: cython.int = 8 * size
+    while shift > 0:
+        shift -= 8
+        out[at] = (value >> shift) & 255
+        at += 1
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
+                 count: cython.longlong) -> cython.Py_ssize_t:
+    """Position behind `count` headers in wire form; −1 where they do not fit `data` or are no headers."""
+    end: cython.Py_ssize_t = data.shape[0]
+    at: cython.Py_ssize_t
+    field: cython.longlong
+    shift: cython.int
+    value: cython.longlong
+    if count < 0 or start < 0 or start > end or count > end: return -1
+    at = start
+    for field in range(2 * count):
+        value = 0
+        shift = 0
+        while True:
+            if at == end or shift > 28: return -1
+            value |= (data[at] & 127) << shift if shift < 28 else (data[at] & 15) * 268435456
+            at += 1
+            if data[at - 1] < 128: break
+            shift += 7
+        if value % 2:  # negative: only −1, a null value
+            if value != 1 or field % 2 == 0: return -1
+        else:
+            value //= 2
+            if value > end - at: return -1
+            at += value
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _fits(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong) -> cython.bint:
+    """Is this a null (size −1) or a range inside `data` that an int32 can measure?"""
+    if size == -1: return True
+    return size >= 0 and position >= 0 and position <= data.shape[0] and size <= data.shape[0] - position \
+        and size <= _INT_MAX
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _field_size(size: cython.longlong) -> cython.longlong:
+    """Bytes of a key or value with its varint."""
+    if size < 0: return 1
+    return _varint_size(2 * size) + size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+               base_offset: cython.longlong, base_timestamp: cython.longlong) -> cython.longlong:
+    """Bytes of a v2 record behind its own length; −1 where the columns make no record."""
+    delta: cython.ulonglong = _difference(records[_OFFSET, row], base_offset)
+    count: cython.longlong = records[_HEADER_COUNT, row]
+    body: cython.longlong
+    end: cython.longlong
+    if records[_OFFSET, row] < base_offset or delta > _WIDEST: return -1
+    if not _fits(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row]): return -1
+    if not _fits(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row]): return -1
+    body = 1 + _varint_size(_zigzag(_difference(records[_TIMESTAMP, row], base_timestamp))) + _varint_size(2 * delta)
+    body += _field_size(records[_KEY_SIZE, row]) + _field_size(records[_VALUE_SIZE, row])
+    if count == 0: return body + 1 if body < _INT_MAX else -1
+    end = _headers_end(data, records[_HEADERS_POSITION, row], count)
+    if end < 0: return -1
+    body += _varint_size(2 * count) + end - records[_HEADERS_POSITION, row]
+    return body if body <= _INT_MAX else -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _entry_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+                magic: cython.int) -> cython.longlong:
+    """What the size field of a v0 or v1 entry says; −1 where the columns make no entry."""
+    size: cython.longlong = _OVERHEAD_V0 if magic == 0 else _OVERHEAD_V1
+    if records[_HEADER_COUNT, row] != 0: return -1
+    if not _fits(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row]): return -1
+    if not _fits(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row]): return -1
+    if records[_KEY_SIZE, row] > 0: size += records[_KEY_SIZE, row]
+    if records[_VALUE_SIZE, row] > 0: size += records[_VALUE_SIZE, row]
+    return size if size <= _INT_MAX else -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _bad_rows(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
+    return (records.shape[0] < _FIELDS or first < 0 or count < 0 or first > records.shape[1]
+            or count > records.shape[1] - first)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong, cython.int))
+def measure_records(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
+                    first: cython.Py_ssize_t, count: cython.Py_ssize_t, magic: cython.int,
+                    base_offset: cython.longlong, base_timestamp: cython.longlong, sizes: cython.longlong[::1]):
+    """Bytes that each record will take → (records measured, their sum, status).
+
+    data, records   see the module; columns first … first + count − 1        magic   0, 1 or 2
+    base_offset, base_timestamp   of the batch, magic 2 only
+    sizes    out, one row per record: whole size, its own length or entry header included
+    status   END · FULL (`sizes` used up) · BAD_RECORD (the next record can not be written: a position or size outside
+             `data`, headers that are none, headers before magic 2, an offset below the base or 2^31 beyond it)
+             · BAD_START (columns or magic that do not exist)
+    """
+    row: cython.Py_ssize_t
+    done: cython.Py_ssize_t = 0
+    total: cython.longlong = 0
+    size: cython.longlong
+    if _bad_rows(records, first, count) or magic < 0 or magic > 2: return 0, 0, _BAD_START
+    with cython.nogil:
+        for row in range(first, first + count):
+            if done == sizes.shape[0]: return done, total, _FULL
+            if magic == 2:
+                size = _body_size(data, records, row, base_offset, base_timestamp)
+                if size >= 0: size += _varint_size(2 * size)
+            else:
+                size = _entry_size(data, records, row, magic)
+                if size >= 0: size += _OVERHEAD
+            if size < 0: return done, total, _BAD_RECORD
+            sizes[done] = size
+            total += size
+            done += 1
+        return done, total, _END
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
+                   first: cython.Py_ssize_t, count: cython.Py_ssize_t,
+                   base_offset: cython.longlong, base_timestamp: cython.longlong,
+                   out: cython.uchar[::1], start: cython.Py_ssize_t):
+    """Write v2 records → (records written, position behind them, status).
+
+    data, records   see the module; columns first … first + count − 1        out   bytes, written from `start` on
+    status   END · FULL (the next record does not fit in `out`) · BAD_RECORD (see measure_records)
+             · BAD_START (columns or a start that do not exist)
+    A timestamp delta beyond 64 bits wraps, as it does when it is read.
+    """
+    row: cython.Py_ssize_t
+    at: cython.Py_ssize_t = start
+    end: cython.Py_ssize_t = out.shape[0]
+    done: cython.Py_ssize_t = 0
+    size: cython.longlong
+    headers: cython.Py_ssize_t
+    if _bad_rows(records, first, count) or start < 0 or start > end: return 0, start, _BAD_START
+    with cython.nogil:
+        for row in range(first, first + count):
+            size = _body_size(data, records, row, base_offset, base_timestamp)
+            if size < 0: return done, at, _BAD_RECORD
+            if size + _varint_size(2 * size) > end - at: return done, at, _FULL
+            at = _put_varint(out, at, 2 * size)
+            out[at] = 0  # no attribute of a record is in use
+            at = _put_varint(out, at + 1, _zigzag(_difference(records[_TIMESTAMP, row], base_timestamp)))
+            at = _put_varint(out, at, 2 * _difference(records[_OFFSET, row], base_offset))
+            at = _put_field(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row], out, at)
+            at = _put_field(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row], out, at)
+            at = _put_varint(out, at, 2 * records[_HEADER_COUNT, row])
+            if records[_HEADER_COUNT, row] > 0:
+                headers = _headers_end(data, records[_HEADERS_POSITION, row], records[_HEADER_COUNT, row])
+                headers -= records[_HEADERS_POSITION, row]
+                at = _put_bytes(data, records[_HEADERS_POSITION, row], headers, out, at)
+            done += 1
+        return done, at, _END
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_field(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
+               out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    if size < 0: return _put_varint(out, at, 1)
+    return _put_bytes(data, position, size, out, _put_varint(out, at, 2 * size))
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
+                  first: cython.Py_ssize_t, count: cython.Py_ssize_t, magic: cython.int, attributes: cython.int,
+                  origin: cython.longlong, append_time: cython.longlong,
+                  out: cython.uchar[::1], start: cython.Py_ssize_t, ends: cython.longlong[::1]):
+    """Write entries of magic 0 or 1 with a checksum of 0 → (entries written, position behind them, status).
+
+    data, records   see the module; columns first … first + count − 1        magic, attributes   of every entry
+    origin        offsets are written relative to it: 0, or the base offset inside a wrapper of magic 1
+    append_time   ms, written instead of each timestamp where attributes say LogAppendTime
+    out, ends     out: bytes, written from `start` on; position behind each entry, for the caller to put CRC-32s in
+    status        as encode_records; FULL also where `ends` is used up
+    """
+    row: cython.Py_ssize_t
+    at: cython.Py_ssize_t = start
+    end: cython.Py_ssize_t = out.shape[0]
+    done: cython.Py_ssize_t = 0
+    size: cython.longlong
+    offset: cython.longlong
+    if _bad_rows(records, first, count) or magic < 0 or magic > 1: return 0, start, _BAD_START
+    if start < 0 or start > end: return 0, start, _BAD_START
+    with cython.nogil:
+        for row in range(first, first + count):
+            size = _entry_size(data, records, row, magic)
+            offset = records[_OFFSET, row]
+            if size < 0: return done, at, _BAD_RECORD
+            if origin != 0:
+                if offset < origin or _difference(offset, origin) > _WIDEST: return done, at, _BAD_RECORD
+                offset = _difference(offset, origin)
+            if done == ends.shape[0] or size + _OVERHEAD > end - at: return done, at, _FULL
+            at = _put_int(out, at, offset, 8)
+            at = _put_int(out, at, size, 4)
+            at = _put_int(out, at, 0, 4)
+            out[at] = magic
+            out[at + 1] = attributes & 255
+            at += 2
+            if magic == 1:
+                at = _put_int(out, at, append_time if attributes & _APPEND_TIME else records[_TIMESTAMP, row], 8)
+            at = _put_sized(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row], out, at)
+            at = _put_sized(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row], out, at)
+            ends[done] = at
+            done += 1
+        return done, at, _END
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_sized(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
+               out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    at = _put_int(out, at, size, 4)
+    return _put_bytes(data, position, size, out, at) if size > 0 else at
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def varint_size(value: cython.longlong) -> cython.Py_ssize_t:
+    """Bytes of `value` as a signed varint or varlong."""
+    return _varint_size(_zigzag(_difference(value, 0)))
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def put_varint(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
+    """Write a signed varint or varlong at `at`; returns the position behind it, −1 where it does not fit."""
+    bits: cython.ulonglong = _zigzag(_difference(value, 0))
+    if at < 0 or at > out.shape[0] or _varint_size(bits) > out.shape[0] - at: return -1
+    return _put_varint(out, at, bits)

@@ -1,0 +1,263 @@
+"""Records to batches of every format: one call, or one by one below a size limit. Mirrors MemoryRecordsBuilder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import (
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Codec,
+    ControlType,
+    RecordField,
+)
+from engine.kernels.encode import put_varint, varint_size
+from engine.record.assembly import (
+    CREATE_TIME,
+    INT_MAX,
+    BatchSpec,
+    UnbuildableBatch,
+    check_spec,
+    encode_batch,
+    legacy_overhead,
+)
+from engine.record.columns import RecordColumns
+from engine.record.control import MARKERS, encode_control_key, encode_end_txn_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+class NewRecord(NamedTuple):
+    """A record to be written. None is null, b"" is empty; header keys are UTF-8 bytes."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[bytes, bytes | None]] = ()
+
+
+def build_batch(
+    records: Iterable[NewRecord],
+    *,
+    base_offset: int | None = None,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    timestamp_type: int = CREATE_TIME,
+    log_append_time: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    delete_horizon_ms: int = NO_TIMESTAMP,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    magic: int = MAGIC_V2,
+    last_offset: int | None = None,
+) -> bytes:
+    """Bytes of one batch (magic 2), of one wrapper (magic 0 or 1 with a codec), or of a message set (without).
+
+    base_offset   None: the first record's        last_offset   beyond the last record's, as compaction leaves it
+    No records make no bytes, as in Kafka (see `empty_batch`). Raises UnbuildableBatch.
+    """
+    chosen = list(records)
+    if base_offset is None:
+        base_offset = chosen[0].offset if chosen else 0
+    spec = BatchSpec(
+        base_offset, Codec(codec), level, timestamp_type, log_append_time, producer_id, producer_epoch, base_sequence,
+        transactional, control, delete_horizon_ms, partition_leader_epoch, magic,
+    )  # fmt: skip
+    check_spec(spec)
+    check_records(spec, chosen)
+    if not chosen:
+        return b""
+    data, columns = stage(chosen)
+    return encode_batch(spec, data, columns, len(chosen), last_offset=last_offset)
+
+
+def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
+    """Raise UnbuildableBatch where offsets do not grow from the base or a timestamp is below −1."""
+    last_offset = spec.base_offset - 1
+    for record in records:
+        if record.offset <= last_offset:
+            raise UnbuildableBatch(f"offset {record.offset} follows {last_offset}: offsets must grow within a batch")
+        if record.timestamp < NO_TIMESTAMP:
+            raise UnbuildableBatch(f"offset {record.offset}: timestamp {record.timestamp} is negative")
+        if record.headers and spec.magic < MAGIC_V2:
+            raise UnbuildableBatch(f"offset {record.offset}: message format {spec.magic} has no headers")
+        last_offset = record.offset
+    if last_offset - spec.base_offset > INT_MAX:
+        raise UnbuildableBatch(f"offset {last_offset} is more than 2^31 - 1 behind base offset {spec.base_offset}")
+
+
+def stage(records: Sequence[NewRecord]) -> tuple[bytes, RecordColumns]:
+    """The records as columns over one buffer, headers in wire form: what the kernels take."""
+    columns = RecordColumns(max(1, len(records)))
+    table, parts, at = columns.table, [], 0
+    for row, record in enumerate(records):
+        table[RecordField.OFFSET, row] = record.offset
+        table[RecordField.TIMESTAMP, row] = record.timestamp
+        for part, position, size in (
+            (record.key, RecordField.KEY_POSITION, RecordField.KEY_SIZE),
+            (record.value, RecordField.VALUE_POSITION, RecordField.VALUE_SIZE),
+        ):
+            table[position, row] = at
+            table[size, row] = -1 if part is None else len(part)
+            if part:
+                parts.append(part)
+                at += len(part)
+        table[RecordField.HEADERS_POSITION, row] = at
+        table[RecordField.HEADER_COUNT, row] = len(record.headers)
+        for key, value in record.headers:
+            pair = varint(len(key)) + key + (varint(-1) if value is None else varint(len(value)) + value)
+            parts.append(pair)
+            at += len(pair)
+    return b"".join(parts), columns
+
+
+def end_txn_batch(
+    kind: ControlType,
+    coordinator_epoch: int,
+    *,
+    base_offset: int,
+    timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytes:
+    """The control batch that ends a transaction. Mirrors MemoryRecords.withEndTransactionMarker."""
+    if kind not in MARKERS:
+        raise UnbuildableBatch(f"a transaction ends with an abort or a commit, not with {kind.name}")
+    marker = NewRecord(base_offset, timestamp, encode_control_key(kind), encode_end_txn_marker(coordinator_epoch))
+    return build_batch(
+        [marker], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True,
+        partition_leader_epoch=partition_leader_epoch,
+    )  # fmt: skip
+
+
+def control_batch(
+    kind: ControlType, value: bytes, *, base_offset: int, timestamp: int, partition_leader_epoch: int,
+) -> bytes:
+    """A control batch of KRaft with the encoded message `value`. Mirrors MemoryRecordsBuilder.appendControlRecord."""
+    record = NewRecord(base_offset, timestamp, encode_control_key(kind), value)
+    return build_batch([record], control=True, partition_leader_epoch=partition_leader_epoch)
+
+
+class BatchBuilder:
+    """Takes records one by one as long as they fit, then makes one batch of them. Mirrors MemoryRecordsBuilder.
+
+    write_limit   bytes that a batch should not exceed; its first record is taken whatever its size
+    ratio         expected compressed size by uncompressed size, for codecs (see CompressionRatioEstimator)
+    """
+
+    _SAFETY = 1.05  # MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR
+
+    def __init__(self, spec: BatchSpec, write_limit: int = INT_MAX, ratio: float = 1.0) -> None:
+        check_spec(spec)
+        self.spec = spec
+        self.write_limit = write_limit
+        self.ratio = ratio
+        self.records: list[NewRecord] = []
+        self._written = 0  # bytes of the records, uncompressed
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes of the batch as it stands: exact without a codec."""
+        if self.spec.codec == Codec.NONE:
+            return self.spec.header_size + self._written
+        return self.spec.header_size + int(self._written * self.ratio * self._SAFETY)
+
+    @property
+    def is_full(self) -> bool:
+        """Will no further record be taken, whatever its size?"""
+        return bool(self.records) and self.write_limit <= self.estimated_size
+
+    @property
+    def next_offset(self) -> int:
+        """Offset of a record that follows the last one without a gap."""
+        return self.records[-1].offset + 1 if self.records else self.spec.base_offset
+
+    def has_room_for(self, record: NewRecord) -> bool:
+        """Does the batch stay below the limit with this record? Always true for the first."""
+        return not self.records or (
+            not self.is_full and self.write_limit >= self.estimated_size + self._size_of(record)
+        )
+
+    def append(self, record: NewRecord) -> None:
+        """Take a record, also beyond the limit. Raises UnbuildableBatch (see check_records)."""
+        following = self.spec._replace(base_offset=self.next_offset)
+        check_records(following, [record])
+        if record.offset - self.spec.base_offset > INT_MAX:
+            raise UnbuildableBatch(f"offset {record.offset} is more than 2^31 - 1 behind {self.spec.base_offset}")
+        self._written += self._size_of(record)
+        self.records.append(record)
+
+    def build(self, last_offset: int | None = None) -> bytes:
+        """The batch; b"" without records."""
+        if not self.records:
+            return b""
+        data, columns = stage(self.records)
+        return encode_batch(self.spec, data, columns, len(self.records), last_offset=last_offset)
+
+    def _size_of(self, record: NewRecord) -> int:
+        if self.spec.magic < MAGIC_V2:
+            overhead = LOG_OVERHEAD + legacy_overhead(self.spec.magic)
+            return overhead + len(record.key or b"") + len(record.value or b"")
+        base_timestamp = self.records[0].timestamp if self.records else record.timestamp
+        if self.spec.delete_horizon_ms >= 0:
+            base_timestamp = self.spec.delete_horizon_ms
+        return record_size(record, self.spec.base_offset, base_timestamp)
+
+
+def record_size(record: NewRecord, base_offset: int, base_timestamp: int) -> int:
+    """Bytes of a record in an uncompressed batch of magic 2. Mirrors DefaultRecord.sizeInBytes."""
+    size = 1 + varint_size(record.offset - base_offset) + varint_size(record.timestamp - base_timestamp)
+    size += _field_size(record.key) + _field_size(record.value) + varint_size(len(record.headers))
+    for key, value in record.headers:
+        size += _field_size(key) + _field_size(value)
+    return int(size + varint_size(size))
+
+
+def split(records: Iterable[NewRecord], spec: BatchSpec, write_limit: int) -> Iterator[bytes]:
+    """Batches of at most `write_limit` bytes each, estimated before compression; larger where one record alone is.
+
+    Every batch begins at its first record's offset; sequences go on from batch to batch (ProducerBatch.split).
+    """
+    builder: BatchBuilder | None = None
+    for record in records:
+        if builder is None or not builder.has_room_for(record):
+            sequence = spec.base_sequence
+            if builder is not None:
+                yield builder.build()
+                if builder.spec.base_sequence != NO_SEQUENCE:
+                    sequence = increment_sequence(builder.spec.base_sequence, len(builder.records))
+            builder = BatchBuilder(spec._replace(base_offset=record.offset, base_sequence=sequence), write_limit)
+        builder.append(record)
+    if builder is not None:
+        yield builder.build()
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """The sequence `increment` records later: behind 2^31 − 1 comes 0. Mirrors DefaultRecordBatch."""
+    return (sequence + increment) % (INT_MAX + 1)
+
+
+def decrement_sequence(sequence: int, decrement: int) -> int:
+    """The sequence `decrement` records earlier: before 0 comes 2^31 − 1. Mirrors DefaultRecordBatch."""
+    return (sequence - decrement) % (INT_MAX + 1)
+
+
+def varint(value: int) -> bytes:
+    """A signed varint."""
+    scratch = bytearray(10)
+    return bytes(scratch[: put_varint(memoryview(scratch), 0, value)])
+
+
+def _field_size(field: bytes | None) -> int:
+    return 1 if field is None else int(varint_size(len(field))) + len(field)

@@ -1,0 +1,66 @@
+"""Control records: what their keys and values say. Mirrors ControlRecordType and EndTransactionMarker.
+
+A key is version (int16) and type (int16). The value of a marker is version (int16) and coordinator epoch (int32).
+Versions above those known are read as the highest known one, since later ones may only add fields at the end.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from engine.formats import ControlType
+
+CONTROL_KEY = struct.Struct(">hh")  # version 0, type
+END_TXN_MARKER = struct.Struct(">hi")  # version 0, coordinator epoch
+MARKERS = (ControlType.ABORT, ControlType.COMMIT)
+
+
+class ControlRecordInvalid(ValueError):
+    """The key or value of a control record does not follow its schema. The message says what is wrong."""
+
+
+def encode_control_key(kind: ControlType) -> bytes:
+    """Key of a control record of this type."""
+    return CONTROL_KEY.pack(0, kind)
+
+
+def control_type(key: bytes | memoryview | None) -> int:
+    """Type id that a control record's key names, known (see ControlType) or not.
+
+    Raises ControlRecordInvalid: null key, fewer than 4 bytes, negative version. Mirrors ControlRecordType.parseTypeId.
+    """
+    if key is None:
+        raise ControlRecordInvalid("the control record has no key")
+    if len(key) < CONTROL_KEY.size:
+        raise ControlRecordInvalid(f"the control record's key has {len(key)} bytes, {CONTROL_KEY.size} are needed")
+    version, kind = CONTROL_KEY.unpack_from(key)
+    if version < 0:
+        raise ControlRecordInvalid(f"the control record's key has version {version}")
+    return int(kind)
+
+
+def known_control_type(kind: int) -> ControlType | None:
+    """The type with this id; None: not known, to be skipped. Mirrors ControlRecordType.fromTypeId."""
+    return ControlType(kind) if ControlType.ABORT <= kind <= ControlType.KRAFT_VOTERS else None
+
+
+def encode_end_txn_marker(coordinator_epoch: int) -> bytes:
+    """Value of an abort or commit marker."""
+    return END_TXN_MARKER.pack(0, coordinator_epoch)
+
+
+def end_txn_marker(value: bytes | memoryview | None) -> int:
+    """Coordinator epoch in the value of an abort or commit marker.
+
+    Raises ControlRecordInvalid: null value, fewer than 6 bytes, negative version.
+    Mirrors EndTransactionMarker.deserializeValue.
+    """
+    if value is None:
+        raise ControlRecordInvalid("the transaction marker has no value")
+    if len(value) < END_TXN_MARKER.size:
+        size = END_TXN_MARKER.size
+        raise ControlRecordInvalid(f"the transaction marker's value has {len(value)} bytes, {size} are needed")
+    version, coordinator_epoch = END_TXN_MARKER.unpack_from(value)
+    if version < 0:
+        raise ControlRecordInvalid(f"the transaction marker's value has version {version}")
+    return int(coordinator_epoch)
