@@ -21,3 +21,15 @@ def java_utf8(data: bytes) -> bytes:
         # 0xFF can not be part of any sequence, so it stands for exactly one U+FFFD
         return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace").encode()
     return data
+
+
+def whole_text(data: bytes) -> int:
+    """How many bytes of `data` can be decoded by themselves if more follow: up to 3 less where a character begins.
+
+    `java_utf8(data[:n]) + java_utf8(data[n:] + more)` then equals `java_utf8(data + more)`.
+    """
+    size = len(data)
+    for at in range(size - 1, max(size - 4, -1), -1):
+        if data[at] >= 0xC0:
+            return at
+    return size
