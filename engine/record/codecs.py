@@ -1,0 +1,422 @@
+"""Bounded inflation and deflation in the five codecs of Kafka. Mirrors CompressionType and common.compress.
+
+What counts as damage follows Kafka's readers, not the codec libraries: the two differ in checksums, in several
+frames behind each other and in what may follow the last one. Libraries are imported at first use. Every function may
+be called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import UsageError
+from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
+from engine.record import lz4_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zstandard import ZstdCompressor, ZstdDecompressor
+
+Buffer = bytes | bytearray | memoryview
+
+
+class InflateStatus(IntEnum):
+    """How an inflation ended."""
+
+    OK = 0  # everything, to the end that Kafka would see
+    CORRUPT = 1  # `data` holds what came before the damage
+    OVER_LIMIT = 2  # `data` holds the beginning; the rest was not inflated
+    UNKNOWN_CODEC = 3
+
+
+class Inflated(NamedTuple):
+    """What came out: `data` is never longer than the limit, `problem` is one line, None where all is well."""
+
+    data: Buffer
+    status: InflateStatus
+    problem: str | None
+
+
+LEVELS = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, 9), Codec.ZSTD: (-131072, 22, 3)}  # smallest, largest, default
+
+_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, system unknown: as Java writes it
+_GZIP_BUFFER = 8192  # GzipCompression's input buffer; decides whether another member is looked for
+_GZIP_TRAILER = 8
+_GZIP_HCRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
+
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"  # version 1, readable since version 1
+_XERIAL_BLOCK = 32 * 1024  # SnappyOutputStream's default
+_SNAPPY_BEST_RATIO = 64  # no element of a block makes more bytes than this out of one of its own
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # behind one byte 0x50 to 0x5F
+_ZSTD_WINDOW = 1 << 27  # what zstd-jni accepts by default
+_ZSTD_BUFFER = 131075  # zstd-jni's input buffer, ZSTD_DStreamInSize
+_ZSTD_STEP = 128 * 1024
+
+
+class _Contexts(threading.local):
+    """Codec contexts that are too dear to make for each batch and must not be shared between threads."""
+
+    def __init__(self) -> None:
+        self.decompressor: ZstdDecompressor | None = None
+        self.compressors: dict[int, ZstdCompressor] = {}
+
+
+_contexts = _Contexts()
+
+
+class _DamageError(Exception):
+    """Inflation can not go on; the message says why."""
+
+
+class _OverLimitError(Exception):
+    """More than the limit would come out."""
+
+
+class _Output:
+    """Inflated parts up to a limit."""
+
+    __slots__ = ("left", "parts")
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self.parts: list[bytes] = []
+
+    def add(self, part: bytes) -> None:
+        """Take a part; raises _OverLimitError after taking what still fits."""
+        if len(part) > self.left:
+            self.parts.append(part[: self.left])
+            self.left = 0
+            raise _OverLimitError
+        self.parts.append(part)
+        self.left -= len(part)
+
+    def data(self) -> bytes:
+        """All parts in one piece."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+
+
+def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MAGIC_V2) -> Inflated:
+    """Inflate the records of one batch, at most `limit` bytes of them.
+
+    codec  id of the codec (attribute bits 0 to 2)       data   compressed bytes, any length
+    magic  message format: 0 accepts LZ4 frames with a wrong header checksum (KAFKA-3160)
+
+    Never raises for bad bytes, never holds more than the limit and one block of the codec beyond it. Without a codec
+    the result is a view of `data`.
+    """
+    limit = max(limit, 0)
+    if codec == Codec.NONE:
+        if len(data) > limit:
+            return Inflated(data[:limit], InflateStatus.OVER_LIMIT, f"{len(data)} bytes, the limit is {limit}")
+        return Inflated(data, InflateStatus.OK, None)
+    inflater = _INFLATERS.get(codec)
+    if inflater is None:
+        return Inflated(b"", InflateStatus.UNKNOWN_CODEC, f"codec id {codec} is unknown")
+    output = _Output(limit)
+    try:
+        inflater(memoryview(data), output, magic)
+    except _OverLimitError:
+        return Inflated(output.data(), InflateStatus.OVER_LIMIT, f"{CODEC_NAMES[codec]}: more than {limit} bytes")
+    except _DamageError as damage:
+        return Inflated(output.data(), InflateStatus.CORRUPT, f"{CODEC_NAMES[codec]}: {damage}")
+    return Inflated(output.data(), InflateStatus.OK, None)
+
+
+def deflate(codec: int, data: Buffer, *, level: int | None = None, magic: int = MAGIC_V2) -> bytes:
+    """Compress as Kafka's writers do: same framing, header bytes and block sizes; the compressed bytes may differ.
+
+    level  None is Kafka's default (gzip -1, lz4 9, zstd 3); UsageError outside LEVELS or for a codec without levels
+    magic  message format: 0 writes the wrong LZ4 header checksum that its readers expect (KAFKA-3160)
+    """
+    if codec == Codec.NONE:
+        return bytes(data)
+    if codec == Codec.GZIP:
+        return _deflate_gzip(data, _level(Codec.GZIP, level))
+    if codec == Codec.SNAPPY:
+        return _deflate_snappy(data, level)
+    if codec == Codec.LZ4:
+        return lz4_frames.write(data, _level(Codec.LZ4, level), broken_checksum=magic == MAGIC_V0)
+    if codec == Codec.ZSTD:
+        return _deflate_zstd(data, _level(Codec.ZSTD, level))
+    raise UsageError(f"codec id {codec} is unknown", "use one of " + ", ".join(CODEC_NAMES))
+
+
+def _level(codec: Codec, level: int | None) -> int:
+    least, most, default = LEVELS[codec]
+    if level is None:
+        return default
+    if level != default and not least <= level <= most:
+        raise UsageError(f"{CODEC_NAMES[codec]} has no compression level {level}", f"use {least} to {most}")
+    return level
+
+
+# ---- gzip: GZIPInputStream of Java 17 over an 8 KiB buffer
+
+
+def _inflate_gzip(data: memoryview, output: _Output, _magic: int) -> None:
+    start = _gzip_header(data, 0)
+    filled = start  # up to here Java's buffer has taken the input
+    step = len(data)
+    while True:
+        end, size, crc = _gzip_member(data, start, step, output)
+        step = _GZIP_BUFFER  # a thousand tiny members must not copy what is left a thousand times
+        filled += -(-(end - filled) // _GZIP_BUFFER) * _GZIP_BUFFER if end > filled else 0
+        filled = min(filled, len(data))
+        buffered, at = filled - end, end + _GZIP_TRAILER
+        if at > len(data):
+            raise _DamageError("ends inside a trailer")
+        if int.from_bytes(data[end : end + 4], "little") != crc:
+            raise _DamageError("checksum does not fit")
+        if int.from_bytes(data[end + 4 : at], "little") != size & 0xFFFFFFFF:
+            raise _DamageError("size in the trailer does not fit")
+        filled = max(filled, at)
+        if filled == len(data) and buffered <= 26:
+            return  # Java looks for another member only where one can be
+        try:
+            start = _gzip_header(data, at)
+        except _DamageError:
+            return  # and takes anything else as padding
+        filled = max(filled, start)
+
+
+def _gzip_header(data: memoryview, at: int) -> int:
+    """Position behind the header that begins at `at`; _DamageError where there is none."""
+    end = at + len(_GZIP_HEADER)
+    if data[at : at + 2] != b"\x1f\x8b"[: len(data) - at]:
+        raise _DamageError("not in gzip format")
+    if end > len(data):
+        raise _DamageError("ends inside a header")
+    if data[at + 2] != zlib.DEFLATED:
+        raise _DamageError(f"unsupported compression method {data[at + 2]}")
+    flags = data[at + 3]
+    if not flags:
+        return end
+    if flags & _GZIP_EXTRA:
+        end += 2 + int.from_bytes(data[end : end + 2], "little")
+    for flag in (_GZIP_NAME, _GZIP_COMMENT):
+        while flags & flag:
+            text = bytes(data[end : end + 256])
+            if not text:
+                raise _DamageError("ends inside a header")
+            end += text.find(b"\0") + 1 or len(text)
+            if text.find(b"\0") >= 0:
+                break
+    if flags & _GZIP_HCRC:
+        if data[end : end + 2] != (zlib.crc32(data[at:end]) & 0xFFFF).to_bytes(2, "little"):
+            raise _DamageError("header checksum does not fit")
+        end += 2
+    if end > len(data):
+        raise _DamageError("ends inside a header")
+    return end
+
+
+def _gzip_member(data: memoryview, start: int, step: int, output: _Output) -> tuple[int, int, int]:
+    """Inflate one member into `output`: (position behind its deflate stream, size, CRC-32 of what came out)."""
+    first = len(output.parts)
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    at, size, crc = start, 0, 0
+    try:
+        while not inflater.eof:
+            if at >= len(data):
+                raise _DamageError("ends inside the compressed data")
+            part = inflater.decompress(data[at : at + step], output.left + 1)
+            output.add(part)
+            size, crc = size + len(part), zlib.crc32(part, crc)
+            at = min(at + step, len(data))
+    except zlib.error as error:
+        del output.parts[first:]
+        output.left += size
+        _salvage_gzip(data[start:], output)
+        raise _DamageError(str(error).partition(": ")[2] or str(error)) from None
+    return at - len(inflater.unused_data), size, crc
+
+
+def _salvage_gzip(data: memoryview, output: _Output) -> None:
+    """What comes out of a deflate stream before its damage, which zlib reports without giving that up."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    before, at = inflater.copy(), 0
+    try:
+        for at in range(0, len(data), _GZIP_BUFFER):
+            before = inflater.copy()
+            output.add(inflater.decompress(data[at : at + _GZIP_BUFFER], output.left + 1))
+    except zlib.error:
+        pass
+    try:
+        for one in range(at, min(at + _GZIP_BUFFER, len(data))):
+            output.add(before.decompress(data[one : one + 1], output.left + 1))
+    except zlib.error:
+        pass
+
+
+def _deflate_gzip(data: Buffer, level: int) -> bytes:
+    deflater = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+    return b"".join((_GZIP_HEADER, deflater.compress(data), deflater.flush(), trailer))
+
+
+# ---- snappy: SnappyInputStream of snappy-java
+
+
+def _inflate_snappy(data: memoryview, output: _Output, _magic: int) -> None:
+    if not len(data):
+        raise _DamageError("empty")
+    if len(data) < len(_XERIAL_HEADER) or data[:8] != _XERIAL_MAGIC:
+        _snappy_block(data, output)  # one bare block, as other clients write it
+        return
+    at = len(_XERIAL_HEADER)  # whose versions are not looked at, in the first header only
+    while len(data) - at >= 4:
+        if data[at : at + 4] == _XERIAL_MAGIC[:4]:
+            header = data[at : at + len(_XERIAL_HEADER)]
+            if len(header) < len(_XERIAL_HEADER):
+                raise _DamageError("ends inside a header")
+            if header[:8] != _XERIAL_MAGIC:
+                return
+            if int.from_bytes(header[8:12], "big", signed=True) < 1:
+                raise _DamageError("incompatible version in a header")
+            at += len(_XERIAL_HEADER)
+            continue
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+        at += 4
+        if size < 0 or size > len(data) - at:
+            raise _DamageError(f"a chunk of {size} bytes, {len(data) - at} are left")
+        _snappy_block(data[at : at + size], output)
+        at += size  # up to three bytes behind the last chunk are ignored
+
+
+def _snappy_block(block: memoryview, output: _Output) -> None:
+    import snappy
+
+    declared, shift = 0, 0
+    for byte in block[:5]:
+        declared |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise _DamageError("a block without a size")
+    if declared > len(block) * _SNAPPY_BEST_RATIO:
+        raise _DamageError(f"a block of {len(block)} bytes that declares {declared}")
+    if declared > output.left:
+        raise _OverLimitError
+    try:
+        output.add(snappy.uncompress(block))
+    except snappy.UncompressError as error:
+        raise _DamageError(f"a block that can not be decompressed: {error.__cause__ or error}") from None
+
+
+def _deflate_snappy(data: Buffer, level: int | None) -> bytes:
+    import snappy
+
+    if level is not None:
+        raise UsageError("snappy has no compression levels", "leave the level out")
+    view, parts = memoryview(data), [_XERIAL_HEADER]
+    for at in range(0, len(view), _XERIAL_BLOCK):
+        block = snappy.compress(view[at : at + _XERIAL_BLOCK])
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+# ---- lz4: see lz4_frames
+
+
+def _inflate_lz4(data: memoryview, output: _Output, magic: int) -> None:
+    try:
+        for block in lz4_frames.blocks(data, ignore_checksum=magic == MAGIC_V0):
+            output.add(block)
+    except lz4_frames.BadFrameError as error:
+        raise _DamageError(str(error)) from None
+
+
+# ---- zstd: ZstdInputStreamNoFinalizer of zstd-jni
+
+
+def _inflate_zstd(data: memoryview, output: _Output, _magic: int) -> None:
+    import zstandard
+
+    if not len(data):
+        return
+    context = _contexts.decompressor
+    if context is None:
+        context = _contexts.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    if data[:4] == _ZSTD_MAGIC and _frame_end(data, 0) == len(data):
+        try:
+            if zstandard.frame_content_size(data) <= output.left:
+                room = min(output.left, max(64 * 1024, 64 * len(data)))
+                output.add(context.decompress(data, max_output_size=room or 1))
+                return
+        except zstandard.ZstdError:
+            pass  # damage, or larger than expected: step by step
+    _zstd_frames(data, output, context)
+
+
+def _zstd_frames(data: memoryview, output: _Output, context: ZstdDecompressor) -> None:
+    import zstandard
+
+    start = 0
+    while start < len(data):
+        magic = bytes(data[start : start + 4])
+        skippable = magic[:1] >= b"\x50" and magic[:1] < b"\x60" and _ZSTD_SKIPPABLE.startswith(magic[1:])
+        if not skippable and not _ZSTD_MAGIC.startswith(magic):
+            raise _DamageError("unknown frame descriptor")
+        end = _skippable_end(data, start) if skippable else _frame_end(data, start)
+        if not skippable:
+            reader = context.stream_reader(data[start : end or len(data)])
+            try:
+                while part := reader.read(min(_ZSTD_STEP, output.left + 1)):
+                    output.add(part)
+            except zstandard.ZstdError as error:
+                raise _DamageError(str(error).removeprefix("zstd decompress error: ")) from None
+        if end is None:
+            # zstd-jni forgets that it is inside a frame until it has to read its input buffer again
+            if start and (start - 1) // _ZSTD_BUFFER == (len(data) - 1) // _ZSTD_BUFFER:
+                return
+            raise _DamageError("ends inside a frame")
+        start = end
+
+
+def _skippable_end(data: memoryview, start: int) -> int | None:
+    end = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
+    return end if end <= len(data) else None
+
+
+def _frame_end(data: memoryview, start: int) -> int | None:
+    """Where the frame that begins at `start` ends, by its block headers; None if it goes on behind the data."""
+    import zstandard
+
+    try:
+        at = start + zstandard.frame_header_size(data[start:])
+    except zstandard.ZstdError:
+        return None
+    checksum = 4 if data[start + 4] & 4 else 0
+    while len(data) - at >= 3:
+        block = int.from_bytes(data[at : at + 3], "little")
+        at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # a run is one byte, whatever its size
+        if block & 1:
+            return at + checksum if at + checksum <= len(data) else None
+    return None
+
+
+def _deflate_zstd(data: Buffer, level: int) -> bytes:
+    import zstandard
+
+    context = _contexts.compressors.get(level)
+    if context is None:
+        context = zstandard.ZstdCompressor(level=level, write_content_size=False, write_checksum=False)
+        _contexts.compressors[level] = context
+    compressed: bytes = context.compress(data)
+    return compressed
+
+
+_INFLATERS: dict[int, Callable[[memoryview, _Output, int], None]] = {
+    Codec.GZIP: _inflate_gzip,
+    Codec.SNAPPY: _inflate_snappy,
+    Codec.LZ4: _inflate_lz4,
+    Codec.ZSTD: _inflate_zstd,
+}

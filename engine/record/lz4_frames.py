@@ -1,0 +1,143 @@
+"""LZ4 frames as Kafka reads and writes them. Mirrors Lz4BlockInputStream and Lz4BlockOutputStream.
+
+Kafka's reader is stricter than the frame format (independent blocks only, no dictionaries) and laxer (the content
+checksum and whatever follows the end mark are not looked at), so frames are taken apart here, block by block.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Buffer = bytes | bytearray | memoryview
+
+MAGIC = b"\x04\x22\x4d\x18"
+_UNCOMPRESSED = 0x80000000  # in a block's size: the bytes are stored as they are
+_CONTENT_CHECKSUM, _CONTENT_SIZE, _BLOCK_CHECKSUM, _INDEPENDENT = 0x04, 0x08, 0x10, 0x20
+_WRITTEN_DESCRIPTOR = b"\x60\x40"  # version 1, independent blocks of up to 64 KiB, no checksums
+_WRITTEN_BLOCK = 64 * 1024
+_END_MARK = b"\0\0\0\0"
+_FAST_LEVEL = 9  # Kafka's default level does not mean high compression
+_U32 = 0xFFFFFFFF
+_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+
+
+class BadFrameError(Exception):
+    """Kafka would refuse the frame at this point; the message says why."""
+
+
+@lru_cache(maxsize=64)
+def header_checksum(descriptor: bytes) -> int:
+    """The second byte of XXH32 over at most 15 bytes: what a frame stores behind its descriptor."""
+    value = (_PRIME_5 + len(descriptor)) & _U32
+    whole = len(descriptor) & ~3
+    for (lane,) in struct.iter_unpack("<I", descriptor[:whole]):
+        value = _rotate(value + lane * _PRIME_3, 17) * _PRIME_4 & _U32
+    for byte in descriptor[whole:]:
+        value = _rotate(value + byte * _PRIME_5, 11) * _PRIME_1 & _U32
+    value = (value ^ value >> 15) * _PRIME_2 & _U32
+    value = (value ^ value >> 13) * _PRIME_3 & _U32
+    return (value ^ value >> 16) >> 8 & 0xFF
+
+
+def _rotate(value: int, by: int) -> int:
+    value &= _U32
+    return (value << by | value >> 32 - by) & _U32
+
+
+def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
+    """The inflated blocks of a frame, each at most 4 MiB. Raises BadFrameError where Kafka would stop.
+
+    ignore_checksum  of the descriptor: message format 0 was written with a wrong one (KAFKA-3160)
+    """
+    from lz4.block import LZ4BlockError, decompress
+
+    at, flags, largest = _read_header(data, ignore_checksum=ignore_checksum)
+    checksum_size = 4 if flags & _BLOCK_CHECKSUM else 0
+    while True:
+        if len(data) - at < 4:
+            raise BadFrameError("ends before the end mark")
+        size = int.from_bytes(data[at : at + 4], "little")
+        at += 4
+        stored, size = size & _UNCOMPRESSED, size & ~_UNCOMPRESSED
+        if size == 0:
+            if flags & _CONTENT_CHECKSUM and len(data) - at < 4:
+                raise BadFrameError("ends inside the content checksum")
+            return
+        if size > largest:
+            raise BadFrameError(f"a block of {size} bytes, the frame allows {largest}")
+        if size > len(data) - at:
+            raise BadFrameError(f"a block of {size} bytes, {len(data) - at} are left")
+        block = data[at : at + size]
+        try:
+            inflated = bytes(block) if stored else decompress(block, uncompressed_size=largest)
+        except LZ4BlockError:
+            raise BadFrameError("a block that can not be decompressed") from None
+        if checksum_size:
+            if len(data) - at - size < checksum_size:
+                raise BadFrameError("ends inside a block checksum")
+            _verify_block(data[at - 4 : at + size + checksum_size])
+        at += size + checksum_size
+        yield inflated
+
+
+def _read_header(data: memoryview, *, ignore_checksum: bool) -> tuple[int, int, int]:
+    """(position of the first block, flags, largest block in bytes)."""
+    if len(data) < 6:
+        raise BadFrameError("ends inside the header")
+    if data[:4] != MAGIC:
+        raise BadFrameError("not an LZ4 frame")
+    flags, block_descriptor = data[4], data[5]
+    if flags >> 6 != 1:
+        raise BadFrameError(f"frame version {flags >> 6} is unsupported")
+    if flags & 3:
+        raise BadFrameError("reserved bits are set")
+    if not flags & _INDEPENDENT:
+        raise BadFrameError("dependent blocks are unsupported")
+    if block_descriptor & 0x8F or block_descriptor >> 4 < 4:
+        raise BadFrameError(f"block descriptor {block_descriptor:02x} is invalid")
+    end = 14 if flags & _CONTENT_SIZE else 6  # the content size itself is not looked at
+    if len(data) <= end:
+        raise BadFrameError("ends inside the header")
+    if not ignore_checksum and data[end] != header_checksum(bytes(data[4:end])):
+        raise BadFrameError("header checksum does not fit")
+    return end + 1, flags, 1 << (2 * (block_descriptor >> 4) + 8)
+
+
+def _verify_block(block: memoryview) -> None:
+    """Check a block (size, bytes, checksum) by a frame of its own: the library knows XXH32, we need it nowhere else."""
+    import lz4.frame
+
+    descriptor = b"\x70\x70"  # version 1, independent blocks of up to 4 MiB, with checksums
+    frame = b"".join((MAGIC, descriptor, bytes((header_checksum(descriptor),)), block, _END_MARK))
+    try:
+        lz4.frame.decompress(frame)
+    except RuntimeError:
+        raise BadFrameError("block checksum does not fit") from None
+
+
+def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:
+    """One frame: independent blocks of 64 KiB, no checksums but the header's.
+
+    level            9 is the fast compressor, any other one of the high compressor
+    broken_checksum  as message format 0 has it: over the frame's magic too (KAFKA-3160)
+    """
+    from lz4.block import compress
+
+    high = {} if level == _FAST_LEVEL else {"mode": "high_compression", "compression": level}
+    hashed = MAGIC + _WRITTEN_DESCRIPTOR if broken_checksum else _WRITTEN_DESCRIPTOR
+    parts: list[Buffer] = [MAGIC, _WRITTEN_DESCRIPTOR, bytes((header_checksum(hashed),))]
+    view = memoryview(data)
+    for at in range(0, len(view), _WRITTEN_BLOCK):
+        block = view[at : at + _WRITTEN_BLOCK]
+        compressed = compress(block, store_size=False, **high)
+        if len(compressed) < len(block):
+            parts += (len(compressed).to_bytes(4, "little"), compressed)
+        else:
+            parts += ((len(block) | _UNCOMPRESSED).to_bytes(4, "little"), block)
+    parts.append(_END_MARK)
+    return b"".join(parts)
