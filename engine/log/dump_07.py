@@ -1,0 +1,199 @@
+"""The text of 0.7.2's DumpLogSegments for a `NNN.kafka` file.
+
+Byte for byte what that tool prints, as far as it gets: it dies at an unknown magic or codec and at an entry too small
+for its header. Here such an entry has a line as well (`payloadsize: -1` where nothing can be known, `UNKNOWN(n)` for
+the codec), a finding is reported, and the rest of the file follows.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from engine.findings import Finding, Where
+from engine.record.java_text import java_utf8, whole_text
+from engine.record.kafka07 import (
+    CODEC_MASK_07,
+    CODEC_NAMES_07,
+    HEADER_V0,
+    HEADER_V1,
+    SIZE_FIELD,
+    Problem,
+    codec_problem,
+    header_problem,
+    signed,
+)
+from engine.record.kafka07_file import WINDOW, checksum_of, read_exactly, tail_problem, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import OpenFile
+
+_FLUSH = 8192  # entries whose text waits to be written
+_UNKNOWN_KIND = len(CODEC_NAMES_07) + 1  # row of `_lines`: magic 1 with the one codec that has no name
+_LONG = 1 << 64
+_MAX_LONG = (1 << 63) - 1
+_CRC = struct.Struct(">I")
+_START = re.compile(r"[+-]?[0-9]+")
+
+
+def starting_offset(path: str) -> int | None:
+    """The offset of the first byte of the file, which its name says up to the first dot; None where it does not."""
+    digits = path.rpartition("/")[2].partition(".")[0]
+    if not _START.fullmatch(digits) or len(digits) > 4096:
+        return None
+    offset = int(digits)
+    return offset if -_MAX_LONG - 1 <= offset <= _MAX_LONG else None
+
+
+def dump_entries(
+    file: OpenFile,
+    path: str,
+    *,
+    print_payload: bool,
+    write: Callable[[bytes], object],
+    report: Callable[[Finding], None],
+    window: int = WINDOW,
+) -> None:
+    """Dump the entries of `file`, called `path` in the text and the findings. Mirrors DumpLogSegments of 0.7.2.
+
+    Compressed sets are not opened. Memory does not depend on the size of the file or of its entries. Raises
+    UnreadableFile, and FileChangedWhileReading if the file becomes shorter meanwhile.
+    """
+    _Dump(file, path, print_payload=print_payload, write=write, report=report).run(window)
+
+
+class _Dump:
+    """One file's dump: its sinks, and the offset of its first byte."""
+
+    def __init__(
+        self,
+        file: OpenFile,
+        path: str,
+        *,
+        print_payload: bool,
+        write: Callable[[bytes], object],
+        report: Callable[[Finding], None],
+    ) -> None:
+        self.file, self.path, self.print_payload = file, path, print_payload
+        self.write, self.report = write, report
+        self.start = 0
+        self.lines = _lines(print_payload=print_payload)
+
+    def run(self, window: int) -> None:
+        """Write the text of the whole file."""
+        self.write(b"Dumping %b\n" % self.path.encode("utf-8", "surrogateescape"))
+        start = starting_offset(self.path)
+        if start is None:
+            self.report(Finding("name-invalid", Where(self.path), "the name does not begin with an offset"))
+        self.start = start or 0
+        self.write(b"Starting offset: %d\n" % self.start)
+        end = self.file.size()
+        tail = self._entries(end, window)
+        self.write(b"tail of the log is at offset: %d\n" % self._offset(tail))
+        problem = tail_problem(self.file, tail, end)
+        if problem:
+            self._report(tail, problem)
+
+    def _entries(self, end: int, window: int) -> int:
+        """Write all entries; returns the position behind the last one."""
+        lines, start, print_payload = self.lines, self.start, self.print_payload
+        offsets_fit = start + end <= _MAX_LONG
+        checksum_at = _CRC.unpack_from
+        text: list[bytes] = []
+        tail, last = 0, b""
+        for position, size, data, at in walk(self.file, end, window):
+            if data is not last or len(text) == _FLUSH:
+                self.write(b"".join(text))
+                text.clear()
+                last = data
+            magic = data[at]
+            if magic == 1:
+                header, kind = HEADER_V1, 1 + (data[at + 1] & CODEC_MASK_07)
+            else:
+                header, kind = HEADER_V0, 0
+            stop = at + size
+            tail = position + SIZE_FIELD + size
+            if magic > 1 or size < header or stop > len(data) or not offsets_fit:
+                self.write(b"".join(text))
+                text.clear()
+                self._entry(position, size, data[at : at + HEADER_V1])
+                continue
+            payload = data[at + header : stop]
+            (stored,) = checksum_at(data, at + header - 4)
+            computed = crc32(payload)
+            if computed != stored or kind == _UNKNOWN_KIND:
+                self._report_entry(position, stored, computed, kind)
+            line = lines[computed == stored][kind]
+            if print_payload:
+                shown = payload if payload.isascii() else java_utf8(payload)  # no call in the common case
+                text.append(line % (start + position, size - header, shown))
+            else:
+                text.append(line % (start + position, size - header))
+        self.write(b"".join(text))
+        return tail
+
+    def _entry(self, position: int, size: int, head: bytes) -> None:
+        """Write one entry of any kind and size, `head` being the first bytes behind its size field."""
+        magic, offset = signed(head[0]), self._offset(position)
+        problem = header_problem(magic, size)
+        if problem:
+            codec = _codec_name(head[1] & CODEC_MASK_07) if magic == 1 else b"UNKNOWN"
+            line = b"offset: %d isvalid: false payloadsize: -1 magic: %d compresscodec: %b\n"
+            self.write(line % (offset, magic, codec))
+            self._report(position, problem)
+            return
+        header, kind = (HEADER_V1, 1 + (head[1] & CODEC_MASK_07)) if magic else (HEADER_V0, 0)
+        start, length = position + SIZE_FIELD + header, size - header
+        (stored,) = _CRC.unpack_from(head, header - _CRC.size)
+        computed = checksum_of(self.file, start, length)
+        if computed != stored or kind == _UNKNOWN_KIND:
+            self._report_entry(position, stored, computed, kind)
+        if not self.print_payload:
+            self.write(self.lines[computed == stored][kind] % (offset, length))
+            return
+        self.write((self.lines[computed == stored][kind] % (offset, length, b""))[:-1])
+        self._payload(start, length)
+
+    def _payload(self, position: int, size: int) -> None:
+        """Write a payload of any size as text, piece by piece."""
+        rest = b""
+        for at in range(position, position + size, WINDOW):
+            piece = rest + read_exactly(self.file, at, min(WINDOW, position + size - at))
+            cut = whole_text(piece)
+            self.write(java_utf8(piece[:cut]))
+            rest = piece[cut:]
+        self.write(java_utf8(rest) + b"\n")
+
+    def _offset(self, position: int) -> int:
+        """The log offset of a byte position: a Java long, which wraps."""
+        offset = self.start + position
+        return offset if offset <= _MAX_LONG else offset - _LONG
+
+    def _report_entry(self, position: int, stored: int, computed: int, kind: int) -> None:
+        if kind == _UNKNOWN_KIND:
+            self._report(position, codec_problem(kind - 1))
+        if stored != computed:
+            self._report(position, Problem("crc-mismatch", f"stored CRC-32 {stored:08x}, computed {computed:08x}"))
+
+    def _report(self, position: int, problem: Problem) -> None:
+        where = Where(self.path, position, self._offset(position))
+        self.report(Finding(problem.code, where, problem.what))
+
+
+def _lines(*, print_payload: bool) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Formats for (offset, payload size[, payload text]), by [valid][0 for magic 0, codec + 1 for magic 1]."""
+    line = b"offset: %%d isvalid: %b payloadsize: %%d magic: %d compresscodec: %b"
+    line += b"\npayload:\t%%b\n" if print_payload else b"\n"
+    kinds = [(0, 0)] + [(1, codec) for codec in range(CODEC_MASK_07 + 1)]
+    invalid, valid = (
+        tuple(line % (word, magic, _codec_name(codec)) for magic, codec in kinds) for word in (b"false", b"true")
+    )
+    return invalid, valid
+
+
+def _codec_name(codec: int) -> bytes:
+    return CODEC_NAMES_07[codec].encode() if codec < len(CODEC_NAMES_07) else b"UNKNOWN(%d)" % codec

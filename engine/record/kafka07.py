@@ -1,0 +1,236 @@
+"""Message sets of Kafka 0.7 in memory: entries, and the iterators over a set with its compressed sets shut or opened.
+
+An entry is `size, magic, [attributes, magic 1 only], checksum, payload`; its offset is its byte position in the log.
+Iterators end where 0.7.2 ends, and give a `Stopped` where 0.7.2 throws. They never raise for bad bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from engine.formats import ENTRY_07
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIZE_FIELD = ENTRY_07.positions["magic"]  # bytes in front of what the size counts
+HEADER_V0 = 5  # magic, checksum
+HEADER_V1 = ENTRY_07.size - SIZE_FIELD  # magic, attributes, checksum
+MIN_SIZE = HEADER_V0  # smallest size field that 0.7.2 takes for an entry (Message.MinHeaderSize)
+CODEC_MASK_07 = 0x03
+CODEC_NAMES_07 = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec")
+MAX_INFLATED = 64 * 1024 * 1024  # bytes that the opened sets of one entry may hold together
+MAX_DEPTH = 16  # sets within sets; producers never nest, so more is an attack
+
+UNKNOWN_MAGIC = "kafka.common.UnknownMagicByteException"
+UNKNOWN_CODEC = "kafka.common.UnknownCodecException"
+INVALID_MESSAGE = "kafka.message.InvalidMessageException"
+INVALID_MESSAGE_SIZE = "kafka.common.InvalidMessageSizeException"
+INDEX_OUT_OF_BOUNDS = "java.lang.IndexOutOfBoundsException"
+IO_EXCEPTION = "java.io.IOException"
+
+_SIZE = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+
+
+class Problem(NamedTuple):
+    """What is wrong with an entry: a code of `findings.KINDS`, our words, and the exception of 0.7.2 with its text.
+
+    `exception` is None where 0.7.2 throws nothing; `message` is None where its exception has no text.
+    """
+
+    code: str
+    what: str
+    exception: str | None = None
+    message: str | None = None
+
+
+class MessageAndOffset(NamedTuple):
+    """One message. Mirrors kafka.message.MessageAndOffset of 0.7.
+
+    `offset` is the start of the outermost entry that holds the message. `next_offset` is what 0.7.2 reports: where to
+    fetch next, so the start of that entry again for every message in a compressed set but the last. What an unknown
+    magic or a too short header hides is None.
+    """
+
+    offset: int
+    next_offset: int
+    size: int  # the size field
+    magic: int | None  # signed
+    attributes: int | None  # unsigned; None in magic 0
+    checksum: int | None  # as stored
+    valid: bool | None  # does the checksum fit
+    payload: bytes | None
+    payload_position: int | None  # byte position in what was iterated; None inside a compressed set
+    error: Problem | None  # what 0.7.2 throws when asked for the fields or codec, or why a set stayed shut
+
+    @property
+    def codec(self) -> int | None:
+        """Codec id, 0 to 3 (3 is unknown), or None where the magic is unknown."""
+        if self.attributes is not None:
+            return self.attributes & CODEC_MASK_07
+        return 0 if self.magic == 0 else None
+
+
+class Stopped(NamedTuple):
+    """The last item of an iteration that 0.7.2 ends with an exception: where the bad outermost entry begins."""
+
+    position: int  # in what was iterated
+    offset: int
+    error: Problem
+
+
+def header_problem(magic: int | None, size: int) -> Problem | None:
+    """Why the fields of an entry with this (signed) magic and size can not be read, if so. Mirrors Message.isValid."""
+    if magic is None:
+        return Problem("batch-size-invalid", "size 0: no room for a magic byte", INDEX_OUT_OF_BOUNDS)
+    if magic not in (0, 1):
+        message = f"Magic byte value of {magic} is unknown"
+        return Problem("unknown-magic", f"magic {magic}, 0.7 knows 0 and 1", UNKNOWN_MAGIC, message)
+    if size < (HEADER_V1 if magic else HEADER_V0):
+        return Problem("batch-size-invalid", f"size {size}: no room for a header of magic {magic}", INDEX_OUT_OF_BOUNDS)
+    return None
+
+
+def codec_problem(codec: int) -> Problem:
+    """What 0.7.2 says when it is asked for a codec beyond snappy."""
+    return Problem(
+        "unknown-codec", f"codec {codec}, 0.7 knows 0 to 2", UNKNOWN_CODEC, f"{codec} is an unknown compression codec"
+    )
+
+
+def signed(byte: int) -> int:
+    """An unsigned byte as Java sees it."""
+    return byte - 256 if byte > 127 else byte
+
+
+def message_at(data: bytes, at: int, size: int, offset: int, position: int) -> MessageAndOffset:
+    """The entry whose magic is at `data[at]` and whose `size` bytes are all there; `position` is that of the size."""
+    end = offset + SIZE_FIELD + size
+    magic = signed(data[at]) if size else None
+    error = header_problem(magic, size)
+    if error:
+        return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, error)
+    header = HEADER_V1 if magic else HEADER_V0
+    attributes = data[at + 1] if magic else None
+    if attributes is not None and attributes & CODEC_MASK_07 >= len(CODEC_NAMES_07):
+        error = codec_problem(attributes & CODEC_MASK_07)
+    (checksum,) = _CRC.unpack_from(data, at + header - _CRC.size)
+    payload = data[at + header : at + size]
+    valid = crc32(payload) == checksum
+    start = position + SIZE_FIELD + header
+    return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, payload, start, error)
+
+
+def iterate_set(data: bytes, initial_offset: int = 0) -> Iterator[MessageAndOffset | Stopped]:
+    """The entries of a set at its top level, each checksum checked; `initial_offset` is the offset of `data[0]`.
+
+    Mirrors the shallow iterator of ByteBufferMessageSet: fewer than 4 bytes, or a cut entry behind a whole one, end it
+    quietly.
+    """
+    at, end = 0, len(data)
+    while end - at >= SIZE_FIELD:
+        (size,) = _SIZE.unpack_from(data, at)
+        offset, left = initial_offset + at, end - at - SIZE_FIELD
+        if size < 0 or size > left:
+            if size < 0 or at == 0:
+                yield Stopped(at, offset, _size_problem(size, left, offset))
+            return
+        message = message_at(data, at + SIZE_FIELD, size, offset, at)
+        error = message.error
+        if not message.valid:
+            # an unknown codec comes first: 0.7.2 asks for its name to word the other exception
+            yield Stopped(at, offset, error or _checksum_problem(message, initial_offset))
+            return
+        yield message
+        at += SIZE_FIELD + size
+
+
+def iterate_deep(
+    data: bytes, initial_offset: int = 0, *, limit: int = MAX_INFLATED, max_depth: int = MAX_DEPTH
+) -> Iterator[MessageAndOffset | Stopped]:
+    """What a consumer sees: the messages of a set, compressed sets opened. Mirrors ByteBufferMessageSet.iterator.
+
+    See `open_sets` for the bounds.
+    """
+    return open_sets(iterate_set(data, initial_offset), limit=limit, max_depth=max_depth)
+
+
+def open_sets(
+    messages: Iterator[MessageAndOffset | Stopped], *, limit: int = MAX_INFLATED, max_depth: int = MAX_DEPTH
+) -> Iterator[MessageAndOffset | Stopped]:
+    """`messages` with every compressed set replaced by what is in it, to any depth up to `max_depth`.
+
+    A set that needs more than `limit` bytes (those of the sets around it included), or is nested deeper, stays shut:
+    its wrapper comes with the error `over-limit`. So does a wrapper whose checksum fails, with `crc-mismatch`.
+    As in 0.7.2, whose iterators look one message ahead, the message in front of a bad one inside a set is lost with it.
+    """
+    for item in messages:
+        if isinstance(item, Stopped) or not item.codec or item.payload is None:
+            yield item
+        elif not item.valid:
+            yield item._replace(error=Problem("crc-mismatch", _checksums(item)))
+        elif item.error:
+            yield _stopped_at(item, item.error)
+            return
+        else:
+            for inner in _inside(item, limit, max_depth):
+                yield inner
+                if isinstance(inner, Stopped):
+                    return
+
+
+def _inside(wrapper: MessageAndOffset, limit: int, depth: int) -> Iterator[MessageAndOffset | Stopped]:
+    from engine.record.codecs import InflateStatus, inflate
+
+    if depth == 0:
+        yield wrapper._replace(error=Problem("over-limit", "compressed sets are nested too deep"))
+        return
+    inflated = inflate(wrapper.codec or 0, wrapper.payload or b"", limit, magic=0)
+    if inflated.status == InflateStatus.OVER_LIMIT:
+        yield wrapper._replace(error=Problem("over-limit", f"the compressed set holds more than {limit} bytes"))
+        return
+    if inflated.status != InflateStatus.OK:
+        what = inflated.problem or "the compressed set can not be inflated"
+        yield _stopped_at(wrapper, Problem("decompression-failed", what, IO_EXCEPTION))
+        return
+    held: MessageAndOffset | None = None
+    room = limit - len(inflated.data)
+    for item in open_sets(iterate_set(inflated.data), limit=room, max_depth=depth - 1):
+        if isinstance(item, Stopped):
+            yield _stopped_at(wrapper, item.error)
+            return
+        if held is not None:
+            yield held
+        held = item._replace(offset=wrapper.offset, next_offset=wrapper.offset, payload_position=None)
+    if held is not None:
+        yield held._replace(next_offset=wrapper.next_offset)
+
+
+def _stopped_at(wrapper: MessageAndOffset, error: Problem) -> Stopped:
+    position = (wrapper.payload_position or 0) - HEADER_V1 - SIZE_FIELD
+    return Stopped(position, wrapper.offset, error)
+
+
+def _size_problem(size: int, left: int, offset: int) -> Problem:
+    message = (
+        f"invalid message size: {size} only received bytes: {left} at {offset}( possible causes "
+        "(1) a single message larger than the fetch size; (2) log corruption )"
+    )
+    if size < 0:
+        return Problem("batch-size-invalid", f"size {size}", INVALID_MESSAGE_SIZE, message)
+    return Problem("torn-tail", f"size {size}, but {left} bytes are left", INVALID_MESSAGE_SIZE, message)
+
+
+def _checksum_problem(message: MessageAndOffset, initial_offset: int) -> Problem:
+    text = (
+        f"message is invalid, compression codec: {CODEC_NAMES_07[message.codec or 0]} size: {message.size} "
+        f"curr offset: {message.offset} init offset: {initial_offset}"
+    )
+    return Problem("crc-mismatch", _checksums(message), INVALID_MESSAGE, text)
+
+
+def _checksums(message: MessageAndOffset) -> str:
+    return f"stored CRC-32 {message.checksum or 0:08x}, computed {crc32(message.payload or b''):08x}"

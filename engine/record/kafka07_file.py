@@ -1,0 +1,178 @@
+"""Files of Kafka 0.7 (`NNN.kafka`): the walk over their entries in windows, the file iterator, the validity check.
+
+Memory is bounded by the window: entries that do not fit are summed in pieces. A file is taken as long as it was when
+the reading began; if it becomes shorter, the functions raise FileChangedWhileReading.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from engine.errors import FileChangedWhileReading
+from engine.record.kafka07 import (
+    CODEC_MASK_07,
+    CODEC_NAMES_07,
+    HEADER_V0,
+    HEADER_V1,
+    MIN_SIZE,
+    SIZE_FIELD,
+    MessageAndOffset,
+    Problem,
+    codec_problem,
+    header_problem,
+    message_at,
+    signed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import OpenFile
+
+WINDOW = 1024 * 1024  # more than any entry that a broker takes by default (max.message.size, 1,000,000)
+MAX_ENTRY = 64 * 1024 * 1024  # larger payloads are not read whole
+
+_MIN_WINDOW = 16  # room for any header
+
+_SIZE = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+
+
+class ValidPart(NamedTuple):
+    """The sound part of a file: `size` bytes from its start, and what ends it, None at the end of the file.
+
+    Where `problem` has an exception, the recovery of 0.7.2 throws it and leaves the file as it is, instead of cutting
+    it at `size`.
+    """
+
+    size: int
+    problem: Problem | None
+
+
+def walk(file: OpenFile, end: int, window: int = WINDOW) -> Iterator[tuple[int, int, bytes, int]]:
+    """The whole entries in the first `end` bytes: (position, size field, buffer, where the magic is in the buffer).
+
+    Only an entry larger than `window` is not whole in its buffer, which then holds its first `window` bytes. Ends
+    quietly at the first incomplete entry or size below 5, as FileMessageSet.iterator does; see `tail_problem`.
+    """
+    position, window = 0, max(window, _MIN_WINDOW)
+    unpack = _SIZE.unpack_from
+    while end - position >= SIZE_FIELD:
+        data = read_exactly(file, position, min(window, end - position))
+        at, stop = 0, len(data)
+        while stop - at >= SIZE_FIELD:
+            (size,) = unpack(data, at)
+            if size < MIN_SIZE:
+                return
+            if size > stop - at - SIZE_FIELD:
+                break
+            yield position + at, size, data, at + SIZE_FIELD
+            at += SIZE_FIELD + size
+        if at == 0:
+            (size,) = unpack(data)
+            if size > end - position - SIZE_FIELD:
+                return
+            yield position, size, data, SIZE_FIELD
+            at = SIZE_FIELD + size
+        position += at
+
+
+def read_exactly(file: OpenFile, position: int, size: int) -> bytes:
+    """`size` bytes from `position`. Raises FileChangedWhileReading where they are not there any more."""
+    data = file.read(position, size)
+    if len(data) < size:
+        raise FileChangedWhileReading(f"{file.path}: became shorter while it was read, ends before {position + size}")
+    return data
+
+
+def checksum_of(file: OpenFile, position: int, size: int) -> int:
+    """CRC-32 of `size` bytes from `position`, read in pieces."""
+    checksum = 0
+    for at in range(position, position + size, WINDOW):
+        checksum = crc32(read_exactly(file, at, min(WINDOW, position + size - at)), checksum)
+    return checksum
+
+
+def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
+    """Why the walk ended at `position`, None at the end of the file. Reads on only while it sees zeros."""
+    left = end - position
+    if left == 0:
+        return None
+    if left < SIZE_FIELD:
+        return Problem("torn-tail", f"{left} bytes are left, no room for a size")
+    (size,) = _SIZE.unpack(read_exactly(file, position, SIZE_FIELD))
+    if size >= MIN_SIZE:
+        return Problem("torn-tail", f"size {size}, but {left - SIZE_FIELD} bytes are left")
+    if size == 0 and _only_zeros(file, position, end):
+        return Problem("zero-tail", f"{left} zero bytes behind the last entry")
+    return Problem("batch-size-invalid", f"size {size}, below {MIN_SIZE}; {left} bytes from here are not read")
+
+
+def iterate_file(
+    file: OpenFile, start_offset: int = 0, *, max_entry: int = MAX_ENTRY, window: int = WINDOW
+) -> Iterator[MessageAndOffset]:
+    """The entries of a file at its top level, bad checksums included. Mirrors FileMessageSet.iterator.
+
+    An entry above `max_entry` bytes comes without its payload, with the error `batch-too-large`.
+    """
+    for position, size, data, at in walk(file, file.size(), window):
+        offset = start_offset + position
+        if size <= len(data) - at:
+            yield message_at(data, at, size, offset, position)
+        elif size <= max_entry:
+            yield message_at(read_exactly(file, position + SIZE_FIELD, size), 0, size, offset, position)
+        else:
+            yield large_message(file, position, size, offset)
+
+
+def large_message(file: OpenFile, position: int, size: int, offset: int) -> MessageAndOffset:
+    """The entry at `position`, which has at least 6 bytes behind its size, without its payload."""
+    end = offset + SIZE_FIELD + size
+    head = read_exactly(file, position + SIZE_FIELD, HEADER_V1)
+    magic = signed(head[0])
+    error = header_problem(magic, size)
+    if error:
+        return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, error)
+    attributes = head[1] if magic else None
+    header = HEADER_V1 if magic else HEADER_V0
+    (checksum,) = _CRC.unpack_from(head, header - _CRC.size)
+    start = position + SIZE_FIELD + header
+    valid = checksum_of(file, start, size - header) == checksum
+    error = Problem("batch-too-large", f"{size} bytes")
+    if attributes is not None and attributes & CODEC_MASK_07 >= len(CODEC_NAMES_07):
+        error = codec_problem(attributes & CODEC_MASK_07)
+    return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, None, start, error)
+
+
+def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:
+    """How much of a file is sound, as the recovery of 0.7.2 sees it: whole entries with a fitting checksum.
+
+    Compressed sets are checked at the wrapper only; attributes and codec are not looked at. Mirrors
+    FileMessageSet.recover, but changes nothing.
+    """
+    end, sound = file.size(), 0
+    for position, size, data, at in walk(file, end, window):
+        magic = signed(data[at])
+        problem = header_problem(magic, size)
+        if problem:
+            return ValidPart(position, problem)
+        header = HEADER_V1 if magic else HEADER_V0
+        (stored,) = _CRC.unpack_from(data, at + header - _CRC.size)
+        if size <= len(data) - at:
+            computed = crc32(data[at + header : at + size])
+        else:
+            computed = checksum_of(file, position + SIZE_FIELD + header, size - header)
+        if computed != stored:
+            return ValidPart(position, Problem("crc-mismatch", f"stored CRC-32 {stored:08x}, computed {computed:08x}"))
+        sound = position + SIZE_FIELD + size
+    return ValidPart(sound, tail_problem(file, sound, end))
+
+
+def _only_zeros(file: OpenFile, position: int, end: int) -> bool:
+    for at in range(position, end, WINDOW):
+        piece = read_exactly(file, at, min(WINDOW, end - at))
+        if piece.count(0) != len(piece):
+            return False
+    return True

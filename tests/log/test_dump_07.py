@@ -1,0 +1,189 @@
+"""The dump text of 0.7, against what 0.7.2's own tool printed."""
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.files import ReadOnlyFiles
+from engine.findings import KINDS
+from engine.log.dump_07 import dump_entries, starting_offset
+from engine.record.java_text import java_utf8, whole_text
+
+ROOT = Path(os.environ.get("KAFKALOG_CORPUS", "no-corpus")) / "old" / "0.7.2"
+needs_corpus = pytest.mark.skipif(not ROOT.is_dir(), reason="KAFKALOG_CORPUS names no corpus with old/0.7.2")
+PRINTED = sorted(path.name for path in ROOT.glob("expected/print/*.txt"))
+DIED = json.loads((ROOT / "expected/print/failures.json").read_text()) if PRINTED else {}
+DAMAGED = {"bad-crc-0": "crc-mismatch", "torn-0": "torn-tail", "zero-tail-0": "zero-tail"}
+
+
+def entry(payload, magic=1, attributes=0, checksum=None):
+    checksum = zlib.crc32(payload) if checksum is None else checksum
+    head = bytes([magic, attributes]) if magic == 1 else bytes([magic])
+    return struct.pack(">i", len(head) + 4 + len(payload)) + head + struct.pack(">I", checksum) + payload
+
+
+def dump(path, shown=None, *, print_payload=True, window=1 << 20):
+    """(text, findings) of one file."""
+    parts, findings = [], []
+    with ReadOnlyFiles().open(str(path)) as file:
+        shown, sinks = shown or str(path), {"write": parts.append, "report": findings.append}
+        dump_entries(file, shown, print_payload=print_payload, window=window, **sinks)
+    return b"".join(parts), findings
+
+
+def made(directory, data, name="0.kafka"):
+    path = directory / name
+    path.write_bytes(data)
+    return path
+
+
+@needs_corpus
+@pytest.mark.parametrize("window", [1, 100, 1 << 20])
+@pytest.mark.parametrize("name", PRINTED)
+def test_text_is_that_of_0_7_2(name, window):
+    log = name.removesuffix(".txt").removesuffix(".noprint")
+    text, findings = b"", []
+    for path in sorted((ROOT / "logs" / log).iterdir()):
+        part, found = dump(path, f"logs/{log}/{path.name}", print_payload="noprint" not in name, window=window)
+        text += part
+        findings += found
+    expected = (ROOT / "expected" / "print" / name).read_bytes()
+    codes = [finding.code for finding in findings]
+    if name in DIED:
+        assert text.startswith(expected)
+        assert b"tail of the log is at offset: " in text[len(expected) :]
+        assert codes == ["unknown-codec" if "Codec" in DIED[name]["error"] else "unknown-magic"]
+    else:
+        assert text == expected
+        assert codes == ([DAMAGED[log]] if log in DAMAGED else [])
+
+
+def test_dump_goes_on_where_the_tool_died(tmp_path):
+    data = entry(b"a") + entry(b"b", attributes=0x83) + entry(b"c", magic=0xFE)
+    data += struct.pack(">iBBBBB", 5, 1, 1, 0, 0, 0) + entry(b"d", magic=0)
+    text, findings = dump(made(tmp_path, data, "00100.kafka"), "x/00100.kafka")
+    assert text.decode().splitlines() == [
+        "Dumping x/00100.kafka",
+        "Starting offset: 100",
+        "offset: 100 isvalid: true payloadsize: 1 magic: 1 compresscodec: NoCompressionCodec",
+        "payload:\ta",
+        "offset: 111 isvalid: true payloadsize: 1 magic: 1 compresscodec: UNKNOWN(3)",
+        "payload:\tb",
+        "offset: 122 isvalid: false payloadsize: -1 magic: -2 compresscodec: UNKNOWN",
+        "offset: 132 isvalid: false payloadsize: -1 magic: 1 compresscodec: GZIPCompressionCodec",
+        "offset: 141 isvalid: true payloadsize: 1 magic: 0 compresscodec: NoCompressionCodec",
+        "payload:\td",
+        "tail of the log is at offset: 151",
+    ]
+    assert [(f.code, f.where.file, f.where.position, f.where.offset) for f in findings] == [
+        ("unknown-codec", "x/00100.kafka", 11, 111),
+        ("unknown-magic", "x/00100.kafka", 22, 122),
+        ("batch-size-invalid", "x/00100.kafka", 32, 132),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tail", "code"),
+    [
+        (b"\0\0\0", "torn-tail"),
+        (b"\0\0\0\x05\0\0\0\0", "torn-tail"),
+        (bytes(4), "zero-tail"),
+        (bytes(3_000_000), "zero-tail"),
+        (bytes(30) + b"\x01", "batch-size-invalid"),
+        (b"\0\0\0\x04" + entry(b"behind"), "batch-size-invalid"),
+        (b"\xff\xff\xff\xff" + entry(b"behind"), "batch-size-invalid"),
+    ],
+)
+def test_what_stands_behind_the_last_entry(tmp_path, tail, code):
+    text, (finding,) = dump(made(tmp_path, entry(b"a") + tail, "10.kafka"))
+    assert text.endswith(b"payload:\ta\ntail of the log is at offset: 21\n")
+    assert (finding.code, finding.where.position, finding.where.offset) == (code, 11, 21)
+
+
+@pytest.mark.parametrize(
+    "payload", ["é".encode() * 40, b"\xed\xa0\x80" * 30, b"\xf0\x9f\x98\x80\xf0\x9f" * 20, bytes(99)]
+)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_entries_larger_than_the_window(tmp_path, monkeypatch, payload, magic):
+    data = entry(b"1") + entry(payload, magic) + entry(payload, magic, checksum=5) + entry(payload, attributes=3)
+    path = made(tmp_path, data)
+    whole = dump(path), dump(path, print_payload=False)
+    for piece in (1, 7, 16):
+        monkeypatch.setattr("engine.log.dump_07.WINDOW", piece)
+        monkeypatch.setattr("engine.record.kafka07_file.WINDOW", piece)
+        assert (dump(path, window=16), dump(path, print_payload=False, window=16)) == whole
+    assert [finding.code for finding in whole[0][1]] == ["crc-mismatch", "unknown-codec"]
+
+
+def test_offsets_wrap_as_java_longs_do(tmp_path):
+    text, _ = dump(made(tmp_path, entry(b"a") + entry(b"b"), f"{2**63 - 5}.kafka"), print_payload=False)
+    offsets = [line.split()[1] for line in text.splitlines() if line.startswith(b"offset")]
+    assert offsets == [b"9223372036854775803", b"-9223372036854775802"]
+    assert text.endswith(b"tail of the log is at offset: -9223372036854775791\n")
+
+
+def test_name_that_says_no_offset(tmp_path):
+    text, findings = dump(made(tmp_path, entry(b"a"), "abc.kafka"))
+    assert b"Starting offset: 0\noffset: 0 " in text
+    assert [finding.code for finding in findings] == ["name-invalid"]
+
+
+@pytest.mark.parametrize(
+    ("path", "offset"),
+    [
+        ("a.b/00012.x.kafka", 12),
+        ("7", 7),
+        ("-3.kafka", -3),
+        ("+3.kafka", 3),
+        (f"{2**63 - 1}.kafka", 2**63 - 1),
+        (f"{2**63}.kafka", None),
+        ("1_0.kafka", None),
+        (" 1.kafka", None),
+        (".kafka", None),
+        ("", None),
+        ("9" * 10_000, None),
+    ],
+)
+def test_starting_offset(path, offset):
+    assert starting_offset(path) == offset
+
+
+def test_path_of_any_bytes(tmp_path):
+    text, _ = dump(made(tmp_path, b""), "\udcff/0.kafka")
+    assert text == b"Dumping \xff/0.kafka\nStarting offset: 0\ntail of the log is at offset: 0\n"
+
+
+@given(st.lists(st.sampled_from(list(b"\xed\xa0\xbf\x80\x9f\xe2\xf0\xf4\xc3A\x90")), max_size=12), st.integers(0, 12))
+def test_text_in_pieces_is_the_text(data, cut):
+    first, rest = bytes(data[:cut]), bytes(data[cut:])
+    at = whole_text(first)
+    assert len(first) - at <= 3
+    assert java_utf8(first[:at]) + java_utf8(first[at:] + rest) == java_utf8(bytes(data))
+
+
+REAL = [path.read_bytes() for path in sorted(ROOT.glob("logs/*/*.kafka"))] + [entry(b"a") + entry(b"b", magic=0)]
+
+
+@given(
+    source=st.sampled_from(REAL),
+    at=st.integers(0, 2000),
+    damage=st.binary(max_size=12),
+    window=st.sampled_from([1, 64, 1 << 20]),
+    print_payload=st.booleans(),
+)
+def test_any_bytes_have_a_dump(tmp_path_factory, source, at, damage, window, print_payload):
+    at %= len(source) + 1
+    data = source[:at] + damage + source[at + len(damage) :]
+    path = made(tmp_path_factory.getbasetemp(), data)
+    text, findings = dump(path, print_payload=print_payload, window=window)
+    assert (text, findings) == dump(path, print_payload=print_payload)
+    text.decode()
+    assert b"tail of the log is at offset: " in text
+    assert {finding.code for finding in findings} <= set(KINDS)
+    assert findings or f"tail of the log is at offset: {len(data)}\n".encode() in text
