@@ -96,6 +96,13 @@ class ReadOnlyFiles:
         except (OSError, ValueError) as error:
             raise unreadable(directory, error) from error
 
+    def resolve(self, path: str) -> str:
+        """`path` with every symbolic link followed, absolute. Raises UnreadableFile, also for links in a circle."""
+        try:
+            return os.path.realpath(path, strict=True)
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
+
     def open(self, path: str) -> OpenFile:
         """Open a plain file for reading; never blocks on a FIFO or device. Raises UnreadableFile."""
         try:

@@ -132,6 +132,9 @@ KINDS: dict[str, Kind] = {
     "index-corrupt": Kind(
         Severity.WARNING, "the broker's own sanity check refuses this index", _INDEX,
     ),
+    "index-out-of-order": Kind(
+        Severity.WARNING, "offsets and positions must grow within an index and can not be negative", _INDEX,
+    ),
     "index-zero-tail": Kind(
         Severity.INFO, "the file is still preallocated: its log was not closed cleanly, or is in use",
         "harmless: the broker trims it when it closes the log",
@@ -158,6 +161,14 @@ KINDS: dict[str, Kind] = {
     "log-missing": Kind(
         Severity.WARNING, "the index stands alone: there is no log to check it against",
         "restore the .log of the same name, or delete the index",
+    ),
+    "path-unreadable": Kind(
+        Severity.ERROR, "the operating system refuses it: nothing behind it was looked at",
+        "check its permissions and where it leads, then run again",
+    ),
+    "path-skipped": Kind(
+        Severity.WARNING, "the search goes down a limited number of directories from the path that was given",
+        "name the directory itself",
     ),
     "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
 }

@@ -1,0 +1,377 @@
+"""Names and suffixes of Kafka's files and directories, and the way from a user's path to the files behind it.
+
+Mirrors LogFileUtils, LocalLog.parseTopicPartitionName and Snapshots.parse. A name never proves what a file holds.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from engine.errors import UnreadableFile
+from engine.findings import Finding, Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class FileKind(Enum):
+    """What a file is, as far as its name tells. The value is the suffix or the whole name."""
+
+    LOG = ".log"
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
+    PRODUCER_SNAPSHOT = ".snapshot"
+    LOG_07 = ".kafka"  # Kafka 0.7: records without offsets
+    KRAFT_SNAPSHOT = ".checkpoint"  # <offset>-<epoch>.checkpoint, record batches inside
+    BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"  # record batches too
+    LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+    PARTITION_METADATA = "partition.metadata"
+    QUORUM_STATE = "quorum-state"
+    META_PROPERTIES = "meta.properties"
+    RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+    REPLICATION_CHECKPOINT = "replication-offset-checkpoint"
+    LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+    CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+    CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+    LOCK = ".lock"
+
+
+class FileName(NamedTuple):
+    """What a file name says.
+
+    base_offset  the number before the first dot: base offset of a segment, end offset of a snapshot; None where the
+                 kind has none or the name does not hold a 64-bit number
+    epoch        of a KRaft snapshot
+    suffix       what Kafka added: "", ".deleted", ".cleaned", ".swap", ".part", ".tmp", or several of them
+    remote_id    22 characters: a file of the remote index cache, <offset>_<id>.index
+    """
+
+    kind: FileKind
+    base_offset: int | None = None
+    epoch: int | None = None
+    suffix: str = ""
+    remote_id: str | None = None
+
+
+class PartitionKind(Enum):
+    """What a partition directory is for. The value is what its name ends with."""
+
+    PLAIN = ""
+    DELETE = "-delete"  # its topic was deleted, or the copy in another log dir took over
+    FUTURE = "-future"  # being copied from another log dir
+    STRAY = "-stray"  # this broker is no replica any more
+
+
+class PartitionDir(NamedTuple):
+    """What the name of a partition directory says. `unique_id`: 32 hex digits, None for a plain directory."""
+
+    topic: str
+    partition: int
+    kind: PartitionKind = PartitionKind.PLAIN
+    unique_id: str | None = None
+
+
+class DirectoryKind(Enum):
+    """What the plain files in a directory make of it."""
+
+    PARTITION = "partition"  # it holds files of a partition
+    LOG_DIR = "log dir"  # it holds the files that a broker keeps in each of log.dirs
+    OTHER = "other"  # neither: log dirs or partitions may lie below it
+
+
+_NUMBERED = (
+    FileKind.LOG,
+    FileKind.OFFSET_INDEX,
+    FileKind.TIME_INDEX,
+    FileKind.TRANSACTION_INDEX,
+    FileKind.PRODUCER_SNAPSHOT,
+    FileKind.LOG_07,
+    FileKind.KRAFT_SNAPSHOT,
+)
+_BY_SUFFIX = {kind.value: kind for kind in _NUMBERED}
+_BY_NAME = {kind.value: kind for kind in FileKind if kind not in _NUMBERED}
+_PARTITION_FILES = frozenset(
+    (*_NUMBERED, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE)
+)
+_ORDER = {kind: at for at, kind in enumerate(FileKind)}
+_ADDED_SUFFIXES = ("", ".swap", ".cleaned", ".deleted", ".part", ".tmp")
+
+_ADDED = re.compile(r"(?:\.(?:deleted|cleaned|swap|part|tmp))+\Z")
+_LONG = re.compile(r"[+-]?[0-9]+")
+_REMOTE = re.compile(r"([0-9]+)_([A-Za-z0-9_-]{22})")
+_KRAFT = re.compile(r"([0-9]+)-([0-9]+)(?:-[0-9]+)?")  # the third number is that of a temporary file
+_MARKED_DIR = re.compile(r"(.*)\.([^\s.]+)(-delete|-future|-stray)", re.DOTALL)
+_INT_MAX, _LONG_MIN, _LONG_MAX = 2**31 - 1, -(2**63), 2**63 - 1
+
+
+def parse_file_name(name: str) -> FileName | None:
+    """What `name` (without directories) says; None for names that Kafka does not use.
+
+    Lenient as Kafka's tools are: `12.log`, `-5.index` and `2.foo.log` have a base offset, `abc.log` is a log without.
+    `canonical_name` tells whether Kafka would have written the name so.
+    """
+    if name in _BY_NAME:
+        return FileName(_BY_NAME[name])
+    added = _ADDED.search(name)
+    suffix = added.group() if added else ""
+    stem = name[: len(name) - len(suffix)]
+    if stem in _BY_NAME:
+        return FileName(_BY_NAME[stem], suffix=suffix)
+    dot = stem.rfind(".")
+    kind = _BY_SUFFIX.get(stem[dot:]) if dot >= 0 else None
+    if kind is None:
+        return None
+    number = stem[: stem.index(".")]
+    if kind is FileKind.KRAFT_SNAPSHOT:
+        found = _KRAFT.fullmatch(number)
+        offset, epoch = (_bounded(found[1], _LONG_MAX), _bounded(found[2], _INT_MAX)) if found else (None, None)
+        return FileName(kind, offset, epoch, suffix)
+    remote = _REMOTE.fullmatch(number)
+    if remote:
+        return FileName(kind, _bounded(remote[1], _LONG_MAX), None, suffix, remote[2])
+    return FileName(kind, parse_long(number), None, suffix)
+
+
+def parse_long(text: str) -> int | None:
+    """A decimal number of 64 bits, None for any other text. Mirrors Long.parseLong for ASCII."""
+    return _bounded(text, _LONG_MAX) if _LONG.fullmatch(text) else None
+
+
+def parse_int(text: str) -> int | None:
+    """A decimal number of 32 bits, None for any other text. Mirrors Integer.parseInt for ASCII."""
+    return _bounded(text, _INT_MAX) if _LONG.fullmatch(text) else None
+
+
+def _bounded(digits: str, largest: int) -> int | None:
+    if len(digits) > 64:  # leading zeros are legal, but int() of endless digits takes endless time
+        return None
+    number = int(digits)
+    return number if -largest - 1 <= number <= largest else None
+
+
+def canonical_name(name: FileName) -> str | None:
+    """The name that Kafka itself gives to such a file; None where the offset is missing."""
+    if name.kind not in _NUMBERED:
+        return name.kind.value + name.suffix
+    if name.base_offset is None:
+        return None
+    stem = _digits(name.base_offset)
+    if name.kind is FileKind.KRAFT_SNAPSHOT:
+        if name.epoch is None:
+            return None
+        stem += f"-{name.epoch:010d}"
+    if name.remote_id is not None:
+        stem = f"{name.base_offset}_{name.remote_id}"
+    return stem + name.kind.value + name.suffix
+
+
+def _digits(offset: int) -> str:
+    """20 digits, the sign apart. Mirrors LogFileUtils.filenamePrefixFromOffset."""
+    return f"-{-offset:020d}" if offset < 0 else f"{offset:020d}"
+
+
+def log_file_name(base_offset: int, suffix: str = "") -> str:
+    """Name of the log of a segment."""
+    return _digits(base_offset) + FileKind.LOG.value + suffix
+
+
+def offset_index_file_name(base_offset: int, suffix: str = "") -> str:
+    """Name of the offset index of a segment."""
+    return _digits(base_offset) + FileKind.OFFSET_INDEX.value + suffix
+
+
+def time_index_file_name(base_offset: int, suffix: str = "") -> str:
+    """Name of the time index of a segment."""
+    return _digits(base_offset) + FileKind.TIME_INDEX.value + suffix
+
+
+def transaction_index_file_name(base_offset: int, suffix: str = "") -> str:
+    """Name of the transaction index of a segment."""
+    return _digits(base_offset) + FileKind.TRANSACTION_INDEX.value + suffix
+
+
+def producer_snapshot_file_name(offset: int, suffix: str = "") -> str:
+    """Name of the producer snapshot taken when `offset` was the log end offset."""
+    return _digits(offset) + FileKind.PRODUCER_SNAPSHOT.value + suffix
+
+
+def kraft_snapshot_file_name(end_offset: int, epoch: int, suffix: str = "") -> str:
+    """Name of a snapshot of the metadata log. Mirrors Snapshots.filenameFromSnapshotId."""
+    return f"{_digits(end_offset)}-{epoch:010d}{FileKind.KRAFT_SNAPSHOT.value}{suffix}"
+
+
+def parse_partition_dir(name: str) -> PartitionDir | None:
+    """What the name of a directory says; None if it is no partition's.
+
+    The partition is what follows the last dash: topics may hold dots, dashes and underscores.
+    Mirrors LocalLog.parseTopicPartitionName.
+    """
+    marked = _MARKED_DIR.fullmatch(name)
+    if marked:
+        plain, unique_id, kind = marked[1], marked[2], PartitionKind(marked[3])
+    elif name.endswith(("-delete", "-future", "-stray")):
+        return None
+    else:
+        plain, unique_id, kind = name, None, PartitionKind.PLAIN
+    topic, dash, number = plain.rpartition("-")
+    partition = parse_int(number)
+    if not dash or not topic or partition is None:
+        return None
+    return PartitionDir(topic, partition, kind, unique_id)
+
+
+def partition_dir_name(directory: PartitionDir) -> str:
+    """The name of a partition directory.
+
+    A topic too long for 255 characters is cut for -delete and -stray, as LocalLog.logDeleteDirName does.
+    """
+    if directory.kind is PartitionKind.PLAIN:
+        return f"{directory.topic}-{directory.partition}"
+    ending = f"-{directory.partition}.{directory.unique_id}{directory.kind.value}"
+    if directory.kind is PartitionKind.FUTURE:
+        return directory.topic + ending
+    return directory.topic[: 255 - len(ending)] + ending
+
+
+def directory_kind(file_names: Iterable[str]) -> DirectoryKind:
+    """What a directory is, from the names of the plain files in it."""
+    kind = DirectoryKind.OTHER
+    for name in file_names:
+        parsed = parse_file_name(name)
+        if parsed is None or parsed.remote_id is not None or _lacks_offset(parsed):
+            continue
+        if parsed.kind in _PARTITION_FILES:
+            return DirectoryKind.PARTITION
+        kind = DirectoryKind.LOG_DIR
+    return kind
+
+
+def _lacks_offset(name: FileName) -> bool:
+    """`server.log`, `package.index`: Kafka's suffix, but no file of a partition is named so."""
+    return name.kind in _NUMBERED and name.base_offset is None
+
+
+def file_order(name: str) -> tuple[int, int, int, str, int, str]:
+    """Sort key: by base offset, each segment's log, index, timeindex, txnindex, snapshot together, plain files before
+    `.swap`, `.cleaned` and `.deleted` ones; files without offset behind them; foreign names last.
+    """
+    parsed = parse_file_name(name)
+    if parsed is None:
+        return 2, 0, 0, "", 0, name
+    suffix_rank = _ADDED_SUFFIXES.index(parsed.suffix) if parsed.suffix in _ADDED_SUFFIXES else len(_ADDED_SUFFIXES)
+    if parsed.base_offset is None:
+        return 1, 0, suffix_rank, "", _ORDER[parsed.kind], name
+    return 0, parsed.base_offset, suffix_rank, parsed.remote_id or "", _ORDER[parsed.kind], name
+
+
+def directory_order(name: str) -> tuple[bool, str, int, str]:
+    """Sort key: partitions by topic and number, other directories behind them by name."""
+    parsed = parse_partition_dir(name)
+    return (True, name, 0, "") if parsed is None else (False, parsed.topic, parsed.partition, name)
+
+
+class _Info(Protocol):
+    @property
+    def is_file(self) -> bool: ...
+    @property
+    def is_directory(self) -> bool: ...
+
+
+class Lister(Protocol):
+    """What `discover` asks of the seam to the operating system (see `files.ReadOnlyFiles`)."""
+
+    def info(self, path: str) -> _Info:
+        """What stands at `path`. Raises UnreadableFile."""
+
+    def list(self, directory: str) -> list[str]:
+        """Names in `directory`. Raises UnreadableFile."""
+
+    def resolve(self, path: str) -> str:
+        """`path` with every symbolic link followed. Raises UnreadableFile."""
+
+
+class Discovery(NamedTuple):
+    """Files to read, in order, and what was met on the way."""
+
+    paths: list[str]
+    findings: list[Finding]
+
+
+MAX_DEPTH = 6  # directories below the one that was named: a tree, its log dirs, their partitions, and some more
+REMOTE_INDEX_CACHE = "remote-log-index-cache"  # directory in a log dir: indexes of segments in remote storage
+_FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))
+
+
+def discover(files: Lister, path: str, max_depth: int = MAX_DEPTH) -> Discovery:
+    """The files that a user means by `path`: a file itself, or all of Kafka's files in and below a directory.
+
+    Directories may be a partition's, a log dir, or a tree of log dirs. Partitions come by topic and number, files in
+    the order of `file_order`; the empty `.lock` is left out. Directories below that can not be read, lie too deep or
+    are foreign are findings; each directory is visited once, however many symbolic links lead there.
+    Raises UnreadableFile if `path` itself can not be read.
+    """
+    if not files.info(path).is_directory:
+        return Discovery([path], [])
+    found = Discovery([], [])
+    _visit(files, path, files.list(path), max_depth, {files.resolve(path)}, found)
+    return found
+
+
+def _visit(files: Lister, directory: str, names: list[str], depth: int, seen: set[str], found: Discovery) -> None:
+    prefix = directory if directory.endswith("/") else directory + "/"
+    plain, below = _sort_out(files, prefix, names, found)
+    kind = directory_kind(plain)
+    for name in sorted(plain, key=file_order):
+        parsed = parse_file_name(name)
+        if parsed is None or _lacks_offset(parsed):
+            if kind is not DirectoryKind.OTHER:
+                found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's files"))
+        elif parsed.kind is not FileKind.LOCK:
+            found.paths.append(prefix + name)
+    for name in sorted(below, key=directory_order):
+        if _is_foreign(name, kind):
+            found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's directories"))
+        elif depth == 0:
+            found.findings.append(Finding("path-skipped", Where(prefix + name), "lies too deep to be searched"))
+        else:
+            _enter(files, prefix + name, depth - 1, seen, found)
+
+
+def _sort_out(files: Lister, prefix: str, names: list[str], found: Discovery) -> tuple[list[str], list[str]]:
+    """The names of plain files (and of what only looks like one: a FIFO fails when it is opened) and of directories."""
+    plain: list[str] = []
+    below: list[str] = []
+    for name in names:
+        try:
+            is_directory = files.info(prefix + name).is_directory
+        except UnreadableFile as error:
+            found.findings.append(Finding("path-unreadable", Where(prefix + name), str(error)))
+            continue
+        (below if is_directory else plain).append(name)
+    return plain, below
+
+
+def _is_foreign(name: str, parent: DirectoryKind) -> bool:
+    if name in _FOREIGN_DIRECTORIES or name.startswith("."):
+        return True
+    if parent is DirectoryKind.OTHER:
+        return False
+    return parent is DirectoryKind.PARTITION or (parse_partition_dir(name) is None and name != REMOTE_INDEX_CACHE)
+
+
+def _enter(files: Lister, directory: str, depth: int, seen: set[str], found: Discovery) -> None:
+    try:
+        real = files.resolve(directory)
+        if real in seen:
+            what = f"leads to {real}, which is searched already"
+            found.findings.append(Finding("file-ignored", Where(directory), what))
+            return
+        seen.add(real)
+        names = files.list(directory)
+    except UnreadableFile as error:
+        found.findings.append(Finding("path-unreadable", Where(directory), str(error)))
+        return
+    _visit(files, directory, names, depth, seen, found)
