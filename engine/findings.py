@@ -170,5 +170,13 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "the search goes down a limited number of directories from the path that was given",
         "name the directory itself",
     ),
+    "index-missing": Kind(
+        Severity.WARNING, "a time index is looked up through the offset index beside it; without it every check reads "
+        "the log from its beginning", "restart the broker, which rebuilds the index from the log",
+    ),
+    "index-first-offsets": Kind(
+        Severity.INFO, "brokers before 2.0 indexed the first offset of an append, later ones the last: both are sound",
+        "nothing to do",
+    ),
     "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
 }

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CODEC_MASK, CONTROL_FLAG, BatchField, Status
-from engine.kernels.decode import decode_records
+from engine.formats import CODEC_MASK, CONTROL_FLAG, BatchField, RecordField, Status
+from engine.kernels.decode import decode_records, read_varint
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry
@@ -49,6 +49,31 @@ class Chunk(NamedTuple):
     records: RecordColumns
     count: int
     control: bool
+
+    def key(self, record: int) -> bytes | None:
+        """Key of one record; None is null."""
+        return self._bytes(RecordField.KEY_POSITION, RecordField.KEY_SIZE, record)
+
+    def value(self, record: int) -> bytes | None:
+        """Value of one record; None is null."""
+        return self._bytes(RecordField.VALUE_POSITION, RecordField.VALUE_SIZE, record)
+
+    def headers(self, record: int) -> list[tuple[bytes, bytes | None]]:
+        """Headers of one record, in order: (key, value)."""
+        at = self.records.table[RecordField.HEADERS_POSITION, record]
+        headers: list[tuple[bytes, bytes | None]] = []
+        for _ in range(self.records.table[RecordField.HEADER_COUNT, record]):
+            size, at = read_varint(self.data, at, len(self.data))
+            key = bytes(self.data[at : at + size])
+            size, at = read_varint(self.data, at + size, len(self.data))
+            headers.append((key, None if size < 0 else bytes(self.data[at : at + size])))
+            at += max(size, 0)
+        return headers
+
+    def _bytes(self, position: int, size: int, record: int) -> bytes | None:
+        table = self.records.table
+        length = table[size, record]
+        return None if length < 0 else bytes(self.data[table[position, record] : table[position, record] + length])
 
 
 class ChunkReader:

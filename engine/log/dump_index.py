@@ -1,0 +1,222 @@
+"""Offset and time indexes as kafka-dump-log prints and checks them, each entry against the log beside it.
+
+Where Kafka's tool dies at an entry that points nowhere, this goes on with the next; where it reads the whole rest of
+the log for every entry of a time index, this reads on from the entry's own position.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import UnreadableFile
+from engine.findings import Finding, Where
+from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, NO_TIMESTAMP
+from engine.formats import RecordField
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
+from engine.record.reader import ChunkReader
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import OpenFile, ReadOnlyFiles
+    from engine.log.dump_options import DumpOptions
+    from engine.log.reports import DumpReports
+    from engine.log.text_buffer import TextBuffer
+
+_BLOCK = 256 << 10
+
+
+class BatchAt(NamedTuple):
+    """What the head of a batch at a file position says."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+class BatchHeads:
+    """Heads of batches at any position of a log, read in blocks since indexes ask in growing order."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self.size = file.size()
+        self._block = b""
+        self._start = 0
+
+    def at(self, position: int, limit: int | None = None) -> BatchAt | str:
+        """The batch that begins at `position` and lies within `limit` bytes from there; else why there is none."""
+        if not 0 <= position <= self.size:
+            return f"byte {position} lies outside the log, which has {self.size} bytes"
+        end = self.size if limit is None else min(self.size, position + limit)
+        if end - position <= HEADER_SIZE_UP_TO_MAGIC:
+            return f"no batch begins at byte {position}: the log ends there"
+        at = self._load(position)
+        head = memoryview(self._block)[at : at + BATCH_HEADER.size]
+        length = int.from_bytes(head[8:12], "big", signed=True)
+        if length < MIN_RECORD_SIZE:
+            return f"no batch begins at byte {position}: its size field would be {length}"
+        if length > end - position - LOG_OVERHEAD:
+            return f"no batch begins at byte {position}: it would need {length + LOG_OVERHEAD} bytes"
+        base_offset = int.from_bytes(head[:8], "big", signed=True)
+        last_offset = base_offset
+        if MAGIC_V2 <= head[16] < 128:
+            if len(head) < BATCH_HEADER.size:
+                return f"no batch begins at byte {position}: its header is cut off"
+            delta = BATCH_HEADER.read(head).last_offset_delta
+            last_offset = (base_offset + delta + 2**63) % 2**64 - 2**63
+        return BatchAt(position, length + LOG_OVERHEAD, base_offset, last_offset)
+
+    def _load(self, position: int) -> int:
+        """Make the head at `position` present → where it begins in the block."""
+        if not self._start <= position <= self._start + len(self._block) - BATCH_HEADER.size:
+            self._block = self._file.read(position, _BLOCK)
+            self._start = position
+        return position - self._start
+
+
+class IndexDump:
+    """Dumps index files. Findings name the path as the user gave it, Kafka's reports the absolute one."""
+
+    def __init__(
+        self, files: ReadOnlyFiles, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None],
+        reports: DumpReports,
+    ) -> None:
+        self._files, self._options, self._out = files, options, out
+        self._report, self._reports = report, reports
+
+    def offset_index(self, path: str, log_path: str, base_offset: int) -> None:
+        """An .index file. Mirrors DumpLogSegments.dumpIndex."""
+        index = OffsetIndex.read(self._files, path, base_offset)
+        log = self._open_log(path, log_path)
+        try:
+            if not len(index):
+                self._out.put(f"{path} is empty.\n")
+            elif self._options.sanity_only:
+                self._sanity(index, path)
+            else:
+                self._offset_entries(index, path, BatchHeads(log) if log else None)
+            for finding in [*index.odd_size(), *index.zero_tail()]:
+                self._report(finding)
+        finally:
+            if log:
+                log.close()
+
+    def _offset_entries(self, index: OffsetIndex, path: str, heads: BatchHeads | None) -> None:
+        wrong: list[tuple[int, int, BatchAt]] = []
+        by_first_offset = True  # brokers before 2.0 indexed the first offset of an append, not the last
+        for number, entry in enumerate(index.dumped()):
+            batch = heads.at(entry.position, self._options.max_message_size) if heads else None
+            unused = number == 0 and index.used_entries <= 1 and entry == (index.base_offset, 0) and len(index) > 1
+            if isinstance(batch, str):
+                if not unused:
+                    where = Where(path, number * index.entry_size, entry.offset)
+                    self._report(Finding("index-beyond-log", where, batch))
+            elif batch is not None:
+                if batch.last_offset != entry.offset:
+                    if not unused:
+                        wrong.append((number, entry.offset, batch))
+                elif batch.last_offset != batch.base_offset:
+                    by_first_offset = False
+            if not self._options.verify_only:
+                self._out.put(entry.text() + "\n")
+        by_first_offset = by_first_offset and all(offset == batch.base_offset for _, offset, batch in wrong)
+        if wrong and by_first_offset:
+            what = f"{len(wrong)} entries name the first offset of their batch, not the last"
+            self._report(Finding("index-first-offsets", Where(path), what))
+            return
+        for number, offset, batch in wrong:
+            self._reports.index_mismatch(self._files.absolute(path), offset, batch.last_offset)
+            what = f"entry {number} says offset {offset}, the batch at byte {batch.position} ends at {batch.last_offset}"
+            self._report(Finding("index-offset-mismatch", Where(path, number * index.entry_size, offset), what))
+
+    def time_index(self, path: str, log_path: str, index_path: str, base_offset: int) -> None:
+        """A .timeindex file. Mirrors DumpLogSegments.dumpTimeIndex."""
+        index = TimeIndex.read(self._files, path, base_offset)
+        log = self._open_log(path, log_path)
+        try:
+            if self._options.sanity_only:
+                self._sanity(index, path)
+            else:
+                self._time_entries(index, path, log, self._offset_index_beside(path, index_path, base_offset))
+            for finding in [*index.odd_size(), *index.zero_tail()]:
+                self._report(finding)
+        finally:
+            if log:
+                log.close()
+
+    def _time_entries(self, index: TimeIndex, path: str, log: OpenFile | None, offsets: OffsetIndex) -> None:
+        heads = BatchHeads(log) if log else None
+        absolute = self._files.absolute(path)
+        previous = NO_TIMESTAMP
+        for number, entry in enumerate(index.dumped()):
+            unused = number == 0 and not index.used_entries or (number == 0 and entry == (0, index.base_offset))
+            if heads and log and not unused:
+                where = Where(path, number * index.entry_size, entry.offset)
+                batch = self._batch_with(heads, offsets.lookup(entry.offset, zero_tail=True).position, entry.offset)
+                if batch is None or batch.last_offset != entry.offset:
+                    found = -1 if batch is None else batch.last_offset
+                    self._reports.not_found(absolute, entry.offset, found)
+                    what = f"entry {number}: no batch ends at offset {entry.offset}"
+                    self._report(Finding("timeindex-offset-not-found", where, what))
+                else:
+                    largest = self._largest_timestamp(log, batch, path)
+                    if largest != entry.timestamp:
+                        self._reports.timestamp_mismatch(absolute, entry.timestamp, largest)
+                        what = f"entry {number} says {entry.timestamp} ms, the batch's largest is {largest}"
+                        self._report(Finding("timeindex-timestamp-mismatch", where, what))
+                    if previous >= entry.timestamp:
+                        self._reports.out_of_order(absolute, entry.timestamp, previous)
+                        what = f"entry {number}: {entry.timestamp} ms after {previous}"
+                        self._report(Finding("timeindex-out-of-order", where, what))
+            if not self._options.verify_only:
+                self._out.put(entry.text() + "\n")
+            previous = entry.timestamp
+
+    def _batch_with(self, heads: BatchHeads, position: int, offset: int) -> BatchAt | None:
+        """First batch from `position` on that ends at `offset` or behind it."""
+        while True:
+            batch = heads.at(position)
+            if isinstance(batch, str):
+                return None
+            if batch.last_offset >= offset:
+                return batch
+            position += batch.size
+
+    def _largest_timestamp(self, log: OpenFile, batch: BatchAt, path: str) -> int:
+        """Largest timestamp of the batch's records, −1 at least."""
+        largest = NO_TIMESTAMP
+        walk = LogWalk(log, batch.position, batch.position + batch.size, max_batch_bytes=self._options.max_batch_bytes)
+        reader = self._reader(path)
+        for window in walk:
+            for chunk in reader.chunks(window):
+                if chunk.count:
+                    largest = max(largest, *chunk.records.field(RecordField.TIMESTAMP)[: chunk.count], NO_TIMESTAMP)
+        return largest
+
+    def _reader(self, path: str) -> ChunkReader:
+        return ChunkReader(path, self._report, self._options.max_decompressed_bytes)
+
+    def _sanity(self, index: OffsetIndex | TimeIndex, path: str) -> None:
+        """Only the check that a broker makes when it opens an index."""
+        problem = index.broker_error(self._files.absolute(path))
+        if problem is None:
+            self._out.put(f"{path} passed sanity check.\n")
+        elif len(index) == index.used_entries or isinstance(index, OffsetIndex):
+            self._report(Finding("index-corrupt", Where(path), problem))
+
+    def _open_log(self, path: str, log_path: str) -> OpenFile | None:
+        try:
+            return self._files.open(log_path)
+        except UnreadableFile as error:
+            self._report(Finding("log-missing", Where(path), str(error)))
+            return None
+
+    def _offset_index_beside(self, path: str, index_path: str, base_offset: int) -> OffsetIndex:
+        try:
+            return OffsetIndex.read(self._files, index_path, base_offset)
+        except UnreadableFile as error:
+            self._report(Finding("index-missing", Where(path), str(error)))
+            return OffsetIndex(b"", base_offset, index_path)

@@ -1,0 +1,102 @@
+"""Offsets that do not follow one another: which gaps the cleaner left, and which are losses.
+
+kafka-dump-log calls every gap an error, also the start of a log that does not begin at 0. A gap inside the offset
+range that a batch claims can only come from the cleaner; one between batches counts as the cleaner's where it is known
+to have been at work.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import MAGIC_V2, BatchField, RecordField
+from engine.kernels.select import next_gap
+
+if TYPE_CHECKING:
+    from engine.record.reader import Chunk
+
+_KEPT = 1000  # gaps remembered one by one
+
+
+class Gap(NamedTuple):
+    """`before` is followed by `after`, at or behind byte `position` of the file."""
+
+    before: int
+    after: int
+    position: int
+
+
+class Gaps:
+    """Collects the gaps of one log, chunk by chunk.
+
+    compacted  the cleaner is known to have been here: its checkpoint or the topic says so
+    """
+
+    def __init__(self, *, compacted: bool = False) -> None:
+        self.compacted = compacted
+        self.disorders: list[Gap] = []  # offsets that do not grow
+        self._holes: list[Gap] = []
+        self.count = 0
+        self._previous: int | None = None  # offset of the last record
+        self._last_offset: int | None = None  # of the last batch, as its header says
+        self._base = 0
+
+    def feed(self, chunk: Chunk, base: int) -> None:
+        """Take the records of a chunk, whose window begins at file position `base`."""
+        table = chunk.records.table
+        self._base = base
+        record = 0
+        if self._previous is None and chunk.count:
+            self._previous = table[RecordField.OFFSET, 0] - 1
+        while record < chunk.count:
+            record = next_gap(table, record, chunk.count, self._previous)
+            if record < chunk.count:
+                self._gap(chunk, record)
+                self._previous = table[RecordField.OFFSET, record]
+                record += 1
+            else:
+                self._previous = table[RecordField.OFFSET, chunk.count - 1]
+        if chunk.last_row > chunk.first_row:
+            self._last_offset = chunk.batches.table[BatchField.LAST_OFFSET, chunk.last_row - 1]
+
+    def losses(self) -> list[Gap]:
+        """The gaps that no compaction explains, at most 1000 of them; `count` says how many there were."""
+        return [] if self.compacted else self._holes
+
+    def _gap(self, chunk: Chunk, record: int) -> None:
+        records, batches = chunk.records.table, chunk.batches.table
+        before = self._previous
+        assert before is not None  # noqa: S101  # feed has set it
+        after = records[RecordField.OFFSET, record]
+        row = records[RecordField.BATCH, record]
+        gap = Gap(before, after, self._base + batches[BatchField.POSITION, row])
+        if after <= before:
+            if len(self.disorders) < _KEPT:
+                self.disorders.append(gap)
+        elif self._is_claimed(chunk, record, before):
+            self.compacted = True
+        else:
+            self.count += 1
+            if len(self._holes) < _KEPT:
+                self._holes.append(gap)
+
+    def _is_claimed(self, chunk: Chunk, record: int, before: int) -> bool:
+        """Do batches claim all the offsets between the record before and this one?"""
+        records, batches = chunk.records.table, chunk.batches.table
+        row = records[RecordField.BATCH, record]
+        if record and records[RecordField.BATCH, record - 1] == row:
+            return True
+        first = records[RecordField.BATCH, record - 1] + 1 if record else chunk.first_row
+        if row < first:
+            return True  # the batch began in the chunk before
+        claimed = batches[BatchField.LAST_OFFSET, first - 1] if record else self._last_offset
+        if claimed is None:
+            claimed = before
+        for current in range(first, row + 1):
+            if batches[BatchField.MAGIC, current] < MAGIC_V2:
+                if records[RecordField.OFFSET, record] != claimed + 1:
+                    return False  # a wrapper does not say where it begins
+            elif batches[BatchField.BASE_OFFSET, current] != claimed + 1:
+                return False
+            claimed = batches[BatchField.LAST_OFFSET, current]
+        return True

@@ -1,0 +1,92 @@
+"""The end of a record's line where a kernel can not write it: control records and decoded keys and payloads."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from engine.formats import ControlType
+from engine.record.control import control_type, end_txn_marker, known_control_type
+from engine.record.java_text import java_utf8
+from engine.schema.decode import control_text, decoder, internal_topic_decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.log.dump_options import DumpOptions
+    from engine.schema.decode import RecordDecoder
+
+    Printer = Callable[[int, bytes | None, bytes | None], tuple[bytes, str | None]]
+    PayloadDecoder = Callable[[bytes], bytes]
+
+_UNSAFE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def terminal_safe(text: str) -> str:
+    """Control characters, bidirectional marks and line ends as \\x1b or \\u202e; the rest as it is."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return _SHORT.get(match[0]) or (f"\\x{code:02x}" if code < 0xA0 else f"\\u{code:04x}")
+
+
+def control_record_text(key: bytes | None, value: bytes | None) -> str:
+    """What follows the metadata of a control record, e.g. ` endTxnMarker: COMMIT coordinatorEpoch: 0`.
+
+    Raises ControlRecordInvalid and SchemaError. Mirrors DumpLogSegments.printControlRecord.
+    """
+    kind = control_type(key)
+    known = known_control_type(kind)
+    if known is None:
+        return f" controlType: UNKNOWN({kind})"
+    if known in (ControlType.ABORT, ControlType.COMMIT):
+        return f" endTxnMarker: {known.name} coordinatorEpoch: {end_txn_marker(value)}"
+    return control_text(kind, key or b"", value or b"")
+
+
+def printer_for(path: str, options: DumpOptions) -> Printer | None:
+    """What prints keys and payloads of the log at `path`; None: the kernel does, as UTF-8."""
+    prefix = "| " if options.skip_metadata else " "
+    chosen = options.decoder
+    if chosen is None and options.auto_decode:
+        topic, _, partition = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
+        chosen = internal_topic_decoder(topic) if partition.isdigit() else None
+        if chosen is None and path.endswith(".checkpoint"):
+            chosen = decoder("cluster-metadata")
+    if chosen is not None:
+        return _schema_printer(chosen, prefix, escape=options.escape)
+    if options.key_decoder is None and options.value_decoder is None:
+        return None
+    return _payload_printer(options.key_decoder or java_utf8, options.value_decoder or java_utf8, prefix, options.escape)
+
+
+def _schema_printer(chosen: RecordDecoder, prefix: str, *, escape: bool) -> Printer:
+    def print_record(offset: int, key: bytes | None, value: bytes | None) -> tuple[bytes, str | None]:
+        key_text, value_text, problem = chosen.text(offset, key, value)
+        text = ""
+        if key_text is not None:
+            text = f"{prefix}key: {key_text}"
+        if value_text is not None:
+            text += f"{' ' if text else prefix}payload: {value_text}"
+        return (terminal_safe(text) if escape else text).encode("utf-8", "replace"), problem
+
+    return print_record
+
+
+def _payload_printer(key_decoder: PayloadDecoder, value_decoder: PayloadDecoder, prefix: str, escape: bool) -> Printer:
+    def print_record(_offset: int, key: bytes | None, value: bytes | None) -> tuple[bytes, str | None]:
+        start = prefix.encode()
+        try:
+            text = b""
+            if key is not None:
+                text = start + b"key: " + key_decoder(key)
+            if value is not None:
+                text += (b" " if text else start) + b"payload: " + value_decoder(value)
+        except Exception as error:  # noqa: BLE001  # a user's decoder may raise anything; it becomes a finding
+            return text, f"the decoder failed: {type(error).__name__}: {error}"
+        return (terminal_safe(text.decode("utf-8", "replace")).encode() if escape else text), None
+
+    return print_record
