@@ -1,0 +1,1 @@
+"""Index files: offset, time and transaction index. Small, so read whole, checked, and searched in place."""

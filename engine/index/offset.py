@@ -1,0 +1,121 @@
+"""The offset index of a segment: log offset → byte position in the .log. Mirrors OffsetIndex."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Finding, Where
+from engine.formats import OFFSET_INDEX_ENTRY
+from engine.index.entries import SparseIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ENTRY = struct.Struct(">ii")
+_INT = struct.Struct(">i")
+_POSITION_AT = OFFSET_INDEX_ENTRY.positions["position"]
+
+
+class OffsetPosition(NamedTuple):
+    """An entry: the last offset of a batch, and the byte position of that batch in the .log."""
+
+    offset: int
+    position: int
+
+    def text(self) -> str:
+        """The line of kafka-dump-log."""
+        return f"offset: {self.offset} position: {self.position}"
+
+
+class OffsetIndex(SparseIndex):
+    """An .index file. `entry`, iteration and `len` see all whole entries, also unused ones behind `used_entries`."""
+
+    entry_size = OFFSET_INDEX_ENTRY.size
+
+    def entry(self, number: int) -> OffsetPosition:
+        """Entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        relative_offset, position = _ENTRY.unpack_from(self.data, number * self.entry_size)
+        return OffsetPosition(self.absolute(relative_offset), position)
+
+    def __iter__(self) -> Iterator[OffsetPosition]:
+        absolute = self.absolute
+        for relative_offset, position in _ENTRY.iter_unpack(self.whole):
+            yield OffsetPosition(absolute(relative_offset), position)
+
+    def dumped(self) -> Iterator[OffsetPosition]:
+        """The entries that kafka-dump-log walks: up to the first one, but never the first of all, that has the base
+        offset. It takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
+        """
+        base_offset = self.base_offset
+        for number, entry in enumerate(self):
+            if number and entry.offset == base_offset:
+                return
+            yield entry
+
+    def lookup(self, target_offset: int, *, zero_tail: bool = False) -> OffsetPosition:
+        """Largest entry at or below `target_offset`.
+
+        Empty index, or target before its first entry: (base_offset, 0). Never raises for bad entries (see `sanity`).
+        `zero_tail`: search unused entries too, as Kafka's tools do in an index that was not closed.
+        Mirrors OffsetIndex.lookup.
+        """
+        number = self.lower_bound(self._offset_at, target_offset, len(self) if zero_tail else self.used_entries)
+        return OffsetPosition(self.base_offset, 0) if number < 0 else self.entry(number)
+
+    def fetch_upper_bound(self, start: OffsetPosition, fetch_size: int) -> OffsetPosition | None:
+        """An entry at least `fetch_size` bytes behind `start`: the first or the second one, None if there is none.
+
+        Mirrors OffsetIndex.fetchUpperBoundOffset.
+        """
+        number = self.upper_bound(self._position_at, start.position + fetch_size, self.used_entries)
+        return None if number < 0 else self.entry(number)
+
+    def _offset_at(self, number: int) -> int:
+        return self.absolute(_INT.unpack_from(self.data, number * self.entry_size)[0])
+
+    def _position_at(self, number: int) -> int:
+        position: int = _INT.unpack_from(self.data, number * self.entry_size + _POSITION_AT)[0]
+        return position
+
+    def sanity(self) -> list[Finding]:
+        """What is wrong with the file itself, without its log. At most one finding of each sort: the first place."""
+        findings = self.odd_size() + self.zero_tail()
+        last_offset = last_position = -1
+        sound_offsets = sound_positions = True
+        for number, (offset, position) in enumerate(_ENTRY.iter_unpack(self.used)):
+            if offset <= last_offset and sound_offsets:
+                sound_offsets = False
+                findings.append(self._out_of_order(number, "relative offset", offset, last_offset))
+            if position <= last_position and sound_positions:
+                sound_positions = False
+                findings.append(self._out_of_order(number, "position", position, last_position))
+            last_offset, last_position = offset, position
+        if self.used_entries and self.absolute(last_offset) < self.base_offset:
+            what = f"the last offset {self.absolute(last_offset)} is less than the base offset {self.base_offset}"
+            findings.append(Finding("index-corrupt", self._where(self.used_entries - 1), what))
+        return findings
+
+    def _out_of_order(self, number: int, name: str, value: int, before: int) -> Finding:
+        what = f"entry {number}: {name} {value}" + (f" after {before}" if number else "")
+        return Finding("index-out-of-order", self._where(number), what)
+
+    def _where(self, number: int) -> Where:
+        return Where(self.path, number * self.entry_size, self._offset_at(number))
+
+    def broker_error(self, absolute_path: str) -> str | None:
+        """The message of Kafka's CorruptIndexException, None if its check passes. Mirrors OffsetIndex.sanityCheck."""
+        last_offset = self.entry(len(self) - 1).offset if len(self) else self.base_offset
+        if last_offset < self.base_offset:
+            return (
+                f"Corrupt index found, index file {absolute_path} has non-zero size but the last offset is "
+                f"{last_offset} which is less than the base offset {self.base_offset}"
+            )
+        if len(self.data) % self.entry_size:
+            return (
+                f"Index file {absolute_path} is corrupt, found {len(self.data)} bytes which is neither positive nor "
+                f"a multiple of {self.entry_size}"
+            )
+        return None

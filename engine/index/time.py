@@ -1,0 +1,125 @@
+"""The time index of a segment: timestamp → log offset. Mirrors TimeIndex (KIP-33)."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Finding, Where
+from engine.formats import NO_TIMESTAMP, TIME_INDEX_ENTRY
+from engine.index.entries import SparseIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ENTRY = struct.Struct(">qi")
+_LONG = struct.Struct(">q")
+
+
+class TimestampOffset(NamedTuple):
+    """An entry: the largest timestamp of the segment so far, in ms, and the offset where it stands."""
+
+    timestamp: int
+    offset: int
+
+    def text(self) -> str:
+        """The line of kafka-dump-log."""
+        return f"timestamp: {self.timestamp} offset: {self.offset}"
+
+
+class TimeIndex(SparseIndex):
+    """A .timeindex file. `entry`, iteration and `len` see all whole entries, also unused ones behind `used_entries`."""
+
+    entry_size = TIME_INDEX_ENTRY.size
+
+    def entry(self, number: int) -> TimestampOffset:
+        """Entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        timestamp, relative_offset = _ENTRY.unpack_from(self.data, number * self.entry_size)
+        return TimestampOffset(timestamp, self.absolute(relative_offset))
+
+    def __iter__(self) -> Iterator[TimestampOffset]:
+        absolute = self.absolute
+        for timestamp, relative_offset in _ENTRY.iter_unpack(self.whole):
+            yield TimestampOffset(timestamp, absolute(relative_offset))
+
+    def dumped(self) -> Iterator[TimestampOffset]:
+        """The entries that kafka-dump-log walks: up to the first one, but never the first of all, that has the base
+        offset. It takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
+        """
+        base_offset = self.base_offset
+        for number, entry in enumerate(self):
+            if number and entry.offset == base_offset:
+                return
+            yield entry
+
+    def lookup(self, target_timestamp: int, *, zero_tail: bool = False) -> TimestampOffset:
+        """Largest entry at or below `target_timestamp`: no record before its offset is later than its timestamp.
+
+        Empty index, or target before its first entry: (NO_TIMESTAMP, base_offset). Never raises for bad entries.
+        `zero_tail`: search unused entries too. Mirrors TimeIndex.lookup.
+        """
+        number = self.lower_bound(self._timestamp_at, target_timestamp, len(self) if zero_tail else self.used_entries)
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset) if number < 0 else self.entry(number)
+
+    def last_entry(self) -> TimestampOffset:
+        """The last used entry, (NO_TIMESTAMP, base_offset) if there is none. Mirrors TimeIndex.lastEntry."""
+        used = self.used_entries
+        return self.entry(used - 1) if used else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def _timestamp_at(self, number: int) -> int:
+        timestamp: int = _LONG.unpack_from(self.data, number * self.entry_size)[0]
+        return timestamp
+
+    def sanity(self) -> list[Finding]:
+        """What is wrong with the file itself, without its log. At most one finding of each sort: the first place.
+
+        Unused entries are no fault here, though the broker refuses every time index that has them (`broker_error`).
+        """
+        findings = self.odd_size() + self.zero_tail()
+        last_timestamp, last_offset = NO_TIMESTAMP, 0
+        sound_timestamps = sound_offsets = True
+        for number, (timestamp, offset) in enumerate(_ENTRY.iter_unpack(self.used)):
+            if timestamp <= last_timestamp and sound_timestamps:
+                sound_timestamps = False
+                what = f"entry {number}: timestamp {timestamp}" + (f" after {last_timestamp}" if number else "")
+                findings.append(Finding("timeindex-out-of-order", self._where(number), what))
+            if offset < last_offset and sound_offsets:
+                sound_offsets = False
+                what = f"entry {number}: relative offset {offset}" + (f" after {last_offset}" if number else "")
+                findings.append(Finding("index-out-of-order", self._where(number), what))
+            last_timestamp, last_offset = timestamp, offset
+        refusal = self._refusal(self.used_entries)
+        if refusal:
+            findings.append(Finding("index-corrupt", self._where(self.used_entries - 1), refusal))
+        return findings
+
+    def _where(self, number: int) -> Where:
+        return Where(self.path, number * self.entry_size, self.entry(number).offset)
+
+    def _refusal(self, count: int) -> str | None:
+        """Why the broker would refuse the first `count` entries."""
+        if count == 0:
+            return None
+        last, first_timestamp = self.entry(count - 1), self._timestamp_at(0)
+        if last.timestamp < first_timestamp:
+            return f"the last timestamp is {last.timestamp} which is less than the first timestamp {first_timestamp}"
+        if last.offset < self.base_offset:
+            return f"the last offset is {last.offset} which is less than the first offset {self.base_offset}"
+        return None
+
+    def broker_error(self, absolute_path: str) -> str | None:
+        """The message of Kafka's CorruptIndexException, None if its check passes. Mirrors TimeIndex.sanityCheck.
+
+        It takes the last whole entry for the last one, so unused space behind real entries fails.
+        """
+        refusal = self._refusal(len(self))
+        if refusal:
+            return f"Corrupt time index found, time index file ({absolute_path}) has non-zero size but {refusal}"
+        if len(self.data) % self.entry_size:
+            return (
+                f"Time index file {absolute_path} is corrupt, found {len(self.data)} bytes which is neither positive "
+                f"nor a multiple of {self.entry_size}"
+            )
+        return None

@@ -1,0 +1,130 @@
+"""The transaction index of a segment: transactions whose abort marker lies in it. Mirrors TransactionIndex."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Finding, Where
+from engine.formats import ABORTED_TXN, AbortedTxn
+from engine.index.entries import IndexFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CURRENT_VERSION = 0
+MAX_FINDINGS = 100  # of bad entries in one file
+
+
+class AbortedTxns(NamedTuple):
+    """Aborted transactions that a fetch must know. `is_complete`: later segments can not add any."""
+
+    transactions: list[AbortedTxn]
+    is_complete: bool
+
+
+def version_as_kafka_reads(txn: AbortedTxn) -> int:
+    """The version that Kafka sees: it reads the first of the two bytes only, so 0x0001 is 0 and 0x0100 is 1."""
+    return txn.version >> 8
+
+
+def aborted_txn_text(txn: AbortedTxn) -> str:
+    """The line of kafka-dump-log, with the version that it sees."""
+    return (
+        f"version: {version_as_kafka_reads(txn)} producerId: {txn.producer_id} firstOffset: {txn.first_offset} "
+        f"lastOffset: {txn.last_offset} lastStableOffset: {txn.last_stable_offset}"
+    )
+
+
+class TransactionIndex(IndexFile):
+    """A .txnindex file. It only exists where a transaction was aborted; nothing is allocated ahead."""
+
+    entry_size = ABORTED_TXN.size
+
+    def entry(self, number: int) -> AbortedTxn:
+        """Entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        return ABORTED_TXN.read(self.data, number * self.entry_size)
+
+    def __iter__(self) -> Iterator[AbortedTxn]:
+        for at in range(0, len(self) * self.entry_size, self.entry_size):
+            yield ABORTED_TXN.read(self.data, at)
+
+    def aborted_in(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
+        """Transactions that overlap offsets from `fetch_offset` up to, without, `upper_bound_offset`.
+
+        Mirrors TransactionIndex.collectAbortedTxns.
+        """
+        found: list[AbortedTxn] = []
+        for txn in self:
+            if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound_offset:
+                found.append(txn)
+            if txn.last_stable_offset >= upper_bound_offset:
+                return AbortedTxns(found, is_complete=True)
+        return AbortedTxns(found, is_complete=False)
+
+    def sanity(self) -> list[Finding]:
+        """What is wrong with the file itself, without its log: one finding for each bad entry, MAX_FINDINGS at most."""
+        findings = self.odd_size()
+        last_offset = self.base_offset - 1
+        more = 0
+        for number, txn in enumerate(self):
+            what = _fault(txn, self.base_offset, last_offset)
+            last_offset = max(last_offset, txn.last_offset)
+            if what and len(findings) < MAX_FINDINGS:
+                where = Where(self.path, number * self.entry_size, txn.last_offset)
+                findings.append(Finding("txnindex-invalid", where, f"entry {number}: {what}"))
+            elif what:
+                more += 1
+        if more:
+            findings.append(Finding("txnindex-invalid", Where(self.path), f"{more} more entries make no sense"))
+        return findings
+
+    def read_error(self, absolute_path: str) -> str | None:
+        """The message of the KafkaException with which Kafka stops at an entry of a later version; None without one.
+
+        Its dump collects all entries first, so it then prints none.
+        """
+        for txn in self:
+            version = version_as_kafka_reads(txn)
+            if version > CURRENT_VERSION:
+                return (
+                    f"Unexpected aborted transaction version {version} in transaction index {absolute_path}, "
+                    f"current version is {CURRENT_VERSION}"
+                )
+        return None
+
+    def broker_error(self, absolute_path: str) -> str | None:
+        """The message with which the broker refuses the index, None if it passes. Mirrors TransactionIndex.sanityCheck.
+
+        The exception is KafkaException for a version (`read_error`), else CorruptIndexException.
+        """
+        for txn in self:
+            version = version_as_kafka_reads(txn)
+            if version > CURRENT_VERSION:
+                return self.read_error(absolute_path)
+            if txn.last_offset < self.base_offset:
+                return (
+                    f"Last offset of aborted transaction AbortedTxn(version={version}, producerId={txn.producer_id}, "
+                    f"firstOffset={txn.first_offset}, lastOffset={txn.last_offset}, "
+                    f"lastStableOffset={txn.last_stable_offset}) in index {absolute_path} is less than start offset "
+                    f"{self.base_offset}"
+                )
+        return None
+
+
+def _fault(txn: AbortedTxn, base_offset: int, last_offset: int) -> str | None:
+    """What is wrong with `txn`, which follows an entry that ends at `last_offset`."""
+    if txn.version != CURRENT_VERSION:
+        return f"version {txn.version}, only {CURRENT_VERSION} exists"
+    if txn.producer_id < 0:
+        return f"producer id {txn.producer_id}"
+    if not 0 <= txn.first_offset <= txn.last_offset:
+        return f"a transaction from offset {txn.first_offset} to {txn.last_offset}"
+    if txn.last_offset < base_offset:
+        return f"it ends at offset {txn.last_offset}, before the segment begins at {base_offset}"
+    if txn.last_offset <= last_offset:
+        return f"it ends at offset {txn.last_offset}, the one before at {last_offset}"
+    if txn.last_stable_offset < 0:
+        return f"last stable offset {txn.last_stable_offset}"
+    return None

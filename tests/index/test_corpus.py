@@ -1,0 +1,127 @@
+"""Every index file of the corpus: what real Kafka printed, and no finding where a broker closed its log cleanly."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
+from engine.index.transaction import TransactionIndex, aborted_txn_text
+from engine.layout import FileKind, parse_file_name
+
+KINDS = {
+    FileKind.OFFSET_INDEX: OffsetIndex,
+    FileKind.TIME_INDEX: TimeIndex,
+    FileKind.TRANSACTION_INDEX: TransactionIndex,
+}
+
+
+@pytest.fixture(scope="module")
+def corpus_root():
+    root = os.environ.get("KAFKALOG_CORPUS")
+    if not root:
+        pytest.skip("KAFKALOG_CORPUS is not set")
+    return Path(root)
+
+
+def runs(root, run):
+    """(log file, .out, .err) of every run of the 4.3.1 tool on an index file."""
+    for logs in (root / "kafka-4.3.1/logs", *sorted(root.glob("old/*/logs"))):
+        for out in sorted((logs.parent / "expected" / run).rglob("*.out")):
+            path = logs / out.relative_to(logs.parent / "expected" / run).with_suffix("")
+            parsed = parse_file_name(path.name)
+            if parsed is not None and parsed.kind in KINDS and not parsed.suffix and path.exists():
+                error = out.with_suffix(".err")
+                yield logs, path, out.read_text(), error.read_text() if error.exists() else ""
+
+
+def load(path):
+    parsed = parse_file_name(path.name)
+    return KINDS[parsed.kind].read(ReadOnlyFiles(), str(path), parsed.base_offset)
+
+
+def lines(index):
+    if isinstance(index, TransactionIndex):
+        return [] if index.read_error("") else [aborted_txn_text(txn) for txn in index]
+    return [entry.text() for entry in index.dumped()]
+
+
+def test_entries_print_as_in_kafka(corpus_root):
+    compared = 0
+    for _, path, out, error in runs(corpus_root, "dump"):
+        index = load(path)
+        expected = out.splitlines()[1:]
+        if isinstance(index, OffsetIndex) and len(index) == 0:
+            assert len(expected) == 1
+            assert expected[0].endswith(f"{path.name} is empty."), path
+            continue
+        if "Exception" in error and not isinstance(index, TransactionIndex):  # it stopped at an entry that fits no log
+            assert lines(index)[: len(expected)] == expected, path
+        else:
+            assert lines(index) == expected, path
+        compared += 1
+    assert compared > 200
+
+
+def test_sanity_check_says_what_kafka_says(corpus_root):
+    passed = refused = 0
+    for logs, path, out, error in runs(corpus_root, "sanity"):
+        index = load(path)
+        found = re.match(r'Exception in thread "main" [\w.]*CorruptIndexException: (.*)', error)
+        name = "LOGS" if "LOGS" in error else "{cwd}"
+        message = index.broker_error(f"{name}/{path.relative_to(logs)}") if hasattr(index, "broker_error") else None
+        if found:
+            assert message == found[1], path
+            refused += 1
+        elif "passed sanity check" in out:
+            assert message is None, path
+            passed += 1
+    assert passed > 20
+    assert refused > 10
+
+
+def test_error_of_a_later_version(corpus_root):
+    seen = 0
+    for logs, path, _, error in runs(corpus_root, "dump"):
+        found = re.match(r'Exception in thread "main" [\w.]*KafkaException: (.*)', error)
+        if found and path.suffix == ".txnindex":
+            assert load(path).read_error("{cwd}/" + str(path.relative_to(logs))) == found[1]
+            seen += 1
+    assert seen
+
+
+def test_indexes_of_a_clean_stop_have_no_findings(corpus_root):
+    checked = 0
+    for logs in (corpus_root / "kafka-4.3.1/logs/clean", *sorted(corpus_root.glob("old/*/logs/clean"))):
+        for path in sorted(logs.rglob("*index")):
+            if path.parent.name.endswith("-delete"):  # never closed: still preallocated
+                continue
+            index = load(path)
+            assert index.sanity() == [], path
+            checked += 1
+            for entry in index:
+                if isinstance(index, OffsetIndex):
+                    assert index.lookup(entry.offset) == entry
+                elif isinstance(index, TimeIndex):
+                    assert index.lookup(entry.timestamp) == entry
+    assert checked > 150
+
+
+def test_every_index_is_read_without_a_crash(corpus_root):
+    codes = set()
+    for path in sorted(corpus_root.rglob("*index*")):
+        parsed = parse_file_name(path.name)
+        if parsed is None or parsed.kind not in KINDS or parsed.base_offset is None or not path.is_file():
+            continue
+        index = load(path)
+        codes.update(finding.code for finding in index.sanity())
+        index.broker_error("x")
+    assert codes == {
+        "index-size-invalid", "index-zero-tail", "index-out-of-order", "index-corrupt", "timeindex-out-of-order",
+        "txnindex-invalid",
+    }

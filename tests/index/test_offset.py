@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import UnreadableFile
+from engine.files import ReadOnlyFiles
+from engine.index import entries
+from engine.index.offset import OffsetIndex, OffsetPosition
+
+longs = st.integers(-(2**63), 2**63 - 1)
+
+
+def index(*pairs, base=0, tail=b""):
+    return OffsetIndex(b"".join(struct.pack(">ii", *pair) for pair in pairs) + tail, base, "x.index")
+
+
+def codes(found):
+    return [(finding.code, finding.where.position) for finding in found]
+
+
+def test_entries_are_relative_to_the_base_offset():
+    it = index((4, 100), (9, 250), base=1000)
+    assert len(it) == 2
+    assert it.entry(1) == OffsetPosition(1009, 250)
+    assert list(it) == [(1004, 100), (1009, 250)]
+    assert it.entry(0).text() == "offset: 1004 position: 100"
+    for number in (-1, 2):
+        with pytest.raises(IndexError):
+            it.entry(number)
+
+
+def test_lookup():
+    it = index((4, 100), (9, 250), base=1000, tail=bytes(16))
+    assert it.lookup(1003) == (1000, 0)
+    assert it.lookup(1004) == (1004, 100)
+    assert it.lookup(1008) == (1004, 100)
+    assert it.lookup(2**63 - 1) == (1009, 250)
+    assert it.lookup(1008, zero_tail=True) == (1000, 0)  # zeros are entries of the base offset for Kafka's tools
+    assert index().lookup(5) == (0, 0)
+
+
+def test_fetch_upper_bound():
+    it = index((4, 100), (9, 250), base=1000)
+    assert it.fetch_upper_bound(OffsetPosition(1000, 0), 1) == (1004, 100)
+    assert it.fetch_upper_bound(OffsetPosition(1000, 0), 100) == (1009, 250)  # the broker's search goes one too far
+    assert it.fetch_upper_bound(OffsetPosition(1000, 0), 101) == (1009, 250)
+    assert it.fetch_upper_bound(OffsetPosition(1004, 100), 151) is None
+    assert index().fetch_upper_bound(OffsetPosition(0, 0), 1) is None
+
+
+def test_unused_space():
+    it = index((4, 256), tail=bytes(24))  # position 256 ends with a zero byte
+    assert (len(it), it.used_entries) == (4, 1)
+    assert codes(it.sanity()) == [("index-zero-tail", 8)]
+    assert list(it.dumped()) == [(4, 256)]
+    assert it.broker_error("/x") is None
+
+
+def test_an_index_of_zeros_is_unused_but_kafka_prints_its_first_entry():
+    it = index(tail=bytes(10_485_760))
+    assert it.used_entries == 0
+    assert list(it.dumped()) == [(0, 0)]
+    assert it.lookup(7) == (0, 0)
+
+
+def test_kafka_stops_at_a_zero_in_the_middle():
+    it = index((4, 100), (0, 0), (9, 250))
+    assert list(it.dumped()) == [(4, 100)]
+    assert it.used_entries == 3
+    assert codes(it.sanity()) == [("index-out-of-order", 8), ("index-out-of-order", 8)]
+
+
+def test_damage_is_found_at_its_first_place():
+    it = index((-2, -7), (5, 100), (5, 90), base=10, tail=b"abc")
+    assert codes(it.sanity()) == [
+        ("index-size-invalid", 24), ("index-out-of-order", 0), ("index-out-of-order", 0),
+    ]
+    assert it.broker_error("/d/x.index") == (
+        "Index file /d/x.index is corrupt, found 27 bytes which is neither positive nor a multiple of 8"
+    )
+    it = index((5, 100), (-3, 200), base=10)
+    assert codes(it.sanity()) == [("index-out-of-order", 8), ("index-corrupt", 8)]
+    assert it.broker_error("/d/x.index") == (
+        "Corrupt index found, index file /d/x.index has non-zero size but the last offset is 7 which is less than "
+        "the base offset 10"
+    )
+
+
+def test_offsets_wrap_as_longs_do():
+    assert index((1, 1), base=2**63 - 1).entry(0).offset == -(2**63)
+
+
+def test_a_huge_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(entries, "MAX_INDEX_SIZE", 8)
+    (tmp_path / "x.index").write_bytes(bytes(9))
+    with pytest.raises(UnreadableFile, match="9 bytes, more than the 8"):
+        OffsetIndex.read(ReadOnlyFiles(), str(tmp_path / "x.index"), 0)
+
+
+@given(
+    st.lists(st.integers(1, 2**31 - 1), unique=True, max_size=60).map(sorted), st.integers(0, 2**32), st.integers(0, 4)
+)
+def test_lookup_finds_the_largest_entry_at_or_below(offsets, target, tail):
+    it = index(*((offset, at + 1) for at, offset in enumerate(offsets)), tail=bytes(8 * tail))
+    at = bisect_right(offsets, target)
+    assert it.lookup(target) == ((offsets[at - 1], at) if at else (0, 0))
+
+
+def test_lookup_in_and_before_the_warm_section():
+    it = index(*((2 * at, at) for at in range(1, 5001)))
+    for target in (1, 2, 3, 4000, 7949, 7950, 7951, 7952, 9999, 10_000, 10_001):
+        assert it.lookup(target).offset == target // 2 * 2
+
+
+@given(st.binary(max_size=200), longs, longs)
+def test_any_bytes_are_an_index(data, base, target):
+    it = OffsetIndex(data, base, "x")
+    assert it.used_entries <= len(it) == len(list(it))
+    assert len(list(it.dumped())) <= len(it)
+    assert -(2**63) <= it.lookup(target).offset < 2**63
+    it.lookup(target, zero_tail=True)
+    it.fetch_upper_bound(OffsetPosition(0, 0), target)
+    it.sanity()
+    it.broker_error("x")
