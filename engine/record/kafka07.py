@@ -197,8 +197,8 @@ def _inside(wrapper: MessageAndOffset, limit: int, depth: int) -> Iterator[Messa
         yield _stopped_at(wrapper, Problem("decompression-failed", what, IO_EXCEPTION))
         return
     held: MessageAndOffset | None = None
-    room = limit - len(inflated.data)
-    for item in open_sets(iterate_set(inflated.data), limit=room, max_depth=depth - 1):
+    data = bytes(inflated.data)  # no copy: inflated data are bytes already
+    for item in open_sets(iterate_set(data), limit=limit - len(data), max_depth=depth - 1):
         if isinstance(item, Stopped):
             yield _stopped_at(wrapper, item.error)
             return

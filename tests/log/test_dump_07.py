@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.files import ReadOnlyFiles
@@ -177,6 +177,7 @@ REAL = [path.read_bytes() for path in sorted(ROOT.glob("logs/*/*.kafka"))] + [en
     window=st.sampled_from([1, 64, 1 << 20]),
     print_payload=st.booleans(),
 )
+@settings(deadline=None)
 def test_any_bytes_have_a_dump(tmp_path_factory, source, at, damage, window, print_payload):
     at %= len(source) + 1
     data = source[:at] + damage + source[at + len(damage) :]
