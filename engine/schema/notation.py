@@ -20,8 +20,10 @@ difference is visible in Kafka: only the former refuse versions above the newest
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _VERSIONS = re.compile(r"(\d+)(?:(\+)|-(\d+))?")
 _NEWEST = 32767  # `4+` has no upper end but that of an int16
@@ -49,35 +51,32 @@ class Versions(NamedTuple):
 ALL_VERSIONS = Versions(0, _NEWEST)
 
 
-@dataclass(slots=True)
-class Struct:
+class Field(NamedTuple):
+    """One field. `type` is a scalar's name, or that of `struct`; for an array it is the element's type."""
+
+    name: str
+    type: str
+    is_array: bool
+    nullable: bool
+    versions: Versions
+    tag: int | None
+    default: str | None
+    ignorable: bool
+    holds: str | None
+    struct: Struct | None
+
+
+class Struct(NamedTuple):
     """Fields that stand together. `inline`: declared inside its only field; Kafka refuses to read those in a version
     above the message's newest, while messages and shared structs are read as their newest version.
     """
 
     name: str
     inline: bool
-    fields: list[Field] = field(default_factory=list)
+    fields: list[Field]
 
 
-@dataclass(slots=True)
-class Field:
-    """One field. `type` is a scalar's name, or that of `struct`; for an array it is the element's type."""
-
-    name: str
-    type: str
-    is_array: bool = False
-    nullable: bool = False
-    versions: Versions = ALL_VERSIONS
-    tag: int | None = None
-    default: str | None = None
-    ignorable: bool = False
-    holds: str | None = None
-    struct: Struct | None = None
-
-
-@dataclass(slots=True)
-class Message:
+class Message(NamedTuple):
     """A message: `role` is key, value, record or control, or None for one that lives inside bytes of another."""
 
     name: str
@@ -98,28 +97,30 @@ SCALARS = frozenset({"bool", "int8", "int16", "uint16", "int32", "int64", "float
 def parse_message(text: str) -> Message:
     """Parse one block of the notation; ValueError names the line that does not follow it."""
     head, *lines = [line for line in text.splitlines() if line.strip()]
-    message = _parse_head(head)
-    shared = {line.split()[1]: Struct(line.split()[1], inline=False) for line in lines if line.split()[0] == "struct"}
-    stack: list[tuple[int, Struct]] = [(0, message.body)]  # indentation of the fields, the struct they belong to
-    above: Field | None = None
-    for line in lines:
-        indent = len(line) - len(line.lstrip())
-        words = line.split()
+    groups = list(_groups(lines))
+    shared = {words[1]: Struct(words[1], inline=False, fields=[]) for words, _ in groups if words[0] == "struct"}
+    for words, inner in groups:
         if words[0] == "struct":
-            stack, above = [(indent, shared[words[1]])], None
-            continue
-        while above is not None and len(stack) > 1 and indent < stack[-1][0]:
-            stack.pop()
-        if above is not None and indent > stack[-1][0]:
-            above.struct = Struct(above.type, inline=True)
-            stack.append((indent, above.struct))
-        elif above is None:
-            stack[-1] = (indent, stack[-1][1])
-        above = _parse_field(line, words)
-        above.struct = shared.get(above.type)
-        stack[-1][1].fields.append(above)
-    _check_types(message.body)
+            shared[words[1]].fields.extend(_parse_fields(inner, shared))
+    message = _parse_head(head)
+    own = [(words, inner) for words, inner in groups if words[0] != "struct"]
+    message.body.fields.extend(_parse_field(words, inner, shared) for words, inner in own)
     return message
+
+
+def _groups(lines: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """(words of a line, the lines indented below it), one after the other."""
+    at = 0
+    while at < len(lines):
+        end = at + 1
+        while end < len(lines) and _indent(lines[end]) > _indent(lines[at]):
+            end += 1
+        yield lines[at].split(), lines[at + 1 : end]
+        at = end
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _parse_head(line: str) -> Message:
@@ -133,38 +134,34 @@ def _parse_head(line: str) -> Message:
         role, ident, rest = rest[0], int(rest[1]), rest[2:]
     facts = dict(zip(rest[::2], rest[1::2], strict=True))
     flexible = Versions.parse(facts["flexible"]) if "flexible" in facts else None
-    return Message(name, role, ident, Versions.parse(facts["versions"]), flexible, Struct(name, inline=False))
+    return Message(name, role, ident, Versions.parse(facts["versions"]), flexible, Struct(name, inline=False, fields=[]))
 
 
-def _parse_field(line: str, words: list[str]) -> Field:
+def _parse_fields(lines: list[str], shared: dict[str, Struct]) -> list[Field]:
+    return [_parse_field(words, inner, shared) for words, inner in _groups(lines)]
+
+
+def _parse_field(words: list[str], inner: list[str], shared: dict[str, Struct]) -> Field:
+    """A field from its line's words; `inner` are the lines of its own struct."""
     if len(words) < 2:
-        raise ValueError(f"a field needs a type: {line!r}")
+        raise ValueError(f"a field needs a type: {words}")
     name, kind, *facts = words
-    parsed = Field(name, kind.removeprefix("[]").removesuffix("?"), kind.startswith("[]"), kind.endswith("?"))
-    if facts and _VERSIONS.fullmatch(facts[0]):
-        parsed.versions = Versions.parse(facts.pop(0))
-    while facts:
-        fact = facts.pop(0)
-        if fact == "tag":
-            parsed.tag = int(facts.pop(0))
-        elif fact == "=":
-            parsed.default = facts.pop(0)
-        elif fact == "holds":
-            parsed.holds = facts.pop(0)
-        elif fact == "ignorable":
-            parsed.ignorable = True
-        else:
-            raise ValueError(f"what is {fact!r}? {line!r}")
-    return parsed
-
-
-def _check_types(struct: Struct) -> None:
-    """Every type must be a scalar or a struct: a misspelt table fails here, not at a user's record."""
-    for each in struct.fields:
-        if each.struct is not None:
-            _check_types(each.struct)
-        elif each.type not in SCALARS:
-            raise ValueError(f"{struct.name}.{each.name}: unknown type {each.type!r}")
+    element = kind.removeprefix("[]").removesuffix("?")
+    struct = Struct(element, inline=True, fields=_parse_fields(inner, shared)) if inner else shared.get(element)
+    if struct is None and element not in SCALARS:
+        raise ValueError(f"{name}: unknown type {element!r}")
+    versions = Versions.parse(facts.pop(0)) if facts and _VERSIONS.fullmatch(facts[0]) else ALL_VERSIONS
+    ignorable = "ignorable" in facts
+    if ignorable:
+        facts.remove("ignorable")
+    if len(facts) % 2 or not set(facts[::2]) <= {"tag", "=", "holds"}:
+        raise ValueError(f"{name}: what is {facts}?")
+    known = dict(zip(facts[::2], facts[1::2], strict=True))
+    return Field(
+        name=name, type=element, is_array=kind.startswith("[]"), nullable=kind.endswith("?"), versions=versions,
+        tag=int(known["tag"]) if "tag" in known else None, default=known.get("="), ignorable=ignorable,
+        holds=known.get("holds"), struct=struct,
+    )
 
 
 class Catalogue:
