@@ -1,0 +1,158 @@
+"""Dump files in kafka-dump-log's order and words: which file is printed how. Mirrors DumpLogSegments.main."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.producer_snapshot import ProducerSnapshot, producer_text
+from engine.errors import UnreadableFile
+from engine.findings import Finding, Where
+from engine.index.transaction import TransactionIndex, aborted_txn_text
+from engine.layout import FileKind, FileName, parse_file_name, parse_long
+from engine.log.dump_index import IndexDump
+from engine.log.dump_log import LogDump, file_name
+from engine.log.gaps import Gaps
+from engine.log.reports import DumpReports
+from engine.log.text_buffer import TextBuffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import ReadOnlyFiles
+    from engine.log.dump_options import DumpOptions
+
+_LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)
+_BY_SUFFIX = {
+    ".log": FileKind.LOG,
+    ".checkpoint": FileKind.KRAFT_SNAPSHOT,
+    ".index": FileKind.OFFSET_INDEX,
+    ".timeindex": FileKind.TIME_INDEX,
+    ".snapshot": FileKind.PRODUCER_SNAPSHOT,
+    ".txnindex": FileKind.TRANSACTION_INDEX,
+}
+
+
+class TextDump:
+    """Prints files as text, one after another; `finish` when all are done.
+
+    write    takes the text        report  takes what is wrong, as it is found
+    reports  what kafka-dump-log would say on stderr at the end
+    """
+
+    def __init__(
+        self, files: ReadOnlyFiles, options: DumpOptions, write: Callable[[memoryview], object],
+        report: Callable[[Finding], None],
+    ) -> None:
+        self._files, self._options, self._report = files, options, report
+        self._out = TextBuffer(write)
+        self.reports = DumpReports()
+        self._indexes = IndexDump(files, options, self._out, report, self.reports)
+
+    def dump(self, path: str, name: FileName) -> None:
+        """Print one file, as what its name says. Raises UnreadableFile."""
+        self._out.put(f"Dumping {path}\n")
+        kind = name.kind
+        if kind in _LOGS:
+            self._log(path, name)
+        elif kind is FileKind.OFFSET_INDEX:
+            self._indexes.offset_index(path, self._beside(path, name, ".log"), self._base_offset(path, name))
+        elif kind is FileKind.TIME_INDEX:
+            log, index = self._beside(path, name, ".log"), self._beside(path, name, ".index")
+            self._indexes.time_index(path, log, index, self._base_offset(path, name))
+        elif kind is FileKind.TRANSACTION_INDEX:
+            self._transaction_index(path, name)
+        elif kind is FileKind.PRODUCER_SNAPSHOT:
+            self._producer_snapshot(path)
+
+    def flush(self) -> None:
+        """Hand out what was printed up to here."""
+        self._out.flush()
+
+    def ignore(self, path: str) -> None:
+        """kafka-dump-log announces a file before it says on stderr that it does not know it."""
+        self._out.put(f"Dumping {path}\n")
+
+    def _log(self, path: str, name: FileName) -> None:
+        if name.kind is FileKind.LOG:
+            offset = name.base_offset
+            self._out.put(f"Log starting offset: {'unknown' if offset is None else offset}\n")
+            self._base_offset(path, name)
+        elif name.kind is FileKind.BOOTSTRAP_CHECKPOINT:
+            self._out.put("KRaft bootstrap snapshot\n")
+        elif name.base_offset is None or name.epoch is None:
+            what = "a KRaft snapshot is named <20 digits>-<10 digits>.checkpoint"
+            self._report(Finding("name-invalid", Where(path), what))
+        else:
+            self._out.put(f"Snapshot end offset: {name.base_offset}, epoch: {name.epoch}\n")
+        gaps = Gaps(compacted=file_is_compacted(path))
+        with self._files.open(path) as file:
+            try:
+                LogDump(file, path, self._options, self._out, self._report, gaps).run()
+            finally:
+                self._gaps(path, gaps)
+
+    def _gaps(self, path: str, gaps: Gaps) -> None:
+        absolute = self._files.absolute(path)
+        for gap in gaps.disorders:
+            self.reports.gap(absolute, gap.before, gap.after)
+            where = Where(path, gap.position, gap.after)
+            self._report(Finding("offset-order", where, f"offset {gap.after} follows offset {gap.before}"))
+        for gap in gaps.losses():
+            self.reports.gap(absolute, gap.before, gap.after)
+            what = f"{gap.after - gap.before - 1} offsets are missing behind offset {gap.before}"
+            self._report(Finding("offset-gap", Where(path, gap.position, gap.after), what))
+
+    def _transaction_index(self, path: str, name: FileName) -> None:
+        base_offset = self._base_offset(path, name)
+        try:
+            index = TransactionIndex.read(self._files, path, base_offset)
+        except UnreadableFile:
+            if self._files.exists(path):
+                raise
+            return  # most segments have none: no transaction was aborted there
+        for txn in index:
+            self._out.put(aborted_txn_text(txn) + "\n")
+        for finding in index.sanity():
+            self._report(finding)
+
+    def _producer_snapshot(self, path: str) -> None:
+        snapshot = ProducerSnapshot.read(self._files, path)
+        problem = snapshot.error()
+        if problem is not None:
+            self._report(Finding("snapshot-corrupt", Where(path), problem))
+            return
+        for entry in snapshot:
+            self._out.put(producer_text(entry) + "\n")
+
+    def _base_offset(self, path: str, name: FileName) -> int:
+        """The offset in the file's name; 0 and a finding where there is none."""
+        if name.base_offset is None:
+            what = f"the name {file_name(path)!r} does not begin with an offset"
+            self._report(Finding("name-invalid", Where(path), what))
+            return 0
+        return name.base_offset
+
+    def _beside(self, path: str, name: FileName, suffix: str) -> str:
+        """The file of the same segment with another suffix; one that was renamed in the same way goes first."""
+        directory = path[: len(path) - len(file_name(path))]
+        plain = directory + file_name(path).split(".")[0] + suffix
+        return plain + name.suffix if name.suffix and self._files.exists(plain + name.suffix) else plain
+
+
+def kafka_file_name(path: str) -> FileName | None:
+    """What kafka-dump-log takes the file for: by its suffix from the last dot, nothing else; None: it ignores it."""
+    name = file_name(path)
+    dot = name.rfind(".")
+    kind = _BY_SUFFIX.get(name[dot:]) if dot >= 0 else None
+    if kind is None:
+        return None
+    if kind is FileKind.KRAFT_SNAPSHOT:
+        parsed = parse_file_name(name)
+        return parsed if parsed is not None and parsed.kind in _LOGS else FileName(kind)
+    return FileName(kind, parse_long(name.split(".")[0]))
+
+
+def file_is_compacted(path: str) -> bool:
+    """Does the topic's name say that the cleaner may have been at work? Internal topics are compacted."""
+    topic = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
+    return topic in {"__consumer_offsets", "__transaction_state", "__share_group_state"}

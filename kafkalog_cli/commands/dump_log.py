@@ -1,0 +1,90 @@
+"""kafkalog dump-log."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from kafkalog_cli.options import KafkaCommand, size_option
+
+_DECODERS = {
+    "offsets_decoder": "offsets",
+    "transaction_log_decoder": "transaction-log",
+    "cluster_metadata_decoder": "cluster-metadata",
+    "remote_log_metadata_decoder": "remote-log-metadata",
+    "share_group_state_decoder": "share-group-state",
+}
+_INT_MAX = 2**31 - 1
+
+
+@click.command("dump-log", cls=KafkaCommand, examples=(
+    "kafkalog dump-log --print-data-log orders-7/00000000000000000000.log",
+    "kafkalog dump-log orders-7",
+    "kafkalog dump-log --offset 4000:4100 --print-data-log orders-7",
+    "kafkalog dump-log --decode auto --format jsonl /var/lib/kafka/__consumer_offsets-12",
+    "kafkalog dump-log --files 00000000000000000000.index,00000000000000000000.timeindex --verify-index-only",
+))
+@click.argument("paths", nargs=-1, type=click.Path())
+@click.option("--files", metavar="FILE,…", help="Comma separated list of files, exactly as kafka-dump-log takes them.")
+@click.option("--print-data-log", is_flag=True, help="Print records with keys and payloads.")
+@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches.")
+@click.option("--verify-index-only", is_flag=True, help="Check indexes without printing their entries.")
+@click.option("--index-sanity-check", is_flag=True, help="Only make the check that a broker makes when it opens an index.")
+@size_option("--max-message-size", default=5 << 20, help="Size of the largest message, in bytes.")
+@size_option("--max-bytes", default=_INT_MAX, help="Read no more than this many bytes of each log.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only keys and payloads; control records become empty.")
+@click.option("--key-decoder-class", is_flag=False, flag_value="org.apache.kafka.tools.api.StringDecoder",
+              metavar="CLASS", help="A decoder class of Kafka's, or module:function of Python's, for keys.")
+@click.option("--value-decoder-class", is_flag=False, flag_value="org.apache.kafka.tools.api.StringDecoder",
+              metavar="CLASS", help="The same for payloads.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state.")
+@click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata.")
+@click.option("--remote-log-metadata-decoder", is_flag=True, help="Decode records of __remote_log_metadata.")
+@click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
+@click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name.")
+@click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
+@size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")
+@size_option("--max-batch-bytes", default=64 << 20, help="Decode no batch larger than this.")
+def command(paths: tuple[str, ...], files: str | None, **values: Any) -> int:
+    """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
+
+    A drop-in for kafka-dump-log.sh 4.3.1: the same options, the same text on stdout. PATHS are files, partition
+    directories, log directories or trees of them. Problems found go to stderr and decide the exit status. Nothing is
+    ever written.
+    """
+    from engine.files import ReadOnlyFiles
+    from kafkalog_cli.dump import dump_all
+
+    if files is None and not paths:
+        raise click.UsageError("name files or directories, or use --files")
+    return dump_all(ReadOnlyFiles(), paths, files, options_from(values))
+
+
+def options_from(values: dict[str, Any]) -> Any:
+    """DumpOptions from the command line."""
+    from engine.log.dump_options import DumpOptions
+    from engine.schema.decode import decoder
+    from kafkalog_cli.decoders import payload_decoder
+
+    chosen = next((name for flag, name in _DECODERS.items() if values[flag]), None)
+    classes = values["key_decoder_class"], values["value_decoder_class"]
+    return DumpOptions(
+        print_data=values["print_data_log"] or chosen is not None or classes != (None, None),
+        deep=values["deep_iteration"],
+        skip_metadata=values["skip_record_metadata"],
+        verify_only=values["verify_index_only"],
+        sanity_only=values["index_sanity_check"],
+        max_message_size=values["max_message_size"],
+        max_bytes=values["max_bytes"],
+        decoder=decoder(chosen) if chosen else None,
+        auto_decode=values["decode"] == "auto",
+        key_decoder=None if chosen else payload_decoder(classes[0]),
+        value_decoder=None if chosen else payload_decoder(classes[1]),
+        continue_on_corruption=values["continue_on_corruption"],
+        max_decompressed_bytes=values["max_decompressed_bytes"],
+        max_batch_bytes=values["max_batch_bytes"],
+        escape=sys.stdout.isatty(),
+    )

@@ -1,0 +1,57 @@
+"""Names of decoders on the command line → functions from bytes to what is printed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_PACKAGES = ("org.apache.kafka.tools.api.", "kafka.serializer.")
+
+
+def payload_decoder(name: str | None) -> Callable[[bytes], bytes] | None:
+    """The decoder of that name; None: text, as the kernels print it.
+
+    `name`: a decoder class of Kafka's tools, or `module:function` of a Python function from bytes to bytes or anything
+    that str() prints. Raises click.UsageError.
+    """
+    if name is None:
+        return None
+    short = name
+    for package in _PACKAGES:
+        short = short.removeprefix(package)
+    if short in _KAFKAS:
+        return _KAFKAS[short]
+    module, colon, function = name.partition(":")
+    if not colon:
+        raise click.UsageError(f"no decoder {name}: there are {', '.join(_KAFKAS)}, or module:function of your own")
+    try:
+        chosen = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise click.UsageError(f"decoder {name} can not be loaded: {error}") from error
+    return lambda data: _as_bytes(chosen(data))
+
+
+def _as_bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
+
+
+def _number(size: int) -> Callable[[bytes], bytes]:
+    def decode(data: bytes) -> bytes:
+        if len(data) < size:
+            raise ValueError(f"{len(data)} bytes, a number needs {size}")
+        return str(int.from_bytes(data[:size], "big", signed=True)).encode()
+
+    return decode
+
+
+_KAFKAS: dict[str, Callable[[bytes], bytes] | None] = {
+    "StringDecoder": None,
+    "IntegerDecoder": _number(4),
+    "LongDecoder": _number(8),
+    "DefaultDecoder": lambda data: data.hex().encode(),
+}

@@ -1,0 +1,81 @@
+"""The program `kafkalog`: a group whose commands load when they are used, so that --help stays fast."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+# name → (module, one line of help)
+COMMANDS = {
+    "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
+}
+
+
+class LazyGroup(click.Group):
+    """Commands by COMMANDS; only the one that runs is imported."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[name][0]).command
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from engine.kernels import BUILD
+
+    try:
+        number = version("kafkalog")
+    except PackageNotFoundError:
+        number = "unknown"
+    click.echo(f"kafkalog {number} ({BUILD} kernels, Python {sys.version.split()[0]})")
+    ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+              help="Show the version and how the kernels were built.")
+def cli() -> None:
+    """Read, check and maintain Apache Kafka's log directories, without a broker.
+
+    \b
+    EXIT STATUS
+      0  nothing wrong              1  problems found and repaired
+      2  wrong usage                4  problems found and left
+      8  could not do the work    130  interrupted
+    """
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Run the program; ends the process with its exit status."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
+    try:
+        status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+if __name__ == "__main__":
+    main()
