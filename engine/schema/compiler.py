@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.schema import readers
-from engine.schema.java import json_bytes
+from engine.schema.json_text import json_bytes
 from engine.schema.wire import SchemaError, skip_unknown_tag, to_int16, unsigned_varint
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from struct import Struct
 
+from engine.record.control import ControlRecordInvalid
+from engine.record.control import control_type as check_key
 from engine.schema import tables
 from engine.schema.compiler import reader_for
 from engine.schema.wire import SchemaError, underflow
 
 _INT16 = Struct(">h")
-_KEY_SIZE = 4  # version and type
 # the dump puts a colon behind the first only
 _LABELS = {2: "LeaderChange:", 3: "SnapshotHeader", 4: "SnapshotFooter", 5: "KRaftVersion", 6: "KRaftVoters"}
 
@@ -21,14 +22,10 @@ def control_text(control_type: int, key: bytes, value: bytes | None) -> str:
     The bytes are always read as version 0, but shown with the fields of the version that their first field names.
     Types that Kafka 4.3.1 does not know give ` controlType: UNKNOWN(…)`. Transaction markers are not for here.
     """
-    if len(key) < _KEY_SIZE:
-        raise SchemaError(
-            "Invalid value size found for control record key. "
-            f"Must have at least {_KEY_SIZE} bytes, but found only {len(key)}",
-        )
-    version = _INT16.unpack_from(key)[0]
-    if version < 0:
-        raise SchemaError(f"Invalid version found for control record: {version}. May indicate data corruption")
+    try:
+        check_key(key)
+    except ControlRecordInvalid as error:
+        raise SchemaError(str(error)) from None
     if control_type not in _LABELS:
         return f" controlType: UNKNOWN({control_type})"
     return f" {_LABELS[control_type]} {_control_json(control_type, value)}"

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from engine.schema.compiler import reader_for
-from engine.schema.java import json_string
+from engine.schema.json_text import json_string
 from engine.schema.wire import SchemaError
 
 if TYPE_CHECKING:

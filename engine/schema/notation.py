@@ -134,7 +134,8 @@ def _parse_head(line: str) -> Message:
         role, ident, rest = rest[0], int(rest[1]), rest[2:]
     facts = dict(zip(rest[::2], rest[1::2], strict=True))
     flexible = Versions.parse(facts["flexible"]) if "flexible" in facts else None
-    return Message(name, role, ident, Versions.parse(facts["versions"]), flexible, Struct(name, inline=False, fields=[]))
+    body = Struct(name, inline=False, fields=[])
+    return Message(name, role, ident, Versions.parse(facts["versions"]), flexible, body)
 
 
 def _parse_fields(lines: list[str], shared: dict[str, Struct]) -> list[Field]:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from struct import Struct as Packed
 from struct import error, unpack_from
 
-from engine.schema.java import json_bytes, uuid_text
 from engine.schema.java_double import double_text
+from engine.schema.json_text import json_bytes, uuid_text
 from engine.schema.wire import check_count, compact_length, null_error, string_as_json, take, underflow, unsigned_varint
 
 Reader = Callable[[bytes, int, list[str]], int]

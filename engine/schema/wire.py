@@ -6,7 +6,7 @@ no length is believed before it was compared with what is left.
 
 from __future__ import annotations
 
-from engine.schema.java import decode_utf8, json_string
+from engine.schema.json_text import decode_utf8, json_string
 
 MAX_STRING = 0x7FFF
 

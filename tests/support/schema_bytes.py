@@ -1,12 +1,14 @@
-"""Writes what `engine.schema` reads: values of any message and version as bytes. Test-side, so written the plain way."""
+"""Random bytes of any message and version that `engine.schema` reads, and damage to them."""
 
 from __future__ import annotations
 
-import random
 import struct
-from typing import Any
+from typing import TYPE_CHECKING
 
-from engine.schema.notation import Catalogue, Field, Message, Struct
+if TYPE_CHECKING:
+    import random
+
+    from engine.schema.notation import Catalogue, Field, Message, Struct
 
 INTEGERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 NAMES = ("", "a", "group-7", "großes Ding", "日本\u2028", "😀", 'q"\\/', "\x00\x07\x0b\x1b\x1f\x7f\t\n\r", "x" * 200)
@@ -23,9 +25,13 @@ def varint(value: int) -> bytes:
 
 
 class Generator:
-    """Random bytes of messages; `plain` gives what Kafka itself would write, else nulls and odd tags appear too."""
+    """Random bytes of messages of one catalogue, with nulls, defaults and unknown tagged fields.
 
-    def __init__(self, rng: random.Random, *, text: bool = True) -> None:
+    text  strings are valid UTF-8; else they are any bytes
+    """
+
+    def __init__(self, catalogue: Catalogue, rng: random.Random, *, text: bool = True) -> None:
+        self.catalogue = catalogue
         self.rng = rng
         self.text = text
 
@@ -78,7 +84,14 @@ class Generator:
             if field.name == "protocolType":
                 return self.rng.choice((b"consumer", b"consumer", b"connect", b""))
             return self.rng.choice(NAMES).encode() if self.text else self.rng.randbytes(self.rng.randrange(20))
+        if field.holds is not None and self.rng.random() < 0.8:
+            return self._embedded(self.catalogue.message(field.holds))
         return self.rng.randbytes(self.rng.choice((0, 1, 2, 3, 16, 100)))
+
+    def _embedded(self, message: Message) -> bytes:
+        version = self.rng.choice((0, 1, 2, 3, 3, 4, 7, -1))
+        raw = struct.pack(">h", version) + self.message(message, message.nearest(version))
+        return mutate(self.rng, raw) if self.rng.random() < 0.3 else raw
 
     def _fixed(self, field: Field) -> bytes:
         default = field.default
@@ -86,6 +99,12 @@ class Generator:
             return self.rng.choice((bytes(16), self.rng.randbytes(16)))
         if field.type == "bool":
             return self.rng.choice((b"\0", b"\1", b"\x80"))
+        if field.name.endswith("State") and self.rng.random() < 0.8:
+            return bytes([self.rng.randrange(4)])
+        if field.name == "startOffset" and self.rng.random() < 0.8:
+            return struct.pack(">q", self.rng.randrange(10))
+        if field.name == "endOffset" and self.rng.random() < 0.8:
+            return struct.pack(">q", self.rng.randrange(9, 2**63))
         if field.type == "float64":
             return struct.pack(">d", self.rng.choice((0.0, 1e6, 0.001, 1e7, float("nan"), self.rng.gauss(0, 1e9))))
         code = INTEGERS[field.type]
@@ -117,22 +136,3 @@ def mutate(rng: random.Random, data: bytes) -> bytes:
         elif at < len(out):
             out[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, 0xED, 0xC0))
     return bytes(out)
-
-
-def coordinator_record(rng: random.Random, catalogue: Catalogue, ident: int, **options: Any) -> tuple[bytes, bytes]:
-    """(key, value) of a coordinator's record of that type, value in any of its versions."""
-    generator = Generator(rng, **options)
-    key, value = catalogue.find("key", ident), catalogue.find("value", ident)
-    assert key is not None
-    assert value is not None
-    version = rng.randint(*value.versions)
-    return (
-        struct.pack(">h", ident) + generator.message(key, 0),
-        struct.pack(">h", version) + generator.message(value, version),
-    )
-
-
-def metadata_record(rng: random.Random, message: Message, **options: Any) -> bytes:
-    """The value of a record in metadata framing."""
-    version = rng.randint(*message.versions)
-    return varint(1) + varint(message.id) + varint(version) + Generator(rng, **options).message(message, version)

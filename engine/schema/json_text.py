@@ -1,12 +1,12 @@
-"""Text as Java and Jackson make it: UTF-8 with Java's replacements, JSON strings, base64, UUIDs."""
+"""Values as Jackson and Kafka's classes write them into JSON: strings, base64, UUIDs."""
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode, urlsafe_b64encode
 from json.encoder import encode_basestring
 
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+from engine.record.java_text import java_utf8
+
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord("\b"): "\\b", ord("\t"): "\\t", ord("\n"): "\\n", ord("\f"): "\\f", ord("\r"): "\\r",
     ord('"'): '\\"', ord("\\"): "\\\\",
@@ -14,11 +14,11 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
 
 
 def decode_utf8(raw: bytes) -> str:
-    """`new String(raw, UTF_8)`: as Python's "replace", but an encoded surrogate becomes a single U+FFFD."""
+    """`new String(raw, UTF_8)`; only ill-formed bytes pay for Java's rules of replacement."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", raw).decode("utf-8", "replace")
+        return java_utf8(raw).decode()
 
 
 def json_string(text: str) -> str:

@@ -1,0 +1,82 @@
+"""Every decoder line that the real tool printed for the corpus, from the bytes of its log."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.schema.decode import control_data, control_text, decoder, internal_topic_decoder
+from tests.support.plain_records import plain_records
+
+DECODER_OF_RUN = {
+    "offsets": "offsets",
+    "txnlog": "transaction-log",
+    "metadata": "cluster-metadata",
+    "remote": "remote-log-metadata",
+    "share": "share-group-state",
+}
+
+
+@pytest.fixture
+def corpus():
+    path = os.environ.get("KAFKALOG_CORPUS")
+    if path is None:
+        pytest.skip("KAFKALOG_CORPUS is not set")
+    return Path(path)
+
+
+def cases(corpus, run):
+    """(expected lines, log) of a run over all brokers."""
+    for expected in sorted(corpus.glob(f"**/expected/{run}/**/*.out")):
+        root = next(parent for parent in expected.parents if parent.name == "expected").parent
+        log = root / "logs" / expected.relative_to(root / "expected" / run).with_suffix("")
+        lines = expected.read_bytes().decode().split("\n")
+        yield [line for line in lines if line.startswith("| offset: ")], log
+
+
+def printed(line):
+    """What stands behind the record's own fields: header keys, or validity and checksum of the old formats."""
+    if " headerKeys: " in line:
+        return line[line.index("]", line.index(" headerKeys: [")) + 1 :]
+    _, _, rest = line.partition(" crc: ")
+    return rest.lstrip("0123456789")
+
+
+@pytest.mark.parametrize("run", DECODER_OF_RUN)
+def test_decoder_lines(corpus, run):
+    seen = 0
+    tool = decoder(DECODER_OF_RUN[run])
+    for lines, log in cases(corpus, run):
+        # the tool may have died in the middle: strict would be wrong
+        for line, record in zip(lines, plain_records(log.read_bytes()), strict=False):
+            assert line.startswith(f"| offset: {record.offset} ")
+            if record.is_control:
+                continue
+            key, payload, problem = tool.text(record.offset, record.key, record.value)
+            text = ("" if key is None else f" key: {key}") + ("" if payload is None else f" payload: {payload}")
+            assert text == printed(line), f"{log} at offset {record.offset}"
+            assert (problem is not None) == (", skipping." in line)
+            seen += 1
+    assert seen > 0
+
+
+def test_control_lines(corpus):
+    seen = set()
+    for lines, log in cases(corpus, "metadata"):
+        for line, record in zip(lines, plain_records(log.read_bytes()), strict=False):
+            if not record.is_control:
+                continue
+            kind = int.from_bytes(record.key[2:4], signed=True)
+            if kind > 1:
+                assert control_text(kind, record.key, record.value) == printed(line)
+                assert "version" in control_data(kind, record.value)
+                seen.add(kind)
+    assert seen == {2, 3, 4, 5, 6}
+
+
+def test_internal_topics_choose_their_decoder():
+    assert internal_topic_decoder("__consumer_offsets") is decoder("offsets")
+    assert internal_topic_decoder("__cluster_metadata") is decoder("cluster-metadata")
+    assert internal_topic_decoder("orders") is None
+    with pytest.raises(KeyError):
+        decoder("orders")
