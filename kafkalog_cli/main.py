@@ -62,7 +62,8 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the program; ends the process with its exit status."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
+    if arguments is None:  # `kafkalog … | head` ends quietly, like cat
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False)
     except click.exceptions.Abort:

@@ -1,0 +1,38 @@
+# `make demo` and `make test` set up everything they need in .venv; `make help` lists the rest.
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+KERNELS := $(wildcard engine/kernels/*.py engine/kernels/*.pxd)
+export KAFKALOG_KERNELS ?= auto
+
+.PHONY: help setup build demo test test-interpreted lint types fuzz oracle bench docs clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1  \2/p' $(MAKEFILE_LIST) | column -t -s '  ' 2>/dev/null || true
+
+setup: $(VENV)/ready ## make .venv with everything that development needs, kernels compiled
+
+$(VENV)/ready: pyproject.toml setup.py
+	sh .ci/setup
+	touch $@
+
+build: setup ## compile the kernels again if they were edited
+	@$(PYTHON) setup.py -q build_ext --inplace
+
+demo: build ## read a real broker's log directory
+	@sh tests/demo.sh
+
+test: build lint ## the whole suite, compiled; its kernels once more interpreted
+	$(PYTHON) -m pytest -n auto
+	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests/kernels tests/record tests/cli
+
+lint: build ## ruff, mypy, import layers
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+oracle: build ## compare with real Kafka (Java, Maven)
+	$(PYTHON) -m pytest tests/oracle -m oracle
+
+clean: ## remove what was built
+	rm -rf build .venv dist *.egg-info
+	find engine -name '*.so' -delete

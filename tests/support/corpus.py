@@ -1,0 +1,83 @@
+"""The corpus: directories written by real brokers and what real tools made of them, packed in tests/data.
+
+`KAFKALOG_CORPUS` names another directory of the same layout. `python -m tests.support.corpus` unpacks and prints where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ARCHIVE = Path(__file__).parents[1] / "data" / "corpus.tar.xz"
+
+
+def corpus_directory() -> Path:
+    """Where the corpus lies, unpacked into build/ if need be. Never write to it: copy first."""
+    given = os.environ.get("KAFKALOG_CORPUS")
+    if given:
+        return Path(given).resolve()
+    digest = hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()[:12]
+    target = ARCHIVE.parents[2] / "build" / f"corpus-{digest}"
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix="corpus-"))
+        with tarfile.open(ARCHIVE) as archive:
+            archive.extractall(aside, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        try:
+            aside.rename(target)
+        except OSError:  # another process was faster
+            shutil.rmtree(aside)
+    return target
+
+
+class DumpRun(NamedTuple):
+    """One run of the real kafka-dump-log 4.3.1."""
+
+    name: str
+    logs: Path  # its working directory
+    arguments: list[str]
+    out: Path  # its stdout
+    err: Path  # its stderr; missing where that was empty
+    died: bool  # it ended with an exception: ours may go on behind the same text
+
+
+def roots() -> list[Path]:
+    """Every folder of the corpus that holds logs/ and what a tool printed for them."""
+    top = corpus_directory()
+    found = {path.parent for pattern in ("logs", "*/logs", "*/*/logs") for path in top.glob(pattern)}
+    return sorted(root for root in found if (root / "expected").exists())
+
+
+def dump_runs(root: Path) -> list[DumpRun]:
+    """Every run of the 4.3.1 tool that is kept for `root`."""
+    runs: list[DumpRun] = []
+    expected, logs = root / "expected", root / "logs"
+    if (expected / "runs.json").exists():
+        arguments = json.loads((expected / "runs.json").read_text())
+        status = json.loads((expected / "status.json").read_text())
+        for run, words in arguments.items():
+            for out in sorted((expected / run).rglob("*.out")):
+                path = str(out.relative_to(expected / run)).removesuffix(".out")
+                died = status.get(run, {}).get(path, {}).get("exit", 0) != 0
+                filled = [word.replace("{path}", path) for word in words]
+                runs.append(DumpRun(f"{root.name}:{run}:{path}", logs, filled, out, out.with_suffix(".err"), died))
+    elif (root / "runs.json").exists():
+        for entry in json.loads((root / "runs.json").read_text()):
+            if "of 4.3.1" not in entry["tool"]:
+                continue
+            path = entry["args"][entry["args"].index("--files") + 1]
+            out = expected / entry["run"] / f"{path}.out"
+            if out.exists():
+                name = f"{root.name}:{entry['run']}:{path}"
+                runs.append(DumpRun(name, logs, entry["args"], out, out.with_suffix(".err"), entry["status"] != 0))
+    return runs
+
+
+if __name__ == "__main__":
+    print(corpus_directory())

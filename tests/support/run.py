@@ -1,0 +1,39 @@
+"""Run the program in this process, as a shell would: words in, bytes and an exit status out."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import NamedTuple
+
+
+class Done(NamedTuple):
+    out: bytes
+    err: str
+    status: int
+
+
+def kafkalog(*words: str, cwd: str | os.PathLike[str] | None = None) -> Done:
+    """What `kafkalog WORDS…` prints and returns. Exceptions come through: they are tracebacks to a user."""
+    from kafkalog_cli.main import main
+
+    out, err = io.BytesIO(), io.BytesIO()
+    before, streams = os.getcwd(), (sys.stdout, sys.stderr)
+    status = 0
+    try:
+        if cwd is not None:
+            os.chdir(cwd)
+        sys.stdout = io.TextIOWrapper(out, encoding="utf-8", errors="surrogateescape")
+        sys.stderr = io.TextIOWrapper(err, encoding="utf-8", errors="surrogateescape")
+        try:
+            main(list(words))
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        printed = out.getvalue(), err.getvalue()
+    finally:
+        sys.stdout, sys.stderr = streams
+        os.chdir(before)
+    return Done(printed[0], printed[1].decode("utf-8", "replace"), status)
