@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
 from engine.record import lz4_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from zstandard import ZstdCompressor, ZstdDecompressor
 
@@ -54,10 +55,10 @@ _XERIAL_BLOCK = 32 * 1024  # SnappyOutputStream's default
 _SNAPPY_BEST_RATIO = 64  # no element of a block makes more bytes than this out of one of its own
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # behind one byte 0x50 to 0x5F
+_ZSTD_SKIPPABLE_FIRST = range(0x50, 0x60)
+_ZSTD_SKIPPABLE_REST = b"\x2a\x4d\x18"
 _ZSTD_WINDOW = 1 << 27  # what zstd-jni accepts by default
 _ZSTD_BUFFER = 131075  # zstd-jni's input buffer, ZSTD_DStreamInSize
-_ZSTD_STEP = 128 * 1024
 
 
 class _Contexts(threading.local):
@@ -276,9 +277,7 @@ def _inflate_snappy(data: memoryview, output: _Output, _magic: int) -> None:
             header = data[at : at + len(_XERIAL_HEADER)]
             if len(header) < len(_XERIAL_HEADER):
                 raise _DamageError("ends inside a header")
-            if header[:8] != _XERIAL_MAGIC:
-                return
-            if int.from_bytes(header[8:12], "big", signed=True) < 1:
+            if header[:8] == _XERIAL_MAGIC and int.from_bytes(header[8:12], "big", signed=True) < 1:
                 raise _DamageError("incompatible version in a header")
             at += len(_XERIAL_HEADER)
             continue
@@ -345,9 +344,9 @@ def _inflate_zstd(data: memoryview, output: _Output, _magic: int) -> None:
     context = _contexts.decompressor
     if context is None:
         context = _contexts.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    if data[:4] == _ZSTD_MAGIC and _frame_end(data, 0) == len(data):
+    if data[:4] == _ZSTD_MAGIC and deque(_zstd_steps(data, 0), 1)[0] == len(data):
         try:
-            if zstandard.frame_content_size(data) <= output.left:
+            if -1 <= (size := zstandard.frame_content_size(data)) <= output.left and size != 0:
                 room = min(output.left, max(64 * 1024, 64 * len(data)))
                 output.add(context.decompress(data, max_output_size=room or 1))
                 return
@@ -357,50 +356,53 @@ def _inflate_zstd(data: memoryview, output: _Output, _magic: int) -> None:
 
 
 def _zstd_frames(data: memoryview, output: _Output, context: ZstdDecompressor) -> None:
+    """Frame by frame, block by block, so that no step makes more than the 128 KiB of a block."""
     import zstandard
 
     start = 0
     while start < len(data):
-        magic = bytes(data[start : start + 4])
-        skippable = magic[:1] >= b"\x50" and magic[:1] < b"\x60" and _ZSTD_SKIPPABLE.startswith(magic[1:])
-        if not skippable and not _ZSTD_MAGIC.startswith(magic):
+        head = bytes(data[start : start + 4])
+        if head[0] in _ZSTD_SKIPPABLE_FIRST and _ZSTD_SKIPPABLE_REST.startswith(head[1:]):
+            at = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
+        elif _ZSTD_MAGIC.startswith(head):
+            at = start
+            stream = context.decompressobj()
+            for end in _zstd_steps(data, start):
+                try:
+                    output.add(stream.decompress(data[at:end]))
+                except zstandard.ZstdError as error:
+                    raise _DamageError(str(error).removeprefix("zstd decompressor error: ")) from None
+                at = end
+        else:
             raise _DamageError("unknown frame descriptor")
-        end = _skippable_end(data, start) if skippable else _frame_end(data, start)
-        if not skippable:
-            reader = context.stream_reader(data[start : end or len(data)])
-            try:
-                while part := reader.read(min(_ZSTD_STEP, output.left + 1)):
-                    output.add(part)
-            except zstandard.ZstdError as error:
-                raise _DamageError(str(error).removeprefix("zstd decompress error: ")) from None
-        if end is None:
-            # zstd-jni forgets that it is inside a frame until it has to read its input buffer again
+        if at > len(data):
+            # zstd-jni forgets that it is inside a later frame until it has to fill its input buffer again
             if start and (start - 1) // _ZSTD_BUFFER == (len(data) - 1) // _ZSTD_BUFFER:
                 return
             raise _DamageError("ends inside a frame")
-        start = end
+        start = at
 
 
-def _skippable_end(data: memoryview, start: int) -> int | None:
-    end = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
-    return end if end <= len(data) else None
-
-
-def _frame_end(data: memoryview, start: int) -> int | None:
-    """Where the frame that begins at `start` ends, by its block headers; None if it goes on behind the data."""
+def _zstd_steps(data: memoryview, start: int) -> Iterator[int]:
+    """Where header, blocks and checksum of a frame end; the last lies behind the data if the frame does."""
     import zstandard
 
+    beyond = len(data) + 1
     try:
         at = start + zstandard.frame_header_size(data[start:])
     except zstandard.ZstdError:
-        return None
-    checksum = 4 if data[start + 4] & 4 else 0
+        at = beyond
+    yield at
     while len(data) - at >= 3:
-        block = int.from_bytes(data[at : at + 3], "little")
+        block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
         at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # a run is one byte, whatever its size
+        yield at
         if block & 1:
-            return at + checksum if at + checksum <= len(data) else None
-    return None
+            if data[start + 4] & 4:
+                yield at + 4
+            return
+    if at <= len(data):
+        yield beyond
 
 
 def _deflate_zstd(data: Buffer, level: int) -> bytes:

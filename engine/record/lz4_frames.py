@@ -81,6 +81,8 @@ def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
             if len(data) - at - size < checksum_size:
                 raise BadFrameError("ends inside a block checksum")
             _verify_block(data[at - 4 : at + size + checksum_size])
+        if not inflated:
+            return  # to Kafka's buffered reader that is the end
         at += size + checksum_size
         yield inflated
 
