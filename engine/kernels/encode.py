@@ -122,6 +122,7 @@ def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
     end: cython.Py_ssize_t = data.shape[0]
     at: cython.Py_ssize_t
     field: cython.longlong
+    byte: cython.longlong
     shift: cython.int
     value: cython.longlong
     if count < 0 or start < 0 or start > end or count > end: return -1
@@ -131,9 +132,10 @@ def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
         shift = 0
         while True:
             if at == end or shift > 28: return -1
-            value |= (data[at] & 127) << shift if shift < 28 else (data[at] & 15) * 268435456
+            byte = data[at]
             at += 1
-            if data[at - 1] < 128: break
+            value |= (byte & (127 if shift < 28 else 15)) << shift  # bits behind the 32nd count for nothing
+            if byte < 128: break
             shift += 7
         if value % 2:  # negative: only −1, a null value
             if value != 1 or field % 2 == 0: return -1
