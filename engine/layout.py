@@ -327,7 +327,9 @@ def _visit(files: Lister, directory: str, names: list[str], depth: int, seen: se
     for name in sorted(plain, key=file_order):
         parsed = parse_file_name(name)
         if parsed is None or _lacks_offset(parsed):
-            if kind is not DirectoryKind.OTHER:
+            if parsed is not None and kind is DirectoryKind.PARTITION:
+                found.findings.append(Finding("name-invalid", Where(prefix + name), "the name holds no offset: not read"))
+            elif kind is not DirectoryKind.OTHER:
                 found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's files"))
         elif parsed.kind is not FileKind.LOCK:
             found.paths.append(prefix + name)

@@ -1,0 +1,150 @@
+"""Producer snapshots: the state of idempotent and transactional producers at an offset. Mirrors ProducerSnapshot.
+
+There is one version, 1, in every release since 0.11. The checksum covers all bytes behind itself, also those behind
+the last producer.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import crc32c
+
+from engine.findings import Finding, Where
+from engine.formats import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER, ProducerSnapshotEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import ReadOnlyFiles
+
+VERSION = 1
+MAX_SNAPSHOT_SIZE = 64 * 1024 * 1024  # bytes: 1.4 million producers
+
+_SHORT = struct.Struct(">h")
+_CRC_AT = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
+_COUNT_AT = PRODUCER_SNAPSHOT_HEADER.positions["entry_count"]
+_INT_MAX = 2**31 - 1
+
+
+class ProducerSnapshot:
+    """A .snapshot file.
+
+    version, stored_crc, count  as they stand in the file, None where it is too short for them
+    computed_crc                None where it is too short to hold a checksum
+    `len` and iteration         the producers whose bytes are there, whatever else is wrong with the file
+    """
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self.data = data
+        self.path = path
+        self.version: int | None = _SHORT.unpack_from(data)[0] if len(data) >= _CRC_AT else None
+        self.stored_crc: int | None = None
+        self.computed_crc: int | None = None
+        self.count: int | None = None
+        if len(data) >= _COUNT_AT:
+            self.stored_crc = int.from_bytes(data[_CRC_AT:_COUNT_AT], "big")
+            self.computed_crc = crc32c.crc32c(memoryview(data)[_COUNT_AT:])
+        if len(data) >= PRODUCER_SNAPSHOT_HEADER.size:
+            self.count = PRODUCER_SNAPSHOT_HEADER.read(data).entry_count
+
+    @classmethod
+    def read(cls, files: ReadOnlyFiles, path: str) -> ProducerSnapshot:
+        """Read the file at `path`. Raises UnreadableFile, also for more than MAX_SNAPSHOT_SIZE bytes."""
+        return cls(files.read(path, MAX_SNAPSHOT_SIZE), path)
+
+    def __len__(self) -> int:
+        if self.version != VERSION or self.count is None:
+            return 0
+        return max(0, min(self.count, self._room // PRODUCER_SNAPSHOT_ENTRY.size))
+
+    @property
+    def _room(self) -> int:
+        """Bytes behind the header."""
+        return max(0, len(self.data) - PRODUCER_SNAPSHOT_HEADER.size)
+
+    def entry(self, number: int) -> ProducerSnapshotEntry:
+        """Producer `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        at = PRODUCER_SNAPSHOT_HEADER.size + number * PRODUCER_SNAPSHOT_ENTRY.size
+        return PRODUCER_SNAPSHOT_ENTRY.read(self.data, at)
+
+    def __iter__(self) -> Iterator[ProducerSnapshotEntry]:
+        for number in range(len(self)):
+            yield self.entry(number)
+
+    def error(self) -> str | None:
+        """The message of Kafka's CorruptSnapshotException, None for a file that it accepts.
+
+        Kafka then takes nothing from the file. Mirrors ProducerStateManager.readSnapshot.
+        """
+        reason = self._schema_error()
+        if reason is not None:
+            return f"Snapshot failed schema validation: {reason}"
+        if self.stored_crc != self.computed_crc:
+            return (
+                f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {self.stored_crc}. "
+                f"Computed crc: {self.computed_crc}"
+            )
+        return None
+
+    def _schema_error(self) -> str | None:
+        if self.version is None:
+            return "null"  # Java's exception for too few bytes has no message
+        if self.version != VERSION:
+            return f"Snapshot contained an unknown file version {self.version}"
+        if self.count is None:
+            return "null"
+        if self.count < 0:
+            return "non-nullable field producerEntries was serialized as null"
+        if self.count > self._room:
+            room = f"there are only {self._room} bytes remaining."
+            return f"Tried to allocate a collection of size {self.count}, but {room}"
+        return "null" if self.count > len(self) else None
+
+    def sanity(self) -> list[Finding]:
+        """What is wrong with the file, in our words: one finding at most."""
+        what = self._fault()
+        return [] if what is None else [Finding("snapshot-corrupt", Where(self.path, 0), what)]
+
+    def _fault(self) -> str | None:
+        if self.version is None or self.count is None:
+            return f"{len(self.data)} bytes, the header has {PRODUCER_SNAPSHOT_HEADER.size}"
+        if self.version != VERSION:
+            return f"version {self.version}, only {VERSION} exists"
+        if self.stored_crc != self.computed_crc:
+            return f"stored CRC-32C {self.stored_crc:08x}, computed {self.computed_crc:08x}"
+        if self.count < 0 or self.count > len(self):
+            return f"{self.count} producers are announced, {len(self)} are there"
+        rest = self._room - self.count * PRODUCER_SNAPSHOT_ENTRY.size
+        return f"{rest} bytes behind the last producer" if rest else None
+
+
+def first_sequence(entry: ProducerSnapshotEntry) -> int:
+    """Sequence of the first record of the producer's last batch; sequences go on with 0 behind 2147483647."""
+    if entry.last_sequence < entry.offset_delta:
+        return _to_int(_INT_MAX - _to_int(entry.offset_delta - entry.last_sequence) + 1)
+    return _to_int(entry.last_sequence - entry.offset_delta)
+
+
+def _to_int(value: int) -> int:
+    """`value` in 32 bits, as Java's arithmetic leaves it."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def producer_text(entry: ProducerSnapshotEntry) -> str:
+    """The line of kafka-dump-log. The batch is left out where only a marker was seen."""
+    open_since = entry.current_txn_first_offset
+    text = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: "
+        f"{f'OptionalLong[{open_since}]' if open_since >= 0 else 'OptionalLong.empty'} lastTimestamp: {entry.timestamp}"
+    )
+    if entry.last_offset < 0:
+        return text
+    return (
+        f"{text} firstSequence: {first_sequence(entry)} lastSequence: {entry.last_sequence} "
+        f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
+    )
