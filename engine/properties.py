@@ -44,7 +44,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     first = 0
     for number, raw in enumerate(_LINE_END.split(text), 1):
         line = raw.lstrip(_BLANKS)
-        if not parts:
+        if not any(parts):  # also behind a line that is only a backslash
+            parts.clear()
             if not line or line[0] in "#!":
                 continue
             first = number

@@ -25,6 +25,9 @@ from engine.properties import decode_properties
         ("a=\\u00e9\\ud83d\\ude00", {"a": "é😀"}),
         ("a=1\ra=2", {"a": "2"}),
         ("a=b\\", {"a": "b"}),
+        ("\\\n# a=b\nc=d", {"c": "d"}),
+        ("\\\n", {}),
+        ("\\", {"": ""}),
     ],
 )
 def test_syntax(text, values):
