@@ -327,7 +327,10 @@ def _visit(files: Lister, directory: str, names: list[str], depth: int, seen: se
     for name in sorted(plain, key=file_order):
         parsed = parse_file_name(name)
         if parsed is None or _lacks_offset(parsed):
-            if kind is not DirectoryKind.OTHER:
+            if parsed is not None and kind is DirectoryKind.PARTITION:
+                what = "the name holds no offset: not read"
+                found.findings.append(Finding("name-invalid", Where(prefix + name), what))
+            elif kind is not DirectoryKind.OTHER:
                 found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's files"))
         elif parsed.kind is not FileKind.LOCK:
             found.paths.append(prefix + name)

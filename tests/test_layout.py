@@ -215,8 +215,9 @@ def test_a_tree_of_log_dirs(tmp_path):
     make(
         tmp_path,
         "notes.txt", "lost+found/x.log", "d1/meta.properties", "d1/.lock", "d1/t-10/" + segment, "d1/t-9/" + segment,
-        "d1/t-9/00000000000000000000.index", "d1/t-9/partition.metadata", "d1/t-9/notes.txt", "d1/server.log",
-        "d1/other/" + segment, f"d1/t-2.{HEX}-delete/{segment}", "d0/cleaner-offset-checkpoint", "d0/a-0/" + segment,
+        "d1/t-9/00000000000000000000.index", "d1/t-9/partition.metadata", "d1/t-9/notes.txt", "d1/t-9/abc.log",
+        "d1/server.log", "d1/other/" + segment,
+        f"d1/t-2.{HEX}-delete/{segment}", "d0/cleaner-offset-checkpoint", "d0/a-0/" + segment,
         "d0/remote-log-index-cache/3_Ure9eD19RMmD-98XzfrQmw.index",
     )
     paths, findings = found(tmp_path)
@@ -227,7 +228,7 @@ def test_a_tree_of_log_dirs(tmp_path):
     ]
     assert sorted(findings) == [
         ("file-ignored", "d1/other"), ("file-ignored", "d1/server.log"), ("file-ignored", "d1/t-9/notes.txt"),
-        ("file-ignored", "lost+found"),
+        ("file-ignored", "lost+found"), ("name-invalid", "d1/t-9/abc.log"),
     ]
 
 

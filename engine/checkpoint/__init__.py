@@ -1,0 +1,1 @@
+"""Small files beside the logs: checkpoints, identities, producer snapshots. Read whole, bounded in size and count."""

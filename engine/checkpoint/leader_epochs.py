@@ -1,0 +1,68 @@
+"""leader-epoch-checkpoint: where each leader's records begin. The file part of LeaderEpochFileCache (KIP-101)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.text import (
+    MAX_CHECKPOINT_SIZE,
+    MAX_FINDINGS,
+    Checkpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from engine.findings import Finding, Where
+from engine.layout import parse_int, parse_long
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import ReadOnlyFiles
+
+
+class EpochEntry(NamedTuple):
+    """A line: the first offset that the leader of `epoch` wrote."""
+
+    epoch: int
+    start_offset: int
+
+
+def read_leader_epochs(files: ReadOnlyFiles, path: str) -> Checkpoint[EpochEntry]:
+    """Read the file at `path`. Raises UnreadableFile, also for more than MAX_CHECKPOINT_SIZE bytes."""
+    return decode_leader_epochs(files.read(path, MAX_CHECKPOINT_SIZE), path)
+
+
+def decode_leader_epochs(data: bytes, path: str) -> Checkpoint[EpochEntry]:
+    """The epochs in the bytes of a leader-epoch-checkpoint, in file order. Never raises."""
+    checkpoint = decode_checkpoint(data, path, _parse)
+    return checkpoint._replace(findings=checkpoint.findings + _doubtful(checkpoint.entries, path))
+
+
+def _parse(words: list[str]) -> EpochEntry | None:
+    if len(words) != 2:
+        return None
+    epoch, start_offset = parse_int(words[0]), parse_long(words[1])
+    return None if epoch is None or start_offset is None else EpochEntry(epoch, start_offset)
+
+
+def _doubtful(entries: list[EpochEntry], path: str) -> list[Finding]:
+    findings: list[Finding] = []
+    last: EpochEntry | None = None
+    for entry in entries:
+        what = None
+        if entry.epoch < 0 or entry.start_offset < 0:
+            what = f"epoch {entry.epoch} at offset {entry.start_offset}: neither can be negative"
+        elif last and (entry.epoch <= last.epoch or entry.start_offset <= last.start_offset):
+            what = (
+                f"epoch {entry.epoch} at offset {entry.start_offset} after epoch {last.epoch} at {last.start_offset}: "
+                "both must grow"
+            )
+        last = entry
+        if what and len(findings) < MAX_FINDINGS:
+            findings.append(Finding("file-malformed", Where(path, None, entry.start_offset), what))
+    return findings
+
+
+def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """The bytes of a leader-epoch-checkpoint."""
+    return encode_checkpoint(f"{epoch} {start_offset}" for epoch, start_offset in entries)

@@ -1,0 +1,75 @@
+"""Checkpoints of a log dir: an offset for each partition. Mirrors OffsetCheckpointFile.
+
+Recovery points, high watermarks (replication), log start offsets and the cleaner's first uncleaned offsets have the
+same form; their names are in `layout.FileKind`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.text import (
+    MAX_CHECKPOINT_SIZE,
+    MAX_FINDINGS,
+    Checkpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from engine.findings import Finding, Where
+from engine.layout import parse_int, parse_long
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import ReadOnlyFiles
+
+
+class PartitionOffset(NamedTuple):
+    """A line: the offset of a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def read_offset_checkpoint(files: ReadOnlyFiles, path: str) -> Checkpoint[PartitionOffset]:
+    """Read the file at `path`. Raises UnreadableFile, also for more than MAX_CHECKPOINT_SIZE bytes."""
+    return decode_offset_checkpoint(files.read(path, MAX_CHECKPOINT_SIZE), path)
+
+
+def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffset]:
+    """The partitions in the bytes of an offset checkpoint. Never raises."""
+    checkpoint = decode_checkpoint(data, path, _parse)
+    return checkpoint._replace(findings=checkpoint.findings + _doubtful(checkpoint.entries, path))
+
+
+def _parse(words: list[str]) -> PartitionOffset | None:
+    if len(words) != 3 or not words[0]:
+        return None
+    partition, offset = parse_int(words[1]), parse_long(words[2])
+    return None if partition is None or offset is None else PartitionOffset(words[0], partition, offset)
+
+
+def _doubtful(entries: list[PartitionOffset], path: str) -> list[Finding]:
+    findings: list[Finding] = []
+    seen: set[tuple[str, int]] = set()
+    for topic, partition, offset in entries:
+        what = None
+        if partition < 0 or offset < 0:
+            what = f"{topic} {partition} {offset}: neither can be negative"
+        elif (topic, partition) in seen:
+            what = f"{topic} {partition} is there twice: the broker takes the last one"
+        seen.add((topic, partition))
+        if what and len(findings) < MAX_FINDINGS:
+            findings.append(Finding("file-malformed", Where(path), what))
+    return findings
+
+
+def by_partition(entries: Iterable[PartitionOffset]) -> dict[tuple[str, int], int]:
+    """(topic, partition) → offset; of equal partitions the last one counts, as for the broker."""
+    return {(topic, partition): offset for topic, partition, offset in entries}
+
+
+def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
+    """The bytes of an offset checkpoint."""
+    return encode_checkpoint(f"{topic} {partition} {offset}" for topic, partition, offset in entries)

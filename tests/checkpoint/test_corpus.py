@@ -1,0 +1,108 @@
+"""Every small file of the corpus: what real Kafka printed of snapshots, and no fault in what brokers wrote."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint.identity import (
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+)
+from engine.checkpoint.leader_epochs import decode_leader_epochs, encode_leader_epochs
+from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
+from engine.checkpoint.producer_snapshot import ProducerSnapshot, producer_text
+from engine.files import ReadOnlyFiles
+from engine.layout import FileKind, discover, parse_file_name
+
+OFFSETS = {
+    FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT, FileKind.LOG_START_CHECKPOINT,
+    FileKind.CLEANER_CHECKPOINT,
+}
+IDENTITIES = {
+    FileKind.PARTITION_METADATA: decode_partition_metadata,
+    FileKind.META_PROPERTIES: decode_meta_properties,
+    FileKind.CLEAN_SHUTDOWN: decode_clean_shutdown,
+    FileKind.QUORUM_STATE: decode_quorum_state,
+}
+
+
+@pytest.fixture(scope="module")
+def corpus_root():
+    root = os.environ.get("KAFKALOG_CORPUS")
+    if not root:
+        pytest.skip("KAFKALOG_CORPUS is not set")
+    return Path(root)
+
+
+def log_roots(root):
+    return [root / "kafka-4.3.1/logs", *sorted(root.glob("old/*/logs"))]
+
+
+def test_snapshots_print_as_in_kafka(corpus_root):
+    printed = refused = 0
+    for logs in log_roots(corpus_root):
+        expected = logs.parent / "expected" / "dump"
+        for out in sorted(expected.rglob("*.snapshot.out")):
+            path = logs / out.relative_to(expected).with_suffix("")
+            snapshot = ProducerSnapshot.read(ReadOnlyFiles(), str(path))
+            error = snapshot.error()
+            lines = [] if error else [producer_text(entry) for entry in snapshot]
+            assert lines == out.read_text().splitlines()[1:], path
+            err = out.with_suffix(".err")
+            assert (error or "") == (err.read_text().rstrip("\n") if err.exists() else ""), path
+            printed += bool(lines)
+            refused += bool(error)
+    assert printed > 50
+    assert refused >= 15
+
+
+def test_what_brokers_wrote_has_no_faults(corpus_root):
+    seen = dict.fromkeys(FileKind, 0)
+    for logs in log_roots(corpus_root):
+        for path in map(Path, discover(ReadOnlyFiles(), str(logs)).paths):
+            kind = parse_file_name(path.name).kind
+            if "damaged" in path.parts:
+                continue
+            seen[kind] += 1
+            data = path.read_bytes()
+            if kind in OFFSETS:
+                found = decode_offset_checkpoint(data, str(path))
+                assert not data or encode_offset_checkpoint(found.entries) == data, path
+            elif kind is FileKind.LEADER_EPOCH_CHECKPOINT:
+                found = decode_leader_epochs(data, str(path))
+                assert not data or encode_leader_epochs(found.entries) == data, path
+            elif kind in IDENTITIES:
+                found = IDENTITIES[kind](data, str(path))
+                assert found.value is not None
+            elif kind is FileKind.PRODUCER_SNAPSHOT:
+                assert ProducerSnapshot(data, str(path)).sanity() == [], path
+                continue
+            else:
+                continue
+            assert found.findings == [], path
+    for kind in (*OFFSETS, *IDENTITIES, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PRODUCER_SNAPSHOT):
+        assert seen[kind], kind
+
+
+def test_cases_parse(corpus_root):
+    faulty = set()
+    for path in sorted((corpus_root / "kafka-4.3.1/cases").rglob("leader-epoch-checkpoint")):
+        found = decode_leader_epochs(path.read_bytes(), str(path))
+        if found.findings:
+            faulty.add(path.parent.parent.parent.name)
+    assert {"recover-epochs-garbage", "recover-epochs-count", "recover-epochs-unordered"} <= faulty
+
+
+def test_every_file_of_the_corpus_is_discovered(corpus_root):
+    for logs in log_roots(corpus_root):
+        discovery = discover(ReadOnlyFiles(), str(logs))
+        missed = {str(path) for path in logs.rglob("*") if path.is_file()} - set(discovery.paths)
+        ignored = {finding.where.file for finding in discovery.findings}
+        assert {path for path in missed if Path(path).name not in {".lock", "LIST.md", "README.md"}} <= ignored
+        assert len(set(discovery.paths)) == len(discovery.paths)
+        assert {finding.code for finding in discovery.findings} <= {"name-invalid"}

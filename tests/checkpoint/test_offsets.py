@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.checkpoint.leader_epochs import EpochEntry, decode_leader_epochs, encode_leader_epochs
+from engine.checkpoint.offsets import (
+    PartitionOffset,
+    by_partition,
+    decode_offset_checkpoint,
+    encode_offset_checkpoint,
+)
+
+topics = st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)
+
+
+def test_offsets():
+    checkpoint = decode_offset_checkpoint(b"0\n2\na.b-1_c-0 1 8\nt 0 9223372036854775807\n", "x")
+    assert checkpoint.entries == [PartitionOffset("a.b-1_c-0", 1, 8), PartitionOffset("t", 0, 2**63 - 1)]
+    assert checkpoint.findings == []
+    assert by_partition(checkpoint.entries) == {("a.b-1_c-0", 1): 8, ("t", 0): 2**63 - 1}
+
+
+def test_bad_lines():
+    data = b"0\n7\na 0\na 0 1 2\na x 1\na 0 9223372036854775808\n a 0 1\na 0 1\na 0 2\nb 0 -1\n"
+    checkpoint = decode_offset_checkpoint(data, "x")
+    assert checkpoint.entries == [("a", 0, 1), ("a", 0, 2), ("b", 0, -1)]
+    found = [finding.what for finding in checkpoint.findings]
+    assert [text.split(":")[0] for text in found] == [
+        "line 3", "line 4", "line 5", "line 6", "line 7", "line 2", "a 0 is there twice", "b 0 -1",
+    ]
+    assert by_partition(checkpoint.entries)["a", 0] == 2
+
+
+def test_leader_epochs():
+    checkpoint = decode_leader_epochs(b"0\n2\n0 0\n2 88\n", "x")
+    assert checkpoint == (0, 2, [EpochEntry(0, 0), EpochEntry(2, 88)], [])
+
+
+def test_leader_epochs_must_grow():
+    checkpoint = decode_leader_epochs(b"0\n4\n2 60\n0 0\n1 0\n-1 5\n", "x")
+    assert len(checkpoint.entries) == 4
+    assert [finding.where.offset for finding in checkpoint.findings] == [0, 0, 5]
+    assert decode_leader_epochs(b"0\n1\n2147483648 0\n", "x").entries == []
+
+
+@given(st.lists(st.builds(PartitionOffset, topics, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
+                unique_by=lambda entry: entry[:2]))
+def test_offsets_written_are_read(entries):
+    assert decode_offset_checkpoint(encode_offset_checkpoint(entries), "x") == (0, len(entries), entries, [])
+
+
+@given(st.lists(st.builds(EpochEntry, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))))
+def test_epochs_written_are_read(entries):
+    assert decode_leader_epochs(encode_leader_epochs(entries), "x").entries == entries
+
+
+@given(st.lists(st.text(alphabet="a0- \t\r\n19\x0b\x85é", max_size=40)).map("\n".join))
+def test_any_text(text):
+    decode_offset_checkpoint(b"0\n1\n" + text.encode(), "x")
+    decode_leader_epochs(b"0\n1\n" + text.encode(), "x")
