@@ -107,6 +107,11 @@ _MARKED_DIR = re.compile(r"(.*)\.([^\s.]+)(-delete|-future|-stray)", re.DOTALL)
 _INT_MAX, _LONG_MIN, _LONG_MAX = 2**31 - 1, -(2**63), 2**63 - 1
 
 
+def file_name(path: str) -> str:
+    """The last part of a path, as java.io.File.getName gives it."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
 def parse_file_name(name: str) -> FileName | None:
     """What `name` (without directories) says; None for names that Kafka does not use.
 

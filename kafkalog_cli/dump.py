@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.errors import KafkalogError
-from engine.layout import discover, parse_file_name
+from engine.layout import discover, file_name, parse_file_name
 from engine.log.dump import TextDump, kafka_file_name
-from engine.log.dump_log import file_name
 from kafkalog_cli.app import Outcome
 
 if TYPE_CHECKING:

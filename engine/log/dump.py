@@ -8,9 +8,10 @@ from engine.checkpoint.producer_snapshot import ProducerSnapshot, producer_text
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.index.transaction import TransactionIndex, aborted_txn_text
-from engine.layout import FileKind, FileName, parse_file_name, parse_long
+from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_long
 from engine.log.dump_index import IndexDump
-from engine.log.dump_log import LogDump, file_name
+from engine.log.dump_log import LogDump
+from engine.log.dump_text import TextRenderer
 from engine.log.gaps import Gaps
 from engine.log.reports import DumpReports
 from engine.log.text_buffer import TextBuffer
@@ -85,9 +86,10 @@ class TextDump:
         else:
             self._out.put(f"Snapshot end offset: {name.base_offset}, epoch: {name.epoch}\n")
         gaps = Gaps(compacted=file_is_compacted(path))
+        renderer = TextRenderer(path, file_name(path), self._options, self._out, self._report)
         with self._files.open(path) as file:
             try:
-                LogDump(file, path, self._options, self._out, self._report, gaps).run()
+                LogDump(file, path, self._options, renderer, self._report, gaps).run()
             finally:
                 self._gaps(path, gaps)
 

@@ -192,8 +192,7 @@ class IndexDump:
         reader = self._reader(path)
         for window in walk:
             for chunk in reader.chunks(window):
-                if chunk.count:
-                    largest = max(largest, *chunk.records.field(RecordField.TIMESTAMP)[: chunk.count], NO_TIMESTAMP)
+                largest = max(largest, *chunk.records.field(RecordField.TIMESTAMP)[chunk.first : chunk.end], NO_TIMESTAMP)
         return largest
 
     def _reader(self, path: str) -> ChunkReader:

@@ -1,28 +1,39 @@
-"""A .log or .checkpoint file as kafka-dump-log prints it: batch lines, record lines, what is behind the last batch."""
+"""Walk a .log or .checkpoint file for a dump: its batches and records to a renderer, what is wrong to findings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, MAGIC_V2, BatchField, RecordField, Status
-from engine.kernels.text import CONTENTS, ESCAPE, META, NO_NEWLINE, print_batches, print_records
-from engine.log.gaps import Gaps
+from engine.formats import BATCH_HEADER, MAGIC_V2, BatchField
 from engine.log.dump_options import UNLIMITED
-from engine.log.record_text import control_record_text, printer_for
-from engine.record.control import ControlRecordInvalid
 from engine.record.reader import Chunk, ChunkReader
 from engine.record.windows import LogWalk, Stop, Window
-from engine.schema.decode import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile
     from engine.log.dump_options import DumpOptions
-    from engine.log.text_buffer import TextBuffer
+    from engine.log.gaps import Gaps
 
 _CHUNK = 1 << 20
+
+
+class LogRenderer(Protocol):
+    """Shows what a log holds, as text or as JSON."""
+
+    def batches(self, window: Window, row: int, last_row: int) -> None:
+        """Batches row … last_row − 1 without their records (shallow iteration)."""
+
+    def records(self, chunk: Chunk, base: int) -> None:
+        """Batches first_row … last_row − 1 of the chunk and its records, interleaved.
+
+        base  file position of the window that the batches' positions count from
+        """
+
+    def trailing(self, count: int) -> None:
+        """`count` bytes at the end of the log belong to no batch."""
 
 
 class LogDump:
@@ -33,14 +44,12 @@ class LogDump:
     """
 
     def __init__(
-        self, file: OpenFile, path: str, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None],
+        self, file: OpenFile, path: str, options: DumpOptions, renderer: LogRenderer, report: Callable[[Finding], None],
         gaps: Gaps,
     ) -> None:
-        self._file, self._path, self._options, self._out = file, path, options, out
+        self._file, self._path, self._options, self._renderer = file, path, options, renderer
         self._report, self._gaps = report, gaps
-        self._flags = (META if not options.skip_metadata else 0) | (ESCAPE if options.escape else 0)
         self._reader = ChunkReader(path, report, options.max_decompressed_bytes)
-        self._printer = printer_for(path, options)
         self._finished = False  # a selection has all it wants
 
     def run(self) -> None:
@@ -79,72 +88,10 @@ class LogDump:
                     self._bad_checksum(window, row)
         if self._options.iterates:
             for chunk in self._reader.chunks(window):
-                self._chunk(chunk, window.base)
+                self._gaps.feed(chunk, window.base)
+                self._renderer.records(chunk, window.base)
         else:
-            self._batch_lines(window)
-
-    def _batch_lines(self, window: Window) -> None:
-        out, row, status = self._out, 0, int(Status.FULL)
-        while status == Status.FULL:
-            out.at, row, status = print_batches(out.data, out.at, window.batches.table, row, window.rows, window.base)
-            if status == Status.FULL:
-                out.make_room()
-
-    def _chunk(self, chunk: Chunk, base: int) -> None:
-        self._gaps.feed(chunk, base)
-        contents = CONTENTS if self._options.print_data and not chunk.control else 0
-        if chunk.control and not self._options.skip_metadata:
-            self._one_by_one(chunk, base, self._control_text)
-        elif contents and self._printer is not None:
-            self._one_by_one(chunk, base, self._decoded_text)
-        else:
-            self._print(chunk, base, chunk.first_row, chunk.last_row, 0, chunk.count, self._flags | contents)
-
-    def _print(
-        self, chunk: Chunk, base: int, row: int, last_row: int, record: int, last_record: int, flags: int
-    ) -> int:
-        """Batch lines and record lines by the kernel → the row whose batch line is due next."""
-        out, status = self._out, int(Status.FULL)
-        while status == Status.FULL:
-            out.at, row, record, status = print_records(
-                out.data, out.at, chunk.data, chunk.batches.table, row, last_row, chunk.records.table, record,
-                last_record, flags, base,
-            )
-            if status == Status.FULL:
-                out.make_room()
-        return row
-
-    def _one_by_one(self, chunk: Chunk, base: int, text: Callable[[Chunk, int, int], bytes]) -> None:
-        """Records whose end of line is not the kernel's: control records, and what a decoder prints."""
-        row = chunk.first_row
-        flags = self._flags | NO_NEWLINE
-        for record in range(chunk.count):
-            last_row = chunk.records.table[RecordField.BATCH, record] + 1
-            row = self._print(chunk, base, row, last_row, record, record + 1, flags)
-            self._out.put(text(chunk, record, base) + b"\n")
-        self._print(chunk, base, row, chunk.last_row, chunk.count, chunk.count, flags)
-
-    def _control_text(self, chunk: Chunk, record: int, base: int) -> bytes:
-        key, value = chunk.key(record), chunk.value(record)
-        try:
-            return control_record_text(key, value).encode("utf-8", "replace")
-        except (ControlRecordInvalid, SchemaError) as error:
-            self._record_finding("control-record-invalid", chunk, record, base, str(error))
-            return b""
-
-    def _decoded_text(self, chunk: Chunk, record: int, base: int) -> bytes:
-        assert self._printer is not None  # noqa: S101  # _chunk has looked
-        offset = chunk.records.table[RecordField.OFFSET, record]
-        text, problem = self._printer(offset, chunk.key(record), chunk.value(record))
-        if problem is not None:
-            self._record_finding("record-undecodable", chunk, record, base, problem)
-        return text
-
-    def _record_finding(self, code: str, chunk: Chunk, record: int, base: int, what: str) -> None:
-        row = chunk.records.table[RecordField.BATCH, record]
-        position = base + chunk.batches.table[BatchField.POSITION, row]
-        where = Where(self._path, position, chunk.records.table[RecordField.OFFSET, record])
-        self._report(Finding(code, where, what))
+            self._renderer.batches(window, 0, rows)
 
     def _bad_checksum(self, window: Window, row: int) -> None:
         table = window.batches.table
@@ -175,7 +122,7 @@ class LogDump:
                 self._report(Finding("batch-size-invalid", where, f"size field {stored}, the smallest legal one is 14"))
             return
         if not limited:
-            self._out.put(f"Found {left} invalid bytes at the end of {file_name(self._path)}\n")
+            self._renderer.trailing(left)
         if self._only_zeros(walk.position, size):
             self._report(Finding("zero-tail", where, f"{left} zero bytes behind the last batch"))
         else:
@@ -186,8 +133,3 @@ class LogDump:
             if self._file.read(at, min(_CHUNK, end - at)).strip(b"\0"):
                 return False
         return True
-
-
-def file_name(path: str) -> str:
-    """The last part of a path, as java.io.File.getName gives it."""
-    return path.rstrip("/").rpartition("/")[2]

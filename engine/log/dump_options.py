@@ -11,7 +11,6 @@ from engine.record.windows import MAX_BATCH_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.log.selection import Selection
     from engine.schema.decode import RecordDecoder
 
 UNLIMITED = 2**31 - 1  # the default of --max-bytes
@@ -38,7 +37,6 @@ class DumpOptions:
     auto_decode: bool = False
     key_decoder: Callable[[bytes], bytes] | None = None
     value_decoder: Callable[[bytes], bytes] | None = None
-    selection: Selection | None = None
     continue_on_corruption: bool = False
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES

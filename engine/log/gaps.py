@@ -45,17 +45,17 @@ class Gaps:
         """Take the records of a chunk, whose window begins at file position `base`."""
         table = chunk.records.table
         self._base = base
-        record = 0
-        if self._previous is None and chunk.count:
-            self._previous = table[RecordField.OFFSET, 0] - 1
-        while record < chunk.count:
-            record = next_gap(table, record, chunk.count, self._previous)
-            if record < chunk.count:
+        record = chunk.first
+        if self._previous is None and record < chunk.end:
+            self._previous = table[RecordField.OFFSET, record] - 1
+        while record < chunk.end:
+            record = next_gap(table, record, chunk.end, self._previous)
+            if record < chunk.end:
                 self._gap(chunk, record)
                 self._previous = table[RecordField.OFFSET, record]
                 record += 1
             else:
-                self._previous = table[RecordField.OFFSET, chunk.count - 1]
+                self._previous = table[RecordField.OFFSET, chunk.end - 1]
         if chunk.last_row > chunk.first_row:
             self._last_offset = chunk.batches.table[BatchField.LAST_OFFSET, chunk.last_row - 1]
 
@@ -84,12 +84,13 @@ class Gaps:
         """Do batches claim all the offsets between the record before and this one?"""
         records, batches = chunk.records.table, chunk.batches.table
         row = records[RecordField.BATCH, record]
-        if record and records[RecordField.BATCH, record - 1] == row:
+        inside = record > chunk.first
+        if inside and records[RecordField.BATCH, record - 1] == row:
             return True
-        first = records[RecordField.BATCH, record - 1] + 1 if record else chunk.first_row
+        first = records[RecordField.BATCH, record - 1] + 1 if inside else chunk.first_row
         if row < first:
             return True  # the batch began in the chunk before
-        claimed = batches[BatchField.LAST_OFFSET, first - 1] if record else self._last_offset
+        claimed = batches[BatchField.LAST_OFFSET, first - 1] if inside else self._last_offset
         if claimed is None:
             claimed = before
         for current in range(first, row + 1):

@@ -47,7 +47,8 @@ class Chunk(NamedTuple):
     first_row: int
     last_row: int
     records: RecordColumns
-    count: int
+    first: int  # the chunk's records are the columns first … end − 1
+    end: int
     control: bool
 
     def key(self, record: int) -> bytes | None:
@@ -100,7 +101,7 @@ class ChunkReader:
             if window.partial:
                 what = f"{table[BatchField.SIZE, 0]} bytes in one batch"
                 self._finding("batch-too-large", window, row, what)
-                yield Chunk(window.data, window.batches, row, end, self._records, 0, control)
+                yield Chunk(window.data, window.batches, row, end, self._records, 0, 0, control)
             elif table[BatchField.MAGIC, row] < 2:
                 yield from self._legacy(window, row)
             elif table[BatchField.ATTRIBUTES, row] & CODEC_MASK == 0:
@@ -113,7 +114,7 @@ class ChunkReader:
         """One v0/v1 entry: a plain message, or a wrapper around an inner set."""
         decoded = decode_entry(window.data, window.batches, row, self._records, self._limit)
         for count in decoded.counts():
-            yield Chunk(decoded.data, window.batches, row, row + 1, self._records, count, control=False)
+            yield Chunk(decoded.data, window.batches, row, row + 1, self._records, 0, count, control=False)
         if decoded.code is not None:
             self._finding(decoded.code, window, row, decoded.problem)
 
@@ -150,7 +151,7 @@ class ChunkReader:
         while True:
             count, row, at, done, status = decode_records(data, table, row, end, at, done, self._records.table, 0)
             started = row if status == Status.END else row + (done > 0 or status != Status.FULL)
-            yield Chunk(data, window.batches, due, started, self._records, count, control)
+            yield Chunk(data, window.batches, due, started, self._records, 0, count, control)
             due = started
             if status == Status.END:
                 break
