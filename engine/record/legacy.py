@@ -1,0 +1,236 @@
+"""Entries of message formats 0 and 1: plain messages, and wrappers around a compressed inner set.
+
+Mirrors AbstractLegacyRecordBatch.DeepRecordsIterator: an inner set that Kafka would refuse as a whole gives no
+records, since the offsets of format 1 hang on the last one of the set; where Kafka stops in the middle, the records
+before are there.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import (
+    CODEC_MASK,
+    CODEC_NAMES,
+    LEGACY_V0,
+    LEGACY_V1,
+    MAGIC_V0,
+    MAGIC_V1,
+    TIMESTAMP_TYPE_FLAG,
+    BatchField,
+    Codec,
+    RecordField,
+    Status,
+)
+from engine.kernels.checksum import IEEE, make_tables
+from engine.kernels.legacy import decode_messages, measure_messages
+from engine.record.codecs import InflateStatus, inflate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.record.columns import BatchColumns, RecordColumns
+
+_TABLES = make_tables(IEEE)
+_LONG = 1 << 64
+_EMPTY = memoryview(b"")
+
+_WHAT = {
+    Status.BAD_RECORD: "a length inside message {} does not fit",
+    Status.BAD_CODEC: "message {} of a compressed set is compressed itself",
+    Status.BAD_SIZE: "message {} is smaller than any message",
+    Status.TORN: "message {} is cut off",
+}
+_CODEC_FINDINGS = {
+    InflateStatus.CORRUPT: "decompression-failed",
+    InflateStatus.OVER_LIMIT: "over-limit",
+    InflateStatus.UNKNOWN_CODEC: "unknown-codec",
+}
+
+
+class Wrapper(NamedTuple):
+    """What the entry around an inner set says."""
+
+    magic: int
+    codec: int
+    offset: int  # of the last inner message; 0 by some producers, whatever it is
+    timestamp: int  # -1 in format 0
+    append_time: bool  # `timestamp` is that of every inner message
+    value: memoryview | None
+
+
+class Problem(NamedTuple):
+    """Why an entry's records are not all there: code of a finding and one line."""
+
+    code: str
+    what: str
+
+
+class InnerSet(NamedTuple):
+    """The inflated messages of a wrapper: `base` is what to add to their offsets."""
+
+    data: memoryview
+    base: int
+
+
+class LegacyEntry:
+    """The records of one entry, decoded while `counts` is iterated.
+
+    data     the bytes that key and value positions count in: the window, or the inflated inner set
+    code     of a finding, None where all is well; like `problem`, one line, only known when `counts` is done
+    """
+
+    def __init__(
+        self,
+        data: memoryview,
+        span: tuple[int, int],
+        row: int,
+        records: RecordColumns,
+        problem: Problem | None = None,
+        *,
+        base: int = 0,
+        append_time: int | None = None,
+    ) -> None:
+        self.data = data
+        self._start, self._end = span
+        self._row = row
+        self._records = records
+        self._problem = problem
+        self._base = base
+        self._append_time = append_time
+
+    @property
+    def code(self) -> str | None:
+        """Code of the finding that describes the damage."""
+        return self._problem.code if self._problem else None
+
+    @property
+    def problem(self) -> str:
+        """The damage in one line, empty where there is none."""
+        return self._problem.what if self._problem else ""
+
+    def counts(self) -> Iterator[int]:
+        """Fill the columns as often as needed; each number is how many records are in them now. At least one."""
+        at, status, done = self._start, int(Status.FULL), 0
+        while status == Status.FULL:
+            count, at, unchecked, status = decode_messages(
+                self.data, at, self._end, self._row, 0, self._base, self._append_time is not None,
+                self._append_time or 0, self._records.table, 0, _TABLES,
+            )
+            if unchecked:
+                check_large_messages(self.data, self._records, 0, count)
+            if status not in (Status.END, Status.FULL):
+                self._problem = Problem("record-invalid", _WHAT[Status(status)].format(done + count))
+            done += count
+            yield count
+
+
+def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: RecordColumns, limit: int) -> LegacyEntry:
+    """The records of the entry in `row` of a scanned window.
+
+    data     the window                            records  filled while the result's `counts` is iterated
+    limit    bytes that an inner set may inflate to
+
+    Never raises for bad bytes: see LegacyEntry.code.
+    """
+    table = batches.table
+    position = table[BatchField.POSITION, row]
+    end = position + table[BatchField.SIZE, row]
+    if table[BatchField.ATTRIBUTES, row] & CODEC_MASK == Codec.NONE:
+        return LegacyEntry(data, (position, end), row, records)
+    wrapper = read_wrapper(data, position, end)
+    inner = open_wrapper(wrapper, limit) if isinstance(wrapper, Wrapper) else wrapper
+    if isinstance(inner, Problem):
+        return LegacyEntry(_EMPTY, (0, 0), row, records, inner)
+    assert isinstance(wrapper, Wrapper)
+    append_time = wrapper.timestamp if wrapper.append_time else None
+    span = (0, len(inner.data))
+    return LegacyEntry(inner.data, span, row, records, base=inner.base, append_time=append_time)
+
+
+def decode_plain(
+    data: memoryview, batches: BatchColumns, row: int, last_row: int, records: RecordColumns
+) -> tuple[int, int, Problem | None]:
+    """Decode plain entries row … last_row - 1, which stand one behind the other: (records, next row, problem).
+
+    Stops before `last_row` where the columns are full, or behind the entry that has the problem. Much cheaper than
+    `decode_entry` one by one.
+    """
+    table = batches.table
+    start = table[BatchField.POSITION, row]
+    end = table[BatchField.POSITION, last_row - 1] + table[BatchField.SIZE, last_row - 1]
+    count, _, unchecked, status = decode_messages(
+        data, start, end, row, 1, 0, False, 0, records.table, 0, _TABLES  # a kernel's arguments
+    )
+    if unchecked:
+        check_large_messages(data, records, 0, count)
+    if status in (Status.END, Status.FULL):
+        return count, row + count, None
+    return count, row + count + 1, Problem("record-invalid", _WHAT[Status(status)].format(0))
+
+
+def read_wrapper(data: memoryview, position: int, end: int) -> Wrapper | Problem:
+    """The compressed entry data[position:end], whose size field is right."""
+    layout = LEGACY_V0 if data[position + 16] == MAGIC_V0 else LEGACY_V1
+    at = position + layout.size
+    if end - at < 4:
+        return Problem("record-invalid", "the wrapper is smaller than its own fields")
+    header = layout.read(data, position)
+    at += max(header.key_size, 0)
+    if end - at < 4:
+        return Problem("record-invalid", "the key size of the wrapper does not fit")
+    size = int.from_bytes(data[at : at + 4], "big", signed=True)
+    at += 4
+    if size > end - at:
+        return Problem("record-invalid", "the value size of the wrapper does not fit")
+    return Wrapper(
+        magic=header.magic,
+        codec=header.attributes & CODEC_MASK,
+        offset=header.offset,
+        timestamp=getattr(header, "timestamp", -1),
+        append_time=header.magic != MAGIC_V0 and header.attributes & TIMESTAMP_TYPE_FLAG != 0,
+        value=None if size < 0 else data[at : at + size],
+    )
+
+
+def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
+    """Inflate the inner set and find its base offset. What Kafka refuses as a whole is a Problem.
+
+    A set that ends inside a message ends before it, as Kafka has it.
+    """
+    if wrapper.codec > Codec.ZSTD:
+        return Problem("unknown-codec", f"codec id {wrapper.codec} is unknown")
+    if wrapper.magic not in (MAGIC_V0, MAGIC_V1):
+        return Problem("record-invalid", f"a compressed set in an entry of magic {wrapper.magic}")
+    if wrapper.codec == Codec.ZSTD:
+        return Problem("record-invalid", f"{CODEC_NAMES[wrapper.codec]} in message format {wrapper.magic}")
+    if wrapper.value is None:
+        return Problem("record-invalid", "a compressed set without a value")
+    inflated = inflate(wrapper.codec, wrapper.value, limit, magic=wrapper.magic)
+    if inflated.status != InflateStatus.OK:
+        return Problem(_CODEC_FINDINGS[inflated.status], inflated.problem or "")
+    data = memoryview(inflated.data)
+    count, last, stop, status = measure_messages(data, 0, len(data))
+    if status == Status.BAD_SIZE:
+        return Problem("record-invalid", _WHAT[Status.BAD_SIZE].format(count))
+    if count == 0:
+        return Problem("record-invalid", "a compressed set without messages")
+    base = 0
+    if wrapper.magic == MAGIC_V1 and wrapper.offset != 0:
+        if wrapper.offset < last:
+            what = f"the wrapper's offset {wrapper.offset} is below {last}, the relative offset of its last message"
+            return Problem("record-invalid", what)
+        base = (wrapper.offset - last + _LONG // 2) % _LONG - _LONG // 2
+    return InnerSet(data[:stop], base)
+
+
+def check_large_messages(data: memoryview, records: RecordColumns, first: int, last: int) -> None:
+    """Check the messages that the kernel left to a library: VALID becomes 0 or 1 in columns first … last - 1."""
+    table = records.table
+    valid = records.field(RecordField.VALID)
+    for record in range(first, last):
+        if valid[record] < 0:
+            start = table[RecordField.HEADERS_POSITION, record]
+            crc = zlib.crc32(data[start : start - valid[record]])
+            valid[record] = crc == table[RecordField.CRC, record]
