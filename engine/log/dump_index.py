@@ -203,7 +203,7 @@ class IndexDump:
         problem = index.broker_error(self._files.absolute(path))
         if problem is None:
             self._out.put(f"{path} passed sanity check.\n")
-        elif len(index) == index.used_entries or isinstance(index, OffsetIndex):
+        else:
             self._report(Finding("index-corrupt", Where(path), problem))
 
     def _open_log(self, path: str, log_path: str) -> OpenFile | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, MAGIC_V2, BatchField
+from engine.formats import BATCH_HEADER, CODEC_MASK, MAGIC_V2, BatchField, Codec
 from engine.log.dump_options import UNLIMITED
 from engine.record.reader import Chunk, ChunkReader
 from engine.record.windows import LogWalk, Stop, Window
@@ -86,12 +86,25 @@ class LogDump:
             for row in range(rows):
                 if not valid[row]:
                     self._bad_checksum(window, row)
+        if any(attributes & CODEC_MASK > Codec.ZSTD for attributes in set(window.batches.field(BatchField.ATTRIBUTES)[:rows])):
+            self._unknown_codecs(window)
         if self._options.iterates:
             for chunk in self._reader.chunks(window):
                 self._gaps.feed(chunk, window.base)
                 self._renderer.records(chunk, window.base)
         else:
             self._renderer.batches(window, 0, rows)
+
+    def _unknown_codecs(self, window: Window) -> None:
+        """Findings for codecs that nobody knows; a deep iteration finds them by itself."""
+        if self._options.iterates:
+            return
+        table = window.batches.table
+        for row in range(window.rows):
+            codec = table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+            if codec > Codec.ZSTD:
+                where = Where(self._path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
+                self._report(Finding("unknown-codec", where, f"codec {codec}"))
 
     def _bad_checksum(self, window: Window, row: int) -> None:
         table = window.batches.table

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CODEC_MASK, CONTROL_FLAG, BatchField, RecordField, Status
+from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, BatchField, Codec, RecordField, Status
 from engine.kernels.decode import decode_records, read_varint
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns
-from engine.record.legacy import decode_entry
+from engine.record.legacy import decode_entry, decode_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,26 +97,40 @@ class ChunkReader:
         row = 0
         while row < window.rows:
             end = _end_of_run(window, row)
-            control = bool(table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG) and table[BatchField.MAGIC, row] >= 2
+            control = bool(table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG) and table[BatchField.MAGIC, row] >= MAGIC_V2
             if window.partial:
                 what = f"{table[BatchField.SIZE, 0]} bytes in one batch"
                 self._finding("batch-too-large", window, row, what)
                 yield Chunk(window.data, window.batches, row, end, self._records, 0, 0, control)
-            elif table[BatchField.MAGIC, row] < 2:
-                yield from self._legacy(window, row)
-            elif table[BatchField.ATTRIBUTES, row] & CODEC_MASK == 0:
-                yield from self._decode(window, window.data, row, end, control, {})
+            elif table[BatchField.ATTRIBUTES, row] & CODEC_MASK == Codec.NONE:
+                if table[BatchField.MAGIC, row] < MAGIC_V2:
+                    yield from self._messages(window, row, end)
+                else:
+                    yield from self._decode(window, window.data, row, end, control, {})
+            elif table[BatchField.MAGIC, row] < MAGIC_V2:
+                yield from self._wrapper(window, row)
             else:
                 yield from self._inflate(window, row, end, control)
             row = end
 
-    def _legacy(self, window: Window, row: int) -> Iterator[Chunk]:
-        """One v0/v1 entry: a plain message, or a wrapper around an inner set."""
-        decoded = decode_entry(window.data, window.batches, row, self._records, self._limit)
-        for count in decoded.counts():
-            yield Chunk(decoded.data, window.batches, row, row + 1, self._records, 0, count, control=False)
-        if decoded.code is not None:
-            self._finding(decoded.code, window, row, decoded.problem)
+    def _wrapper(self, window: Window, row: int) -> Iterator[Chunk]:
+        """One compressed v0/v1 entry, a wrapper around an inner set."""
+        entry = decode_entry(window.data, window.batches, row, self._records, self._limit)
+        due = row
+        for count in entry.counts():
+            yield Chunk(entry.data, window.batches, due, row + 1, self._records, 0, count, control=False)
+            due = row + 1
+        if entry.code is not None:
+            self._finding(entry.code, window, row, entry.problem)
+
+    def _messages(self, window: Window, row: int, end: int) -> Iterator[Chunk]:
+        """Plain v0/v1 entries row … end − 1, one message each."""
+        while row < end:
+            count, after, problem = decode_plain(window.data, window.batches, row, end, self._records)
+            yield Chunk(window.data, window.batches, row, after, self._records, 0, count, control=False)
+            if problem is not None:
+                self._finding(problem.code, window, after - 1, problem.what)
+            row = after
 
     def _inflate(self, window: Window, row: int, end: int, control: bool) -> Iterator[Chunk]:
         """Compressed batches, gathered in an arena so that many small ones are decoded together."""
@@ -177,17 +191,16 @@ class ChunkReader:
 
 def _end_of_run(window: Window, row: int) -> int:
     """Behind the last batch that can be decoded together with `row`."""
-    table = window.batches.table
-    if window.partial or table[BatchField.MAGIC, row] < 2:
-        return row + 1
-    kind = _kind(table[BatchField.ATTRIBUTES, row])
     attributes = window.batches.field(BatchField.ATTRIBUTES)
     magics = window.batches.field(BatchField.MAGIC)
+    legacy, kind = magics[row] < MAGIC_V2, _kind(attributes[row])
     end = row + 1
-    while end < window.rows and _kind(attributes[end]) == kind and magics[end] >= 2:
+    if window.partial or (legacy and attributes[row] & CODEC_MASK):
+        return end
+    while end < window.rows and (magics[end] < MAGIC_V2) == legacy and _kind(attributes[end]) == kind:
         end += 1
     return end
 
 
-def _kind(attributes: int) -> tuple[bool, int]:
-    return attributes & CODEC_MASK != 0, attributes & CONTROL_FLAG
+def _kind(attributes: int) -> int:
+    return (attributes & CONTROL_FLAG) + (attributes & CODEC_MASK != 0)
