@@ -345,7 +345,7 @@ def _visit(files: Lister, directory: str, names: list[str], depth: int, seen: se
         elif depth == 0:
             found.findings.append(Finding("path-skipped", Where(prefix + name), "lies too deep to be searched"))
         else:
-            _enter(files, prefix + name, depth - 1, seen, found)
+            _enter(files, prefix, name, depth - 1, seen, found)
 
 
 def _sort_out(files: Lister, prefix: str, names: list[str], found: Discovery) -> tuple[list[str], list[str]]:
@@ -356,7 +356,7 @@ def _sort_out(files: Lister, prefix: str, names: list[str], found: Discovery) ->
         try:
             is_directory = files.info(prefix + name).is_directory
         except UnreadableFile as error:
-            found.findings.append(Finding("path-unreadable", Where(prefix + name), str(error)))
+            _refused(files, prefix, name, error, found)
             continue
         (below if is_directory else plain).append(name)
     return plain, below
@@ -370,16 +370,27 @@ def _is_foreign(name: str, parent: DirectoryKind) -> bool:
     return parent is DirectoryKind.PARTITION or (parse_partition_dir(name) is None and name != REMOTE_INDEX_CACHE)
 
 
-def _enter(files: Lister, directory: str, depth: int, seen: set[str], found: Discovery) -> None:
+def _enter(files: Lister, prefix: str, name: str, depth: int, seen: set[str], found: Discovery) -> None:
+    directory = prefix + name
     try:
         real = files.resolve(directory)
-        if real in seen:
-            what = f"leads to {real}, which is searched already"
-            found.findings.append(Finding("file-ignored", Where(directory), what))
-            return
-        seen.add(real)
-        names = files.list(directory)
+        names = files.list(directory) if real not in seen else []
     except UnreadableFile as error:
-        found.findings.append(Finding("path-unreadable", Where(directory), str(error)))
+        _refused(files, prefix, name, error, found)
         return
+    if real in seen:
+        what = f"leads to {real}, which is searched already"
+        found.findings.append(Finding("file-ignored", Where(directory), what))
+        return
+    seen.add(real)
     _visit(files, directory, names, depth, seen, found)
+
+
+def _refused(files: Lister, prefix: str, name: str, error: UnreadableFile, found: Discovery) -> None:
+    """Report `error`, unless a running broker has removed or renamed the path meanwhile."""
+    try:
+        is_there = name in files.list(prefix)
+    except UnreadableFile:
+        is_there = True
+    if is_there:
+        found.findings.append(Finding("path-unreadable", Where(prefix + name), str(error)))

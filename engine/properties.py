@@ -54,7 +54,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
         if not continued:
             lines.append((first, "".join(parts)))
             parts = []
-    if parts:
+    if any(parts):
         lines.append((first, "".join(parts)))
     return lines
 

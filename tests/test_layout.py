@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -275,6 +276,26 @@ def test_a_directory_that_fails_is_a_finding(tmp_path):
     discovery = discover(RefusingFiles(), str(tmp_path))
     assert [path.rsplit("/", 2)[-2] for path in discovery.paths] == ["t-1"]
     assert [finding.code for finding in discovery.findings] == ["path-unreadable"]
+
+
+class MovingFiles(ReadOnlyFiles):
+    """A broker deletes partition t-0 and a segment just after they were listed."""
+
+    def info(self, path):
+        if path.endswith("t-1/00000000000000000000.log"):
+            Path(path).unlink(missing_ok=True)
+        return super().info(path)
+
+    def resolve(self, path):
+        if path.endswith("t-0"):
+            Path(path).rename(path + f".{HEX}-delete")
+        return super().resolve(path)
+
+
+def test_what_a_broker_removes_meanwhile_is_no_finding(tmp_path):
+    make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log", "t-1/00000000000000000009.log")
+    discovery = discover(MovingFiles(), str(tmp_path))
+    assert discovery == ([f"{tmp_path}/t-1/00000000000000000009.log"], [])
 
 
 def test_what_is_no_file_is_left_to_the_reader(tmp_path):

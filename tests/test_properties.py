@@ -27,7 +27,7 @@ from engine.properties import decode_properties
         ("a=b\\", {"a": "b"}),
         ("\\\n# a=b\nc=d", {"c": "d"}),
         ("\\\n", {}),
-        ("\\", {"": ""}),
+        ("\\", {}),
     ],
 )
 def test_syntax(text, values):

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
+from bisect import bisect_right
+from functools import cached_property
+from itertools import islice
+from operator import lt
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
@@ -62,8 +68,25 @@ class OffsetIndex(SparseIndex):
         `zero_tail`: search unused entries too, as Kafka's tools do in an index that was not closed.
         Mirrors OffsetIndex.lookup.
         """
-        number = self.lower_bound(self._offset_at, target_offset, len(self) if zero_tail else self.used_entries)
+        count = len(self) if zero_tail else self.used_entries
+        keys = self._growing if count == self.used_entries else None
+        if keys is None:
+            number = self.lower_bound(self._offset_at, target_offset, count)
+        else:
+            number = bisect_right(keys, target_offset - self.base_offset) - 1
         return OffsetPosition(self.base_offset, 0) if number < 0 else self.entry(number)
+
+    @cached_property
+    def _growing(self) -> array[int] | None:
+        """The relative offsets of the used entries; None where they do not grow or leave 64 bits."""
+        numbers = array("i", bytes(self.used))
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        keys = numbers[::2]
+        if not all(map(lt, keys, islice(keys, 1, None))):
+            return None
+        ends = (keys[0], keys[-1]) if keys else ()
+        return keys if all(self.absolute(key) == self.base_offset + key for key in ends) else None
 
     def fetch_upper_bound(self, start: OffsetPosition, fetch_size: int) -> OffsetPosition | None:
         """An entry at least `fetch_size` bytes behind `start`: the first or the second one, None if there is none.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-
-import pytest
 
 from engine.checkpoint.identity import (
     decode_clean_shutdown,
@@ -18,6 +15,7 @@ from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_ch
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, producer_text
 from engine.files import ReadOnlyFiles
 from engine.layout import FileKind, discover, parse_file_name
+from tests.support.corpus import roots
 
 OFFSETS = {
     FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT, FileKind.LOG_START_CHECKPOINT,
@@ -31,21 +29,13 @@ IDENTITIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def corpus_root():
-    root = os.environ.get("KAFKALOG_CORPUS")
-    if not root:
-        pytest.skip("KAFKALOG_CORPUS is not set")
-    return Path(root)
+def log_roots():
+    return [root / "logs" for root in roots()]
 
 
-def log_roots(root):
-    return [root / "kafka-4.3.1/logs", *sorted(root.glob("old/*/logs"))]
-
-
-def test_snapshots_print_as_in_kafka(corpus_root):
+def test_snapshots_print_as_in_kafka():
     printed = refused = 0
-    for logs in log_roots(corpus_root):
+    for logs in log_roots():
         expected = logs.parent / "expected" / "dump"
         for out in sorted(expected.rglob("*.snapshot.out")):
             path = logs / out.relative_to(expected).with_suffix("")
@@ -57,13 +47,13 @@ def test_snapshots_print_as_in_kafka(corpus_root):
             assert (error or "") == (err.read_text().rstrip("\n") if err.exists() else ""), path
             printed += bool(lines)
             refused += bool(error)
-    assert printed > 50
-    assert refused >= 15
+    assert printed
+    assert refused
 
 
-def test_what_brokers_wrote_has_no_faults(corpus_root):
+def test_what_brokers_wrote_has_no_faults():
     seen = dict.fromkeys(FileKind, 0)
-    for logs in log_roots(corpus_root):
+    for logs in log_roots():
         for path in map(Path, discover(ReadOnlyFiles(), str(logs)).paths):
             kind = parse_file_name(path.name).kind
             if "damaged" in path.parts:
@@ -89,17 +79,14 @@ def test_what_brokers_wrote_has_no_faults(corpus_root):
         assert seen[kind], kind
 
 
-def test_cases_parse(corpus_root):
-    faulty = set()
-    for path in sorted((corpus_root / "kafka-4.3.1/cases").rglob("leader-epoch-checkpoint")):
-        found = decode_leader_epochs(path.read_bytes(), str(path))
-        if found.findings:
-            faulty.add(path.parent.parent.parent.name)
-    assert {"recover-epochs-garbage", "recover-epochs-count", "recover-epochs-unordered"} <= faulty
+def test_damaged_epochs_of_the_recovery_cases_are_noticed(corpus):
+    for name, faulty in (("garbage", True), ("count", True), ("unordered", True), ("ahead", False), ("behind", False)):
+        for path in corpus.rglob(f"recover-epochs-{name}/before/*/leader-epoch-checkpoint"):
+            assert bool(decode_leader_epochs(path.read_bytes(), str(path)).findings) == faulty, path
 
 
-def test_every_file_of_the_corpus_is_discovered(corpus_root):
-    for logs in log_roots(corpus_root):
+def test_every_file_of_the_corpus_is_discovered():
+    for logs in log_roots():
         discovery = discover(ReadOnlyFiles(), str(logs))
         missed = {str(path) for path in logs.rglob("*") if path.is_file()} - set(discovery.paths)
         ignored = {finding.where.file for finding in discovery.findings}

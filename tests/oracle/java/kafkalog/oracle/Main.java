@@ -59,6 +59,7 @@ public final class Main {
             case "fetch" -> Reads::fetch;
             case "lookup" -> Reads::lookup;
             case "compact" -> new Compact();
+            case "small-files" -> SmallFiles::read;
             case "batches" -> Batches::write;
             case "decode" -> Batches::decode;
             default -> throw new IllegalArgumentException("no such command: " + name);
