@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from engine.errors import UnreadableFile
 
@@ -31,7 +31,7 @@ class OpenFile:
         self.path = path
         self._descriptor = descriptor
 
-    def __enter__(self) -> OpenFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -20,15 +20,18 @@ class LazyGroup(click.Group):
     """Commands by COMMANDS; only the one that runs is imported."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Names, sorted."""
         return sorted(COMMANDS)
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """The command of that name, imported now."""
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(COMMANDS[name][0]).command
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in --help, without importing a command."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
 
@@ -50,7 +53,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
               help="Show the version and how the kernels were built.")
 def cli() -> None:
-    """Read, check and maintain Apache Kafka's log directories, without a broker.
+    r"""Read, check and maintain Apache Kafka's log directories, without a broker.
 
     \b
     EXIT STATUS

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 EXIT_STATUS = (
     ("0", "nothing wrong"),
@@ -19,12 +24,13 @@ _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-class Size(click.ParamType):
+class Size(click.ParamType[int]):
     """Bytes: 1000, 64k, 16MiB. Units are powers of 1024."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Text → bytes; click.BadParameter for anything else."""
         if isinstance(value, int):
             return value
         match = _SIZE.fullmatch(value.strip())
@@ -33,7 +39,7 @@ class Size(click.ParamType):
         return int(match[1]) * _SCALE[match[2].lower()]
 
 
-def size_option(name: str, default: int, help: str) -> Any:  # noqa: A002  # click's own word
+def size_option(name: str, default: int, help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
     """An option that takes bytes, with units."""
     return click.option(name, type=Size(), default=default, show_default=str(default), metavar="BYTES", help=help)
 
@@ -47,6 +53,7 @@ class KafkaCommand(click.Command):
         self.examples = examples
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Rewrite `-files` to `--files`, refuse a second `--files`, then parse as click does."""
         known = {name for parameter in self.params for name in parameter.opts if name.startswith("--")}
         seen: set[str] = set()
         rewritten: list[str] = []
@@ -64,6 +71,7 @@ class KafkaCommand(click.Command):
         return super().parse_args(ctx, rewritten)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples and exit status."""
         with formatter.section("EXAMPLES"):
             for example in self.examples:
                 formatter.write_text(example)

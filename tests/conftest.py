@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# the same examples every time, however slow the machine: a red suite means a change, not bad luck; `make fuzz` draws anew
+settings.register_profile(
+    "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("suite")
 
 if os.environ.get("KAFKALOG_TEST_KERNELS") == "interpreted":
     from tests.support.interpreted import install
 
     install()
 
+from typing import TYPE_CHECKING
+
 from tests.support.corpus import corpus_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def pytest_report_header() -> str:

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, NO_TIMESTAMP
-from engine.formats import RecordField
+from engine.formats import (
+    BATCH_HEADER,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    NO_TIMESTAMP,
+    RecordField,
+)
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.record.reader import ChunkReader
@@ -152,7 +159,7 @@ class IndexDump:
         absolute = self._files.absolute(path)
         previous = NO_TIMESTAMP
         for number, entry in enumerate(index.dumped()):
-            unused = number == 0 and not index.used_entries or (number == 0 and entry == (0, index.base_offset))
+            unused = (number == 0 and not index.used_entries) or (number == 0 and entry == (0, index.base_offset))
             if heads and log and not unused:
                 where = Where(path, number * index.entry_size, entry.offset)
                 batch = self._batch_with(heads, offsets.lookup(entry.offset, zero_tail=True).position, entry.offset)

@@ -142,7 +142,4 @@ class LogDump:
             self._report(Finding("torn-tail", where, f"{left} bytes at the end are no whole batch"))
 
     def _only_zeros(self, start: int, end: int) -> bool:
-        for at in range(start, end, _CHUNK):
-            if self._file.read(at, min(_CHUNK, end - at)).strip(b"\0"):
-                return False
-        return True
+        return all(not self._file.read(at, min(_CHUNK, end - at)).strip(b"\x00") for at in range(start, end, _CHUNK))

@@ -86,7 +86,7 @@ class TextRenderer:
             return b""
 
     def _decoded_text(self, chunk: Chunk, record: int, base: int) -> bytes:
-        assert self._printer is not None  # noqa: S101  # _chunk has looked
+        assert self._printer is not None  # _chunk has looked
         offset = chunk.records.table[RecordField.OFFSET, record]
         text, problem = self._printer(offset, chunk.key(record), chunk.value(record))
         if problem is not None:

@@ -66,7 +66,7 @@ class Gaps:
     def _gap(self, chunk: Chunk, record: int) -> None:
         records, batches = chunk.records.table, chunk.batches.table
         before = self._previous
-        assert before is not None  # noqa: S101  # feed has set it
+        assert before is not None  # feed has set it
         after = records[RecordField.OFFSET, record]
         row = records[RecordField.BATCH, record]
         gap = Gap(before, after, self._base + batches[BatchField.POSITION, row])

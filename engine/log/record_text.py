@@ -24,7 +24,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def terminal_safe(text: str) -> str:
-    """Control characters, bidirectional marks and line ends as \\x1b or \\u202e; the rest as it is."""
+    r"""Control characters, bidirectional marks and line ends as \\x1b or \\u202e; the rest as it is."""
     return _UNSAFE.sub(_escape, text)
 
 

@@ -107,7 +107,7 @@ class LogWalk:
         at = self.position + 1
         while at < self.end:
             data = self.file.read(at, min(_CHUNK, self.end - at))
-            found = find_candidate(data, 0, len(data), min(largest, self.end - at))
+            found: int = find_candidate(data, 0, len(data), min(largest, self.end - at))
             if found < 0:
                 if at + len(data) >= self.end or len(data) < BATCH_HEADER.size:
                     return None
@@ -142,7 +142,7 @@ class LogWalk:
             return self.end + 1
         size = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
         # a batch of magic 2 below its header's size is only described where the whole header can be read
-        return max(size, BATCH_HEADER.size) if data[16] < 128 and data[16] >= 2 else size  # noqa: PLR1714
+        return max(size, BATCH_HEADER.size) if data[16] < 128 and data[16] >= 2 else size
 
     def _header_only(self, size: int) -> Window:
         """A batch above the limit: its header, scanned as if it were alone, and its streamed checksum."""

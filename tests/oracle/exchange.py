@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.formats import CODEC_NAMES
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.builder import NewRecord
-from tests.oracle.jvm import Kafka
-from tests.support.strategies import BatchCase
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.oracle.jvm import Kafka
+    from tests.support.strategies import BatchCase
 
 NAMES = {
     "magic": "magic",

@@ -113,7 +113,7 @@ def printed(path):
                     attributes = chunk.batches.table[BatchField.ATTRIBUTES, chunk.first_row]
                     magic = chunk.batches.table[BatchField.MAGIC, chunk.first_row]
                     kind = TYPES[magic and magic | attributes & APPEND_TIME]
-                    lines += [text(kind, chunk, column) for column in range(chunk.count)]
+                    lines += [text(kind, chunk, column) for column in range(chunk.first, chunk.end)]
     return lines, findings
 
 

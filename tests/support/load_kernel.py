@@ -6,9 +6,12 @@ import importlib
 import importlib.util
 import os
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 BUILDS = ("compiled", "interpreted")
 KERNELS = Path(__file__).resolve().parents[2] / "engine" / "kernels"
