@@ -184,7 +184,7 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
                 if headers < 0 or headers > body_end - at: return filled, row, at, done, _BAD_RECORD
                 records[_HEADERS_POSITION, filled] = at
                 records[_HEADER_COUNT, filled] = headers
-                for _index in range(headers):
+                for index in range(headers):
                     length, at = _varint(data, at, body_end)
                     if at < 0: return filled, row, at, done, _BAD_VARINT
                     if length < 0 or length > body_end - at: return filled, row, at, done, _BAD_RECORD
