@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
     from engine.log.dump_options import DumpOptions
     from engine.log.gaps import Gaps
+    from engine.log.selection import Selector
 
 _CHUNK = 1 << 20
 
@@ -39,30 +40,39 @@ class LogRenderer(Protocol):
 class LogDump:
     """Dumps one open log.
 
-    path    as the user named it        gaps   takes the offsets that do not follow one another
-    report  takes everything else that is wrong
+    path      as the user named it        gaps   takes the offsets that do not follow one another
+    report    takes everything else that is wrong
+    selector  decides what is shown; None: everything. Gaps are only looked for where everything is shown.
     """
 
     def __init__(
         self, file: OpenFile, path: str, options: DumpOptions, renderer: LogRenderer, report: Callable[[Finding], None],
-        gaps: Gaps,
+        gaps: Gaps, selector: Selector | None = None,
     ) -> None:
         self._file, self._path, self._options, self._renderer = file, path, options, renderer
         self._report, self._gaps = report, gaps
         self._reader = ChunkReader(path, report, options.max_decompressed_bytes)
-        self._finished = False  # a selection has all it wants
+        self._selector = selector
 
-    def run(self) -> None:
-        """Print everything."""
+    def run(self, start: int = 0) -> None:
+        """Walk the log from byte `start` on, where a batch begins."""
         options = self._options
         size = self._file.size()
         end = min(size, options.max_bytes)
-        walk = LogWalk(self._file, self._start(), end, max_batch_bytes=options.max_batch_bytes)
+        walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
         while True:
             for window in walk:
-                self._window(window)
-                if self._finished:
-                    return
+                self._check_headers(window)
+                if self._selector is not None:
+                    self._select(self._selector, window)
+                    if self._selector.finished or self._selector.selection.is_behind(window.batches.table, window.rows - 1):
+                        return
+                elif self._options.iterates:
+                    for chunk in self._reader.chunks(window):
+                        self._gaps.feed(chunk, window.base)
+                        self._renderer.records(chunk, window.base)
+                else:
+                    self._renderer.batches(window, 0, window.rows)
             self._after(walk, size)
             if walk.stop == Stop.END or not options.continue_on_corruption:
                 return
@@ -75,50 +85,37 @@ class LogDump:
             if found is None:
                 return
 
-    def _start(self) -> int:
-        """Byte position to begin at: an index may let a selection skip what is before it."""
-        return 0
+    def _select(self, selector: Selector, window: Window) -> None:
+        """What the selection wants of a window."""
+        for row, last_row in selector.runs(window):
+            if selector.finished:
+                return
+            if not self._options.iterates:
+                self._renderer.batches(window, *selector.batches(row, last_row))
+                continue
+            for chunk in self._reader.chunks(window, row, last_row):
+                for part in selector.records(chunk, window.base):
+                    self._renderer.records(part, window.base)
 
-    def _window(self, window: Window) -> None:
+    def _check_headers(self, window: Window) -> None:
+        """Findings for checksums, magics and codecs; a deep iteration finds unknown codecs by itself."""
         rows = window.rows
         valid = window.batches.field(BatchField.VALID)[:rows].tolist()
-        if 0 in valid:
-            for row in range(rows):
-                if not valid[row]:
-                    self._bad_checksum(window, row)
-        if any(attributes & CODEC_MASK > Codec.ZSTD for attributes in set(window.batches.field(BatchField.ATTRIBUTES)[:rows])):
-            self._unknown_codecs(window)
-        if self._options.iterates:
-            for chunk in self._reader.chunks(window):
-                self._gaps.feed(chunk, window.base)
-                self._renderer.records(chunk, window.base)
-        else:
-            self._renderer.batches(window, 0, rows)
-
-    def _unknown_codecs(self, window: Window) -> None:
-        """Findings for codecs that nobody knows; a deep iteration finds them by itself."""
-        if self._options.iterates:
+        magics = window.batches.field(BatchField.MAGIC)[:rows].tolist()
+        codecs = {attributes & CODEC_MASK for attributes in set(window.batches.field(BatchField.ATTRIBUTES)[:rows])}
+        look_at_codecs = max(codecs) > Codec.ZSTD and not self._options.iterates
+        if all(valid) and min(magics) >= 0 and max(magics) <= MAGIC_V2 and not look_at_codecs:
             return
         table = window.batches.table
-        for row in range(window.rows):
+        for row in range(rows):
+            where = Where(self._path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
             codec = table[BatchField.ATTRIBUTES, row] & CODEC_MASK
-            if codec > Codec.ZSTD:
-                where = Where(self._path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
+            if not 0 <= magics[row] <= MAGIC_V2:
+                self._report(Finding("unknown-magic", where, f"magic {magics[row]}"))
+            if codec > Codec.ZSTD and look_at_codecs:
                 self._report(Finding("unknown-codec", where, f"codec {codec}"))
-
-    def _bad_checksum(self, window: Window, row: int) -> None:
-        table = window.batches.table
-        position, size = table[BatchField.POSITION, row], table[BatchField.SIZE, row]
-        where = Where(self._path, window.base + position, table[BatchField.BASE_OFFSET, row])
-        magic = table[BatchField.MAGIC, row]
-        name = "CRC-32C" if magic >= MAGIC_V2 else "CRC-32"
-        what = f"stored {name} {table[BatchField.CRC, row]:08x} does not fit the {size} bytes of the batch"
-        if magic >= MAGIC_V2 and size < BATCH_HEADER.size:
-            self._report(Finding("batch-size-invalid", where, f"{size} bytes, a batch has at least {BATCH_HEADER.size}"))
-            return
-        self._report(Finding("crc-mismatch", where, what))
-        if not 0 <= magic <= MAGIC_V2:
-            self._report(Finding("unknown-magic", where, f"magic {magic}"))
+            if not valid[row]:
+                self._report(_bad_checksum(where, table, row))
 
     def _after(self, walk: LogWalk, size: int) -> None:
         """What is behind the last batch: Kafka's line on stdout, and a finding."""
@@ -143,3 +140,12 @@ class LogDump:
 
     def _only_zeros(self, start: int, end: int) -> bool:
         return all(not self._file.read(at, min(_CHUNK, end - at)).strip(b"\x00") for at in range(start, end, _CHUNK))
+
+
+def _bad_checksum(where: Where, table: memoryview, row: int) -> Finding:
+    size, magic = table[BatchField.SIZE, row], table[BatchField.MAGIC, row]
+    if magic >= MAGIC_V2 and size < BATCH_HEADER.size:
+        return Finding("batch-size-invalid", where, f"{size} bytes, a batch has at least {BATCH_HEADER.size}")
+    name = "CRC-32C" if magic >= MAGIC_V2 else "CRC-32"
+    what = f"stored {name} {table[BatchField.CRC, row]:08x} does not fit the {size} bytes of the batch"
+    return Finding("crc-mismatch", where, what)

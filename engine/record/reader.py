@@ -91,12 +91,12 @@ class ChunkReader:
         self._limit = limit
         self._records = RecordColumns()
 
-    def chunks(self, window: Window) -> Iterator[Chunk]:
-        """The batches of `window` in order, all of them, with their records."""
+    def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
+        """Batches row … last_row − 1 of `window` (default: all) in order, with their records."""
         table = window.batches.table
-        row = 0
-        while row < window.rows:
-            end = _end_of_run(window, row)
+        last_row = window.rows if last_row is None else last_row
+        while row < last_row:
+            end = _end_of_run(window, row, last_row)
             control = bool(table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG) and table[BatchField.MAGIC, row] >= MAGIC_V2
             if window.partial:
                 what = f"{table[BatchField.SIZE, 0]} bytes in one batch"
@@ -189,7 +189,7 @@ class ChunkReader:
         self._report(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
 
 
-def _end_of_run(window: Window, row: int) -> int:
+def _end_of_run(window: Window, row: int, last_row: int) -> int:
     """Behind the last batch that can be decoded together with `row`."""
     attributes = window.batches.field(BatchField.ATTRIBUTES)
     magics = window.batches.field(BatchField.MAGIC)
@@ -197,7 +197,7 @@ def _end_of_run(window: Window, row: int) -> int:
     end = row + 1
     if window.partial or (legacy and attributes[row] & CODEC_MASK):
         return end
-    while end < window.rows and (magics[end] < MAGIC_V2) == legacy and _kind(attributes[end]) == kind:
+    while end < last_row and (magics[end] < MAGIC_V2) == legacy and _kind(attributes[end]) == kind:
         end += 1
     return end
 

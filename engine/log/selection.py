@@ -1,0 +1,170 @@
+"""Which batches and records a dump shows: ranges of offsets and times, keys, headers, producers, the first or last N."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.formats import MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
+from engine.kernels.select import ANY, compact_records, mask_records
+from engine.record.columns import RECORD_ROWS
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+
+    from engine.record.reader import Chunk
+    from engine.record.windows import Window
+
+FIRST, END = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to show. Every condition must hold; ranges are half-open.
+
+    first_offset, end_offset   of records        from_ms, to_ms   of record timestamps
+    keys          the key is one of these        key_regex        or found in the key
+    headers       (name, value): every one is there; value None: whatever it is
+    producer_id, leader_epoch   of the batch; ANY: whatever it is
+    limit, tail   no more than that many, from the beginning, from the end
+    count         only how many there are
+    """
+
+    first_offset: int = FIRST
+    end_offset: int = END
+    from_ms: int = FIRST
+    to_ms: int = END
+    keys: tuple[bytes, ...] = ()
+    key_regex: re.Pattern[bytes] | None = None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+    producer_id: int = ANY
+    leader_epoch: int = ANY
+    transactional: bool = False
+    limit: int | None = None
+    tail: int | None = None
+    count: bool = False
+
+    @property
+    def by_content(self) -> bool:
+        """Does it look into records, so that a shallow walk would not do?"""
+        return bool(self.keys or self.key_regex or self.headers)
+
+    def may_match(self, table: memoryview, row: int) -> bool:
+        """Can the batch in `row` of a BatchColumns table hold a record that fits? Headers alone decide."""
+        if table[BatchField.LAST_OFFSET, row] < self.first_offset:
+            return False
+        if table[BatchField.MAGIC, row] < MAGIC_V2:  # a wrapper's own offset is its last one, its time may be none
+            return self.producer_id == ANY and self.leader_epoch == ANY and not self.transactional
+        if table[BatchField.BASE_OFFSET, row] >= self.end_offset:
+            return False
+        if table[BatchField.MAX_TIMESTAMP, row] < self.from_ms and table[BatchField.VALID, row]:
+            return False
+        if self.transactional and not table[BatchField.ATTRIBUTES, row] & TRANSACTIONAL_FLAG:
+            return False
+        if self.producer_id not in (ANY, table[BatchField.PRODUCER_ID, row]):
+            return False
+        return self.leader_epoch in (ANY, table[BatchField.LEADER_EPOCH, row])
+
+    def is_behind(self, table: memoryview, row: int) -> bool:
+        """Does nothing that fits come from this batch on? Offsets only grow; timestamps need not."""
+        return bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset) and table[BatchField.MAGIC, row] >= MAGIC_V2
+
+
+class Selector:
+    """Applies a selection to the logs of one run, and counts what passed.
+
+    skip  so many matches are left out first: how --tail shows the last ones
+    """
+
+    def __init__(self, selection: Selection, skip: int = 0) -> None:
+        self.selection = selection
+        self._skip = skip
+        self._left = selection.limit if selection.limit is not None else END
+        self._keep = bytearray(RECORD_ROWS)
+        self._shown = -1  # file position of the last batch whose line is out
+
+    def next_file(self) -> None:
+        """Another file begins: its positions count from 0 again."""
+        self._shown = -1
+
+    @property
+    def finished(self) -> bool:
+        """Nothing more will be let through."""
+        return self._left <= 0
+
+    def runs(self, window: Window) -> Iterator[tuple[int, int]]:
+        """(row, last_row) of batches in a row that may hold a match."""
+        table, start = window.batches.table, -1
+        for row in range(window.rows):
+            if self.selection.may_match(table, row):
+                if start < 0:
+                    start = row
+            elif start >= 0:
+                yield start, row
+                start = -1
+        if start >= 0:
+            yield start, window.rows
+
+    def batches(self, row: int, last_row: int) -> tuple[int, int]:
+        """The part of these matching batches that a shallow walk may show."""
+        skipped = min(self._skip, last_row - row)
+        self._skip -= skipped
+        row += skipped
+        last_row = min(last_row, row + self._left)
+        self._left -= last_row - row
+        return row, last_row
+
+    def records(self, chunk: Chunk, base: int) -> Iterator[Chunk]:
+        """The matching records of a chunk, one batch at a time, each behind its batch's line."""
+        end = self._matching(chunk)
+        batch_of = chunk.records.field(RecordField.BATCH)
+        first = min(self._skip, end)
+        self._skip -= first
+        end = min(end, first + self._left)
+        self._left -= end - first
+        while first < end:
+            row = batch_of[first]
+            behind = first + 1
+            while behind < end and batch_of[behind] == row:
+                behind += 1
+            position = base + chunk.batches.table[BatchField.POSITION, row]
+            due = row + 1 if self._shown == position else row
+            self._shown = position
+            yield chunk._replace(first_row=due, last_row=row + 1, first=first, end=behind)
+            first = behind
+
+    def _matching(self, chunk: Chunk) -> int:
+        """Move the matching records of the chunk to the front → how many there are."""
+        wanted, table = self.selection, chunk.records.table
+        if chunk.end > len(self._keep):
+            self._keep = bytearray(chunk.end)
+        keep = self._keep
+        mask_records(
+            table, chunk.end, chunk.batches.table, wanted.first_offset, wanted.end_offset, wanted.from_ms, wanted.to_ms,
+            wanted.producer_id, wanted.leader_epoch, wanted.transactional, keep,
+        )
+        if wanted.by_content:
+            for record in range(chunk.end):
+                if keep[record]:
+                    keep[record] = self._content_fits(chunk, record)
+        kept: int = compact_records(table, chunk.end, keep)
+        return kept
+
+    def _content_fits(self, chunk: Chunk, record: int) -> bool:
+        wanted = self.selection
+        if wanted.keys or wanted.key_regex:
+            key = chunk.key(record)
+            if key is None:
+                return False
+            if wanted.keys and key not in wanted.keys:
+                return False
+            if wanted.key_regex and not wanted.key_regex.search(key):
+                return False
+        if not wanted.headers:
+            return True
+        headers = chunk.headers(record)
+        return all(
+            any(name == wanted_name and wanted_value in (None, value) for name, value in headers)
+            for wanted_name, wanted_value in wanted.headers
+        )
