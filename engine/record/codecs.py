@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections import deque
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UsageError
 from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
-from engine.record import lz4_frames
+from engine.record import lz4_frames, zstd_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from zstandard import ZstdCompressor, ZstdDecompressor
 
@@ -54,11 +53,7 @@ _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"  # version 1, readable 
 _XERIAL_BLOCK = 32 * 1024  # SnappyOutputStream's default
 _SNAPPY_BEST_RATIO = 64  # no element of a block makes more bytes than this out of one of its own
 
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTD_SKIPPABLE_FIRST = range(0x50, 0x60)
-_ZSTD_SKIPPABLE_REST = b"\x2a\x4d\x18"
 _ZSTD_WINDOW = 1 << 27  # what zstd-jni accepts by default
-_ZSTD_BUFFER = 131075  # zstd-jni's input buffer, ZSTD_DStreamInSize
 
 
 class _Contexts(threading.local):
@@ -81,26 +76,33 @@ class _OverLimitError(Exception):
 
 
 class _Output:
-    """Inflated parts up to a limit."""
+    """Inflated parts up to a limit: the first as it came, a growing buffer as soon as there is another."""
 
-    __slots__ = ("left", "parts")
+    __slots__ = ("data", "left")
 
     def __init__(self, limit: int) -> None:
         self.left = limit
-        self.parts: list[bytes] = []
+        self.data: bytes | bytearray = b""
 
     def add(self, part: bytes) -> None:
         """Take a part; raises _OverLimitError after taking what still fits."""
-        if len(part) > self.left:
-            self.parts.append(part[: self.left])
-            self.left = 0
-            raise _OverLimitError
-        self.parts.append(part)
+        whole = len(part) <= self.left
+        if not whole:
+            part = part[: self.left]
+        if not self.data:
+            self.data = part
+        elif isinstance(self.data, bytearray):
+            self.data += part
+        else:
+            self.data = bytearray(self.data) + part
         self.left -= len(part)
+        if not whole:
+            raise _OverLimitError
 
-    def data(self) -> bytes:
-        """All parts in one piece."""
-        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+    def cut(self, size: int) -> None:
+        """Take back what came behind the first `size` bytes."""
+        self.left += len(self.data) - size
+        self.data = self.data[:size]
 
 
 def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MAGIC_V2) -> Inflated:
@@ -124,10 +126,10 @@ def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MA
     try:
         inflater(memoryview(data), output, magic)
     except _OverLimitError:
-        return Inflated(output.data(), InflateStatus.OVER_LIMIT, f"{CODEC_NAMES[codec]}: more than {limit} bytes")
+        return Inflated(output.data, InflateStatus.OVER_LIMIT, f"{CODEC_NAMES[codec]}: more than {limit} bytes")
     except _DamageError as damage:
-        return Inflated(output.data(), InflateStatus.CORRUPT, f"{CODEC_NAMES[codec]}: {damage}")
-    return Inflated(output.data(), InflateStatus.OK, None)
+        return Inflated(output.data, InflateStatus.CORRUPT, f"{CODEC_NAMES[codec]}: {damage}")
+    return Inflated(output.data, InflateStatus.OK, None)
 
 
 def deflate(codec: int, data: Buffer, *, level: int | None = None, magic: int = MAGIC_V2) -> bytes:
@@ -220,7 +222,7 @@ def _gzip_header(data: memoryview, at: int) -> int:
 
 def _gzip_member(data: memoryview, start: int, step: int, output: _Output) -> tuple[int, int, int]:
     """Inflate one member into `output`: (position behind its deflate stream, size, CRC-32 of what came out)."""
-    first = len(output.parts)
+    before = len(output.data)
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     at, size, crc = start, 0, 0
     try:
@@ -232,8 +234,7 @@ def _gzip_member(data: memoryview, start: int, step: int, output: _Output) -> tu
             size, crc = size + len(part), zlib.crc32(part, crc)
             at = min(at + step, len(data))
     except zlib.error as error:
-        del output.parts[first:]
-        output.left += size
+        output.cut(before)
         _salvage_gzip(data[start:], output)
         raise _DamageError(str(error).partition(": ")[2] or str(error)) from None
     return at - len(inflater.unused_data), size, crc
@@ -333,76 +334,27 @@ def _inflate_lz4(data: memoryview, output: _Output, magic: int) -> None:
         raise _DamageError(str(error)) from None
 
 
-# ---- zstd: ZstdInputStreamNoFinalizer of zstd-jni
+# ---- zstd: see zstd_frames
 
 
 def _inflate_zstd(data: memoryview, output: _Output, _magic: int) -> None:
     import zstandard
 
-    if not len(data):
-        return
     context = _contexts.decompressor
     if context is None:
         context = _contexts.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    if data[:4] == _ZSTD_MAGIC and deque(_zstd_steps(data, 0), 1)[0] == len(data):
-        try:
-            if -1 <= (size := zstandard.frame_content_size(data)) <= output.left and size != 0:
-                room = min(output.left, max(64 * 1024, 64 * len(data)))
-                output.add(context.decompress(data, max_output_size=room or 1))
-                return
-        except zstandard.ZstdError:
-            pass  # damage, or larger than expected: step by step
-    _zstd_frames(data, output, context)
-
-
-def _zstd_frames(data: memoryview, output: _Output, context: ZstdDecompressor) -> None:
-    """Frame by frame, block by block, so that no step makes more than the 128 KiB of a block."""
-    import zstandard
-
-    start = 0
-    while start < len(data):
-        head = bytes(data[start : start + 4])
-        if head[0] in _ZSTD_SKIPPABLE_FIRST and _ZSTD_SKIPPABLE_REST.startswith(head[1:]):
-            at = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
-        elif _ZSTD_MAGIC.startswith(head):
-            at = start
-            stream = context.decompressobj()
-            for end in _zstd_steps(data, start):
-                try:
-                    output.add(stream.decompress(data[at:end]))
-                except zstandard.ZstdError as error:
-                    raise _DamageError(str(error).removeprefix("zstd decompressor error: ")) from None
-                at = end
-        else:
-            raise _DamageError("unknown frame descriptor")
-        if at > len(data):
-            # zstd-jni forgets that it is inside a later frame until it has to fill its input buffer again
-            if start and (start - 1) // _ZSTD_BUFFER == (len(data) - 1) // _ZSTD_BUFFER:
-                return
-            raise _DamageError("ends inside a frame")
-        start = at
-
-
-def _zstd_steps(data: memoryview, start: int) -> Iterator[int]:
-    """Where header, blocks and checksum of a frame end; the last lies behind the data if the frame does."""
-    import zstandard
-
-    beyond = len(data) + 1
     try:
-        at = start + zstandard.frame_header_size(data[start:])
-    except zstandard.ZstdError:
-        at = beyond
-    yield at
-    while len(data) - at >= 3:
-        block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
-        at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # a run is one byte, whatever its size
-        yield at
-        if block & 1:
-            if data[start + 4] & 4:
-                yield at + 4
+        if zstd_frames.is_one_frame(data) and -1 <= zstandard.frame_content_size(data) <= output.left:
+            room = min(output.left, max(64 * 1024, 64 * len(data)))
+            output.add(context.decompress(data, max_output_size=room or 1))
             return
-    if at <= len(data):
-        yield beyond
+    except zstandard.ZstdError:
+        pass  # damage, or larger than expected: step by step
+    try:
+        for part in zstd_frames.blocks(data, context):
+            output.add(part)
+    except zstd_frames.BadFrameError as error:
+        raise _DamageError(str(error)) from None
 
 
 def _deflate_zstd(data: Buffer, level: int) -> bytes:

@@ -392,3 +392,16 @@ def test_libraries_load_at_first_use():
     run = subprocess.run([sys.executable, "-c", code, str(Path(__file__).parents[2])], capture_output=True, text=True,
                          check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("codec", "data", "want"), [
+    (1, deflate(1, b"ab") * 5000, b"ab" * 5000),
+    (2, deflate(2, b"") + b"\0\0\0\x03\x01\0a" * 5000, b"a" * 5000),
+    (3, deflate(3, b"")[:7] + b"\x01\0\0\x80a" * 5000 + bytes(4), b"a" * 5000),
+    (4, deflate(4, b"ab") * 5000, b"ab" * 5000),
+    (4, b"\x28\xb5\x2f\xfd\0\x58" + b"\x0a\0\0a" * 5000 + b"\x01\0\0", b"a" * 5000),  # runs of one byte
+    (4, b"\x50\x2a\x4d\x18\0\0\0\0" * 5000, b""),
+])
+def test_many_tiny_pieces(codec, data, want):
+    assert inflate(codec, data, LIMIT)[:2] == (want, InflateStatus.OK)
+    assert inflate(codec, data, 100)[0] == want[:100]

@@ -1,0 +1,85 @@
+"""zstd frames behind each other, as Kafka reads them. Mirrors ZstdInputStreamNoFinalizer of zstd-jni.
+
+The library tells neither where a frame is cut off nor, for frames without a content size, what follows it, and it can
+not bound what one call makes. So frames are taken apart here: headers of frames and blocks are walked, the library
+gets one block at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zstandard import ZstdDecompressor
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE_FIRST = range(0x50, 0x60)  # first byte of a skippable frame's magic
+_SKIPPABLE_REST = b"\x2a\x4d\x18"
+_INPUT_BUFFER = 131075  # zstd-jni reads its input in such pieces (ZSTD_DStreamInSize)
+
+
+class BadFrameError(Exception):
+    """Kafka would refuse the stream at this point; the message says why."""
+
+
+def is_one_frame(data: memoryview) -> bool:
+    """Is `data` exactly one frame that is not skippable and not said to be empty? Its blocks may be damaged."""
+    import zstandard
+
+    if data[:4] != MAGIC:
+        return False
+    end = 0
+    for step in _steps(data, 0):
+        end = step
+    return end == len(data) and zstandard.frame_content_size(data) != 0  # the library does not look at empty ones
+
+
+def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
+    """What comes out of all frames, at most 128 KiB at a time. Raises BadFrameError where Kafka would stop."""
+    import zstandard
+
+    start = 0
+    while start < len(data):
+        head = bytes(data[start : start + 4])
+        if head[0] in _SKIPPABLE_FIRST and _SKIPPABLE_REST.startswith(head[1:]):
+            at = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
+        elif MAGIC.startswith(head):
+            at, stream = start, context.decompressobj()
+            for end in _steps(data, start):
+                try:
+                    yield stream.decompress(data[at:end])
+                except zstandard.ZstdError as error:
+                    raise BadFrameError(str(error).removeprefix("zstd decompressor error: ")) from None
+                at = end
+        else:
+            raise BadFrameError("unknown frame descriptor")
+        if at > len(data):
+            # zstd-jni forgets that it is inside a later frame until it has to fill its input buffer again
+            if start and (start - 1) // _INPUT_BUFFER == (len(data) - 1) // _INPUT_BUFFER:
+                return
+            raise BadFrameError("ends inside a frame")
+        start = at
+
+
+def _steps(data: memoryview, start: int) -> Iterator[int]:
+    """Where header, blocks and checksum of a frame end; the last lies behind the data if the frame does."""
+    import zstandard
+
+    beyond = len(data) + 1
+    try:
+        at = start + zstandard.frame_header_size(data[start:])
+    except zstandard.ZstdError:
+        at = beyond
+    yield at
+    while len(data) - at >= 3:
+        block = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+        at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # a run is one byte, whatever its size
+        yield at
+        if block & 1:
+            if data[start + 4] & 4:
+                yield at + 4
+            return
+    if at <= len(data):
+        yield beyond
