@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from engine.errors import KafkalogError
 from engine.layout import discover, file_name, parse_file_name
-from engine.log.dump import TextDump, kafka_file_name
-from kafkalog_cli.app import Outcome
+from engine.log.dump import LOGS, TextDump, kafka_file_name
+from engine.log.matches import tally
+from engine.log.selection import Selector
+from engine.log.skipping import may_hold_matches
+from kafkalog_cli.app import Outcome, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.layout import FileName
     from engine.log.dump_options import DumpOptions
+    from engine.log.selection import Selection
 
 _SLASHES = re.compile("/{2,}")
 # what kafka-dump-log reports in its own words when all files are done
@@ -39,19 +48,56 @@ def java_split(text: str) -> list[str]:
     return [] if parts == [""] and text else parts
 
 
-def dump_all(files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions) -> int:
+class Target(NamedTuple):
+    """A file to dump: as the user named it, and what its name says (None: none of Kafka's)."""
+
+    path: str
+    name: FileName | None
+
+
+def dump_all(
+    files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions, selection: Selection | None
+) -> int:
     """Dump what `--files` lists as kafka-dump-log would, then everything the plain arguments lead to → exit status."""
     outcome = Outcome(_REPORTED)
-    dump = TextDump(files, options, sys.stdout.buffer.write, outcome.finding)
-    for listed_path in java_split(listed) if listed is not None else []:
-        path = java_path(listed_path)
-        name = kafka_file_name(path)
-        if name is None:
-            dump.ignore(path)
+    targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
+    selector = None
+    if selection is not None:
+        targets = [target for target in targets if _is_wanted(files, target, selection)]
+        if selection.count:
+            return _count(files, targets, options, selection, outcome)
+        targets, skip = _behind_tail(files, targets, options, selection)
+        selector = Selector(replace(selection, limit=selection.limit if selection.tail is None else selection.tail), skip)
+    dump = TextDump(files, options, sys.stdout.buffer.write, outcome.finding, selector)
+    for target in targets:
+        if selector is not None and selector.finished:
+            break
+        if target.name is None:
+            dump.ignore(target.path)
             dump.flush()
-            click.echo(f"Ignoring unknown file {path}", err=True)
+            click.echo(f"Ignoring unknown file {printable(target.path)}", err=True)
             continue
-        _dump_one(dump, path, name, outcome)
+        try:
+            dump.dump(target.path, target.name)
+        except KafkalogError as error:
+            dump.flush()
+            outcome.error(error)
+    dump.flush()
+    sys.stdout.buffer.flush()
+    for line in dump.reports.lines():
+        click.echo(line, err=True)
+    return outcome.finish()
+
+
+def listed_targets(listed: str | None) -> Iterator[Target]:
+    """The files of `--files`, taken for what kafka-dump-log takes them for."""
+    for part in java_split(listed) if listed is not None else []:
+        path = java_path(part)
+        yield Target(path, kafka_file_name(path))
+
+
+def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> Iterator[Target]:
+    """The files behind plain arguments."""
     for argument in paths:
         try:
             found = discover(files, argument)
@@ -61,23 +107,53 @@ def dump_all(files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, o
         for finding in found.findings:
             outcome.finding(finding)
         for path in found.paths:
-            name = parse_file_name(file_name(path))
-            if name is None:
-                dump.ignore(path)
-                dump.flush()
-                click.echo(f"Ignoring unknown file {path}", err=True)
-                continue
-            _dump_one(dump, path, name, outcome)
-    dump.flush()
-    sys.stdout.buffer.flush()
-    for line in dump.reports.lines():
-        click.echo(line, err=True)
+            yield Target(path, parse_file_name(file_name(path)))
+
+
+def _is_wanted(files: ReadOnlyFiles, target: Target, selection: Selection) -> bool:
+    """A selection is about records: it leaves out every file that can hold none that fits."""
+    return target.name is not None and target.name.kind in LOGS and may_hold_matches(
+        files, target.path, target.name, selection
+    )
+
+
+def _count(
+    files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection, outcome: Outcome
+) -> int:
+    records = batches = 0
+    for target in targets:
+        try:
+            counted = tally(files, target.path, target.name, options, selection, outcome.finding)  # type: ignore[arg-type]
+        except KafkalogError as error:
+            outcome.error(error)
+            continue
+        records += counted.record_count
+        batches += counted.batch_count
+        click.echo(f"{printable(target.path)}: {counted.record_count} records in {counted.batch_count} batches")
+    if len(targets) != 1:
+        click.echo(f"total: {records} records in {batches} batches")
     return outcome.finish()
 
 
-def _dump_one(dump: TextDump, path: str, name: object, outcome: Outcome) -> None:
-    try:
-        dump.dump(path, name)  # type: ignore[arg-type]
-    except KafkalogError as error:
-        dump.flush()
-        outcome.error(error)
+def _behind_tail(
+    files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection
+) -> tuple[list[Target], int]:
+    """Where --tail begins: (targets from the one on that holds the first of the last N, matches to skip there)."""
+    wanted = selection.tail
+    if wanted is None:
+        return targets, 0
+    found = 0
+    for index in range(len(targets) - 1, -1, -1):
+        target = targets[index]
+        try:
+            counted = tally(files, target.path, target.name, options, selection, _unheard)  # type: ignore[arg-type]
+        except KafkalogError:
+            continue  # the dump itself will say so
+        found += counted.record_count if options.iterates else counted.batch_count
+        if found >= wanted:
+            return targets[index:], found - wanted
+    return targets, 0
+
+
+def _unheard(_finding: Finding) -> None:
+    """The dump behind this count reports what is wrong."""

@@ -14,6 +14,7 @@ from engine.log.dump_log import LogDump
 from engine.log.dump_text import TextRenderer
 from engine.log.gaps import Gaps
 from engine.log.reports import DumpReports
+from engine.log.skipping import start_position
 from engine.log.text_buffer import TextBuffer
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.log.dump_options import DumpOptions
+    from engine.log.selection import Selector
 
-_LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)
+LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)
 _BY_SUFFIX = {
     ".log": FileKind.LOG,
     ".checkpoint": FileKind.KRAFT_SNAPSHOT,
@@ -38,13 +40,14 @@ class TextDump:
 
     write    takes the text        report  takes what is wrong, as it is found
     reports  what kafka-dump-log would say on stderr at the end
+    selector  decides what is shown of logs; None: everything
     """
 
     def __init__(
         self, files: ReadOnlyFiles, options: DumpOptions, write: Callable[[memoryview], object],
-        report: Callable[[Finding], None],
+        report: Callable[[Finding], None], selector: Selector | None = None,
     ) -> None:
-        self._files, self._options, self._report = files, options, report
+        self._files, self._options, self._report, self._selector = files, options, report, selector
         self._out = TextBuffer(write)
         self.reports = DumpReports()
         self._indexes = IndexDump(files, options, self._out, report, self.reports)
@@ -53,7 +56,7 @@ class TextDump:
         """Print one file, as what its name says. Raises UnreadableFile."""
         self._out.put(f"Dumping {path}\n")
         kind = name.kind
-        if kind in _LOGS:
+        if kind in LOGS:
             self._log(path, name)
         elif kind is FileKind.OFFSET_INDEX:
             self._indexes.offset_index(path, self._beside(path, name, ".log"), self._base_offset(path, name))
@@ -89,7 +92,11 @@ class TextDump:
         renderer = TextRenderer(path, file_name(path), self._options, self._out, self._report)
         with self._files.open(path) as file:
             try:
-                LogDump(file, path, self._options, renderer, self._report, gaps).run()
+                start = 0
+                if self._selector is not None:
+                    self._selector.next_file()
+                    start = start_position(self._files, path, name, file, self._selector.selection)
+                LogDump(file, path, self._options, renderer, self._report, gaps, self._selector).run(start)
             finally:
                 self._gaps(path, gaps)
 
@@ -150,7 +157,7 @@ def kafka_file_name(path: str) -> FileName | None:
         return None
     if kind is FileKind.KRAFT_SNAPSHOT:
         parsed = parse_file_name(name)
-        return parsed if parsed is not None and parsed.kind in _LOGS else FileName(kind)
+        return parsed if parsed is not None and parsed.kind in LOGS else FileName(kind)
     return FileName(kind, parse_long(name.split(".")[0]))
 
 

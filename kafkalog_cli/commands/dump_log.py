@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kafkalog_cli.options import KafkaCommand, size_option
+from kafkalog_cli.ranges import Header, KeyRegex, OffsetRange, TimeRange
 
 _DECODERS = {
     "offsets_decoder": "offsets",
@@ -45,6 +46,19 @@ _INT_MAX = 2**31 - 1
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Decode records of __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
 @click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name.")
+@click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B", help="Only offsets from A up to, not including, B.")
+@click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
+              help="Only timestamps from FROM up to, not including, TO: ISO-8601 (UTC unless it says), ms, or `2h ago`.")
+@click.option("--key", "keys", multiple=True, help="Only records with this key; may be repeated.")
+@click.option("--key-regex", type=KeyRegex(), help="Only records whose key holds a match.")
+@click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
+              help="Only records with this header; may be repeated, then all must be there.")
+@click.option("--producer-id", type=click.IntRange(-2**63 + 1, 2**63 - 1), help="Only batches of this producer.")
+@click.option("--partition-leader-epoch", type=click.IntRange(-2**31, 2**31 - 1), help="Only batches of this epoch.")
+@click.option("--transactional-only", is_flag=True, help="Only transactional batches.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="Show the first N matches only.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Show the last N matches only.")
+@click.option("--count", is_flag=True, help="Show how many records and batches match, not the records.")
 @click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Decode no batch larger than this.")
@@ -60,7 +74,34 @@ def command(paths: tuple[str, ...], files: str | None, **values: Any) -> int:
 
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
-    return dump_all(ReadOnlyFiles(), paths, files, options_from(values))
+    return dump_all(ReadOnlyFiles(), paths, files, options_from(values), selection_from(values))
+
+
+def selection_from(values: dict[str, Any]) -> Any:
+    """The Selection that the command line asks for; None: everything."""
+    from engine.log.selection import Selection
+
+    given: dict[str, Any] = {
+        "keys": tuple(key.encode("utf-8", "surrogateescape") for key in values["keys"]),
+        "key_regex": values["key_regex"],
+        "headers": values["headers"],
+        "transactional": values["transactional_only"],
+        "limit": values["limit"],
+        "tail": values["tail"],
+        "count": values["count"],
+    }
+    if values["offsets"]:
+        given["first_offset"], given["end_offset"] = values["offsets"]
+    if values["times"]:
+        given["from_ms"], given["to_ms"] = values["times"]
+    if values["producer_id"] is not None:
+        given["producer_id"] = values["producer_id"]
+    if values["partition_leader_epoch"] is not None:
+        given["leader_epoch"] = values["partition_leader_epoch"]
+    if given["limit"] is not None and given["tail"] is not None:
+        raise click.UsageError("--limit and --tail exclude each other")
+    selection = Selection(**given)
+    return None if selection == Selection() else selection
 
 
 def options_from(values: dict[str, Any]) -> Any:
@@ -73,7 +114,7 @@ def options_from(values: dict[str, Any]) -> Any:
     classes = values["key_decoder_class"], values["value_decoder_class"]
     return DumpOptions(
         print_data=values["print_data_log"] or chosen is not None or classes != (None, None),
-        deep=values["deep_iteration"],
+        deep=values["deep_iteration"] or values["count"] or bool(values["keys"] or values["key_regex"] or values["headers"]),
         skip_metadata=values["skip_record_metadata"],
         verify_only=values["verify_index_only"],
         sanity_only=values["index_sanity_check"],

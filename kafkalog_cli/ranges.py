@@ -1,0 +1,109 @@
+"""Ranges on the command line: offsets, times, and the conditions of `dump-log` that they belong to."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?")
+_AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_LONG = 2**63
+
+
+def parse_instant(text: str, now_ms: int) -> int | None:
+    """Milliseconds since the epoch, or None where `text` names no instant.
+
+    An integer is milliseconds; ISO-8601 without a zone is UTC; `now` and `90s ago` count from `now_ms`.
+    """
+    text = text.strip()
+    if re.fullmatch(r"-?\d{1,19}", text):
+        return int(text) if -_LONG <= int(text) < _LONG else None
+    if text == "now":
+        return now_ms
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return now_ms - int(ago[1]) * _UNITS[ago[2]]
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text.replace(",", "."))
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+class OffsetRange(click.ParamType[tuple[int, int]]):
+    """A:B, from A up to, not including, B; either may be missing. A alone is one offset."""
+
+    name = "offset range"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Text → (first, end); click.BadParameter for anything else."""
+        match = re.fullmatch(r"\s*(-?\d{1,19})?\s*(:)?\s*(-?\d{1,19})?\s*", value)
+        if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
+            self.fail(f"{value!r} is no range of offsets: write A:B, A: or :B", param, ctx)
+        first = int(match[1]) if match[1] else -_LONG
+        end = int(match[3]) if match[3] else _LONG - 1 if match[2] else first + 1
+        if not -_LONG <= first <= end < _LONG:
+            self.fail(f"{value!r} ends before it begins", param, ctx)
+        return first, end
+
+
+class TimeRange(click.ParamType[tuple[int, int]]):
+    """FROM:TO, half-open; either may be missing. `..` may stand for the colon."""
+
+    name = "time range"
+
+    def __init__(self, now_ms: int | None = None) -> None:
+        self._now_ms = now_ms
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Text → (from_ms, to_ms); click.BadParameter where no split at a colon, or several, give two instants."""
+        now_ms = int(datetime.now(tz=UTC).timestamp() * 1000) if self._now_ms is None else self._now_ms
+        separator = ".." if ".." in value else ":"
+        found: set[tuple[int, int]] = set()
+        at = value.find(separator)
+        while at >= 0:
+            left, right = value[:at], value[at + len(separator) :]
+            start = parse_instant(left, now_ms) if left.strip() else -_LONG
+            end = parse_instant(right, now_ms) if right.strip() else _LONG - 1
+            if start is not None and end is not None and start <= end:
+                found.add((start, end))
+            at = value.find(separator, at + 1)
+        if len(found) != 1:
+            why = "can be read in two ways: write FROM..TO" if found else "is no range of times: write FROM:TO, FROM: or :TO"
+            self.fail(f"{value!r} {why} (ISO-8601, milliseconds, or `2h ago`)", param, ctx)
+        return found.pop()
+
+
+class KeyRegex(click.ParamType[re.Pattern[bytes]]):
+    """A regular expression, as UTF-8."""
+
+    name = "regex"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> re.Pattern[bytes]:
+        """Text → compiled pattern; click.BadParameter for a bad one."""
+        try:
+            return re.compile(value.encode("utf-8", "surrogateescape"))
+        except re.error as error:
+            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+
+
+class Header(click.ParamType[tuple[bytes, bytes | None]]):
+    """NAME or NAME=VALUE."""
+
+    name = "header"
+
+    def convert(
+        self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
+    ) -> tuple[bytes, bytes | None]:
+        """Text → (name, value); a value of None is any."""
+        name, equals, wanted = value.encode("utf-8", "surrogateescape").partition(b"=")
+        return name, wanted if equals else None

@@ -1,0 +1,123 @@
+"""--offset, --time, --key … against the plain dump of the same files."""
+
+import re
+
+import pytest
+
+from tests.support.run import kafkalog
+
+SMALL = "clean/d1/small_segments-0"
+
+
+@pytest.fixture(scope="module")
+def logs(corpus):
+    return corpus / "kafka-4.3.1/logs"
+
+
+def records(logs, *words):
+    done = kafkalog("dump-log", "--print-data-log", *words, cwd=logs)
+    assert done.status == 0, done.err
+    return [line for line in done.out.split(b"\n") if line.startswith(b"| offset: ")]
+
+
+def offsets(lines):
+    return [int(line.split()[2]) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def everything(logs):
+    return records(logs, SMALL)
+
+
+@pytest.mark.parametrize(("text", "first", "end"), [
+    ("0:5", 0, 5), ("20:24", 20, 24), ("83:", 83, 10**9), (":3", 0, 3), ("41", 41, 42), ("22:22", 0, 0), ("1000:", 0, 0),
+])
+def test_offsets(logs, everything, text, first, end):
+    assert records(logs, SMALL, "--offset", text) == [line for line in everything if first <= int(line.split()[2]) < end]
+
+
+def test_times(logs, everything):
+    times = sorted(int(line.split()[4]) for line in everything)
+    start, end = times[10], times[60]
+    wanted = [line for line in everything if start <= int(line.split()[4]) < end]
+    assert records(logs, SMALL, "--time", f"{start}:{end}") == wanted
+    assert records(logs, SMALL, "--time", f"{start}..{end}") == wanted
+
+
+def test_an_index_skips_what_is_before(logs, everything):
+    """Damage before the selection is not even read."""
+    log = logs / SMALL / "00000000000000000000.log"
+    assert kafkalog("dump-log", str(log), "--offset", "20:", "--deep-iteration").out.count(b"baseOffset") == 1
+
+
+def test_keys_and_regexes(logs, everything):
+    key = next(line for line in everything if b" key: k" in line).split(b" key: ")[1].split()[0]
+    wanted = [line for line in everything if b" key: " + key + b" payload" in line]
+    assert wanted
+    assert records(logs, SMALL, "--key", key.decode()) == wanted
+    found = records(logs, SMALL, "--key-regex", "^k1[0-9]+$")
+    assert found == [line for line in everything if re.search(rb" key: k1[0-9]+ payload: ", line)]
+
+
+def test_headers(logs, everything):
+    wanted = [line for line in everything if re.search(rb"headerKeys: \[(.*,)?schema(,.*)?\]", line)]
+    assert wanted
+    assert records(logs, SMALL, "--header", "schema") == wanted
+    assert records(logs, SMALL, "--header", "schema=no such value") == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 40, 1000])
+def test_limit_and_tail(logs, everything, count):
+    assert records(logs, SMALL, "--limit", str(count)) == everything[:count]
+    assert records(logs, SMALL, "--tail", str(count)) == everything[len(everything) - min(count, len(everything)) :]
+
+
+def test_tail_of_matches(logs, everything):
+    wanted = [line for line in everything if 10 <= int(line.split()[2]) < 50][-4:]
+    assert records(logs, SMALL, "--offset", "10:50", "--tail", "4") == wanted
+
+
+def test_producers_epochs_and_transactions(logs):
+    for topic in ("clean/d0/tx-0", "clean/d1/tx-0"):
+        if not (logs / topic).exists():
+            continue
+        done = kafkalog("dump-log", topic, "--transactional-only", cwd=logs)
+        lines = [line for line in done.out.split(b"\n") if line.startswith(b"baseOffset")]
+        assert lines
+        assert all(b"isTransactional: true" in line for line in lines)
+        producer = lines[0].split(b" producerId: ")[1].split()[0]
+        done = kafkalog("dump-log", topic, "--producer-id", producer.decode(), cwd=logs)
+        lines = [line for line in done.out.split(b"\n") if line.startswith(b"baseOffset")]
+        assert lines
+        assert all(b" producerId: " + producer + b" " in line for line in lines)
+        return
+    pytest.fail("the corpus has no transactional topic")
+
+
+def test_batch_lines_stand_once_before_their_records(logs):
+    done = kafkalog("dump-log", "--print-data-log", "--key-regex", ".", SMALL, cwd=logs)
+    positions = [line.split(b" position: ")[1].split()[0] for line in done.out.split(b"\n") if line.startswith(b"base")]
+    per_file = done.out.split(b"Dumping ")[1:]
+    assert sum(len(re.findall(rb"^baseOffset", text, re.MULTILINE)) for text in per_file) == len(positions)
+    for text in per_file:
+        found = re.findall(rb"^baseOffset: \d+ .* position: (\d+) ", text, re.MULTILINE)
+        assert len(found) == len(set(found))
+
+
+def test_count(logs, everything):
+    done = kafkalog("dump-log", SMALL, "--count", cwd=logs)
+    assert done.out.endswith(f"total: {len(everything)} records in 31 batches\n".encode())
+    done = kafkalog("dump-log", SMALL, "--count", "--offset", "20:24", cwd=logs)
+    assert done.out.endswith(b"total: 4 records in 2 batches\n")
+
+
+@pytest.mark.parametrize("words", [
+    ["--offset", "x"], ["--offset", "5:3"], ["--offset", ""], ["--time", "yesterday"], ["--time", "2024-01-01T10:30"],
+    ["--key-regex", "("], ["--limit", "-1"], ["--limit", "1", "--tail", "1"], ["--producer-id", "x"],
+    ["--time", "2024-13-45:"],
+])
+def test_wrong_words(logs, words):
+    done = kafkalog("dump-log", SMALL, *words, cwd=logs)
+    assert done.status == 2
+    assert done.out == b""
+    assert "Error" in done.err
