@@ -360,9 +360,9 @@ def _put_sized(data: cython.const[cython.uchar][::1], position: cython.longlong,
 
 @cython.ccall
 @cython.exceptval(check=False)
-def varint_size(value: cython.longlong) -> cython.Py_ssize_t:
-    """Bytes of `value` as a signed varint or varlong."""
-    return _varint_size(_zigzag(_difference(value, 0)))
+def varint_size(value: cython.longlong, origin: cython.longlong = 0) -> cython.Py_ssize_t:
+    """Bytes of value − origin as a signed varint or varlong; the difference wraps at 64 bits."""
+    return _varint_size(_zigzag(_difference(value, origin)))
 
 
 @cython.ccall

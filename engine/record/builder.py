@@ -20,6 +20,7 @@ from engine.kernels.encode import put_varint, varint_size
 from engine.record.assembly import (
     CREATE_TIME,
     INT_MAX,
+    LONG_MAX,
     BatchSpec,
     UnbuildableBatch,
     check_spec,
@@ -82,13 +83,15 @@ def build_batch(
 
 
 def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
-    """Raise UnbuildableBatch where offsets do not grow from the base or a timestamp is below −1."""
+    """Raise UnbuildableBatch where offsets do not grow from the base, or a timestamp is below −1."""
     last_offset = spec.base_offset - 1
     for record in records:
         if record.offset <= last_offset:
             raise UnbuildableBatch(f"offset {record.offset} follows {last_offset}: offsets must grow within a batch")
         if record.timestamp < NO_TIMESTAMP:
             raise UnbuildableBatch(f"offset {record.offset}: timestamp {record.timestamp} is negative")
+        if record.offset > LONG_MAX or record.timestamp > LONG_MAX:
+            raise UnbuildableBatch(f"offset {record.offset}, timestamp {record.timestamp}: more than 64 bits")
         if record.headers and spec.magic < MAGIC_V2:
             raise UnbuildableBatch(f"offset {record.offset}: message format {spec.magic} has no headers")
         last_offset = record.offset
@@ -217,7 +220,7 @@ class BatchBuilder:
 
 def record_size(record: NewRecord, base_offset: int, base_timestamp: int) -> int:
     """Bytes of a record in an uncompressed batch of magic 2. Mirrors DefaultRecord.sizeInBytes."""
-    size = 1 + varint_size(record.offset - base_offset) + varint_size(record.timestamp - base_timestamp)
+    size = 1 + varint_size(record.offset, base_offset) + varint_size(record.timestamp, base_timestamp)
     size += _field_size(record.key) + _field_size(record.value) + varint_size(len(record.headers))
     for key, value in record.headers:
         size += _field_size(key) + _field_size(value)
