@@ -1,14 +1,16 @@
-"""Batches of every format, codec and kind by name, and the bytes that Kafka's own builder made of uncompressed ones."""
+"""Batches of every format, codec and kind by name, and what Kafka's own builder made of them."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from pathlib import Path
 
-from engine.formats import CODEC_NAMES, Codec, ControlType
+from engine.formats import BATCH_HEADER, CODEC_NAMES, LEGACY_V0, LEGACY_V1, Codec, ControlType
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.builder import NewRecord
+from engine.record.codecs import InflateStatus, inflate
 from engine.record.control import encode_control_key
 from tests.support.strategies import INT_MAX, LONG_MAX, BatchCase
 
@@ -62,9 +64,30 @@ def _cases() -> dict[str, BatchCase]:
 
 
 CASES = _cases()
-UNCOMPRESSED = [name for name, case in CASES.items() if case.options.get("codec", Codec.NONE) == Codec.NONE]
+PREFIX_SIZES = {Codec.GZIP: 10, Codec.SNAPPY: 16, Codec.LZ4: 7, Codec.ZSTD: 4}  # what a codec's framing begins with
+
+
+def inflated_parts(case: BatchCase, data: bytes) -> tuple[dict[str, int], bytes, bytes]:
+    """(header without sizes and checksum, beginning of the compressed bytes, inflated bytes) of a batch or wrapper."""
+    magic, codec = case.options.get("magic", 2), case.options["codec"]
+    layout = (LEGACY_V0, LEGACY_V1, BATCH_HEADER)[magic]
+    fields = layout.read(data)._asdict()
+    for name in ("crc", "batch_length", "message_size"):
+        fields.pop(name, None)
+    packed = data[layout.size + (0 if magic == 2 else 4) :]  # behind a wrapper's value size
+    inflated = inflate(codec, packed, 1 << 24, magic=magic)
+    assert inflated.status == InflateStatus.OK
+    return fields, packed[: PREFIX_SIZES[codec]], bytes(inflated.data)
+
+
+def fingerprint(case: BatchCase, data: bytes) -> str:
+    """What STORED keeps of a case: all bytes if they are few; of compressed ones what does not depend on a library."""
+    if case.options.get("codec", Codec.NONE) == Codec.NONE:
+        return data.hex() if len(data) <= 600 else "sha256:" + hashlib.sha256(data).hexdigest()
+    fields, prefix, content = inflated_parts(case, data)
+    return " ".join([*map(str, fields.values()), prefix.hex(), "sha256:" + hashlib.sha256(content).hexdigest()])
 
 
 def stored() -> dict[str, str]:
-    """Name to the bytes that Kafka made of the case, in hex, or to their SHA-256 where they are many."""
+    """Name to the fingerprint of the bytes that Kafka made of the case."""
     return json.loads(STORED.read_text())
