@@ -198,3 +198,9 @@ def test_sequences_wrap_as_in_kafka(sequence, change):
     assert increment_sequence(sequence, change) == more
     assert decrement_sequence(sequence, change) == less
     assert decrement_sequence(more, change) == sequence
+
+
+@pytest.mark.parametrize(("codec", "fast", "best"), [(Codec.GZIP, 1, 9), (Codec.LZ4, 1, 17), (Codec.ZSTD, 1, 19)])
+def test_a_level_is_the_codecs(codec, fast, best):
+    records = [NewRecord(i, NOW + i, b"key-%d" % (i * i % 97), b"value %d of many" % (i * i)) for i in range(2000)]
+    assert len(build_batch(records, codec=codec, level=best)) < len(build_batch(records, codec=codec, level=fast))
