@@ -151,8 +151,7 @@ def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
 @cython.nogil
 @cython.exceptval(check=False)
 def _fits(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong) -> cython.bint:
-    """Is this a null (size −1) or a range inside `data` that an int32 can measure?"""
-    if size == -1: return True
+    """Is this a range inside `data` whose size an int32 can hold?"""
     return size >= 0 and position >= 0 and position <= data.shape[0] and size <= data.shape[0] - position \
         and size <= _INT_MAX
 
@@ -163,7 +162,7 @@ def _fits(data: cython.const[cython.uchar][::1], position: cython.longlong, size
 @cython.exceptval(check=False)
 def _field_size(size: cython.longlong) -> cython.longlong:
     """Bytes of a key or value with its varint."""
-    if size < 0: return 1
+    if size < 64: return 1 + size if size > 0 else 1
     return _varint_size(2 * size) + size
 
 
@@ -171,17 +170,20 @@ def _field_size(size: cython.longlong) -> cython.longlong:
 @cython.nogil
 @cython.exceptval(check=False)
 def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-               base_offset: cython.longlong, base_timestamp: cython.longlong) -> cython.longlong:
-    """Bytes of a v2 record behind its own length; −1 where the columns make no record."""
-    delta: cython.ulonglong = _difference(records[_OFFSET, row], base_offset)
+               delta: cython.ulonglong, stamp: cython.ulonglong) -> cython.longlong:
+    """Bytes of a v2 record behind its own length; −1 where the columns make no record.
+
+    delta, stamp   offset and timestamp relative to the batch, as 64 bits and as zigzag
+    """
+    key: cython.longlong = records[_KEY_SIZE, row]
+    value: cython.longlong = records[_VALUE_SIZE, row]
     count: cython.longlong = records[_HEADER_COUNT, row]
     body: cython.longlong
     end: cython.longlong
-    if records[_OFFSET, row] < base_offset or delta > _WIDEST: return -1
-    if not _fits(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row]): return -1
-    if not _fits(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row]): return -1
-    body = 1 + _varint_size(_zigzag(_difference(records[_TIMESTAMP, row], base_timestamp))) + _varint_size(2 * delta)
-    body += _field_size(records[_KEY_SIZE, row]) + _field_size(records[_VALUE_SIZE, row])
+    if delta > _WIDEST: return -1
+    if key != -1 and not _fits(data, records[_KEY_POSITION, row], key): return -1
+    if value != -1 and not _fits(data, records[_VALUE_POSITION, row], value): return -1
+    body = 1 + _varint_size(stamp) + _varint_size(2 * delta) + _field_size(key) + _field_size(value)
     if count == 0: return body + 1 if body < _INT_MAX else -1
     end = _headers_end(data, records[_HEADERS_POSITION, row], count)
     if end < 0: return -1
@@ -193,15 +195,27 @@ def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
+def _offset_delta(offset: cython.longlong, base_offset: cython.longlong) -> cython.ulonglong:
+    """offset − base, all bits set where it is negative."""
+    if offset < base_offset: return _ALL_BITS
+    return _difference(offset, base_offset)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def _entry_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                 magic: cython.int) -> cython.longlong:
     """What the size field of a v0 or v1 entry says; −1 where the columns make no entry."""
     size: cython.longlong = _OVERHEAD_V0 if magic == 0 else _OVERHEAD_V1
+    key: cython.longlong = records[_KEY_SIZE, row]
+    value: cython.longlong = records[_VALUE_SIZE, row]
     if records[_HEADER_COUNT, row] != 0: return -1
-    if not _fits(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row]): return -1
-    if not _fits(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row]): return -1
-    if records[_KEY_SIZE, row] > 0: size += records[_KEY_SIZE, row]
-    if records[_VALUE_SIZE, row] > 0: size += records[_VALUE_SIZE, row]
+    if key != -1 and not _fits(data, records[_KEY_POSITION, row], key): return -1
+    if value != -1 and not _fits(data, records[_VALUE_POSITION, row], value): return -1
+    if key > 0: size += key
+    if value > 0: size += value
     return size if size <= _INT_MAX else -1
 
 
@@ -233,12 +247,16 @@ def measure_records(data: cython.const[cython.uchar][::1], records: cython.longl
     done: cython.Py_ssize_t = 0
     total: cython.longlong = 0
     size: cython.longlong
+    delta: cython.ulonglong
+    stamp: cython.ulonglong
     if _bad_rows(records, first, count) or magic < 0 or magic > 2: return 0, 0, _BAD_START
     with cython.nogil:
         for row in range(first, first + count):
             if done == sizes.shape[0]: return done, total, _FULL
             if magic == 2:
-                size = _body_size(data, records, row, base_offset, base_timestamp)
+                delta = _offset_delta(records[_OFFSET, row], base_offset)
+                stamp = _zigzag(_difference(records[_TIMESTAMP, row], base_timestamp))
+                size = _body_size(data, records, row, delta, stamp)
                 if size >= 0: size += _varint_size(2 * size)
             else:
                 size = _entry_size(data, records, row, magic)
@@ -269,22 +287,28 @@ def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlo
     end: cython.Py_ssize_t = out.shape[0]
     done: cython.Py_ssize_t = 0
     size: cython.longlong
+    delta: cython.ulonglong
+    stamp: cython.ulonglong
+    pairs: cython.longlong
     headers: cython.Py_ssize_t
     if _bad_rows(records, first, count) or start < 0 or start > end: return 0, start, _BAD_START
     with cython.nogil:
         for row in range(first, first + count):
-            size = _body_size(data, records, row, base_offset, base_timestamp)
+            delta = _offset_delta(records[_OFFSET, row], base_offset)
+            stamp = _zigzag(_difference(records[_TIMESTAMP, row], base_timestamp))
+            size = _body_size(data, records, row, delta, stamp)
             if size < 0: return done, at, _BAD_RECORD
             if size + _varint_size(2 * size) > end - at: return done, at, _FULL
             at = _put_varint(out, at, 2 * size)
             out[at] = 0  # no attribute of a record is in use
-            at = _put_varint(out, at + 1, _zigzag(_difference(records[_TIMESTAMP, row], base_timestamp)))
-            at = _put_varint(out, at, 2 * _difference(records[_OFFSET, row], base_offset))
+            at = _put_varint(out, at + 1, stamp)
+            at = _put_varint(out, at, 2 * delta)
             at = _put_field(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row], out, at)
             at = _put_field(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row], out, at)
-            at = _put_varint(out, at, 2 * records[_HEADER_COUNT, row])
-            if records[_HEADER_COUNT, row] > 0:
-                headers = _headers_end(data, records[_HEADERS_POSITION, row], records[_HEADER_COUNT, row])
+            pairs = records[_HEADER_COUNT, row]
+            at = _put_varint(out, at, 2 * pairs)
+            if pairs > 0:
+                headers = _headers_end(data, records[_HEADERS_POSITION, row], pairs)
                 headers -= records[_HEADERS_POSITION, row]
                 at = _put_bytes(data, records[_HEADERS_POSITION, row], headers, out, at)
             done += 1
@@ -360,9 +384,9 @@ def _put_sized(data: cython.const[cython.uchar][::1], position: cython.longlong,
 
 @cython.ccall
 @cython.exceptval(check=False)
-def varint_size(value: cython.longlong) -> cython.Py_ssize_t:
-    """Bytes of `value` as a signed varint or varlong."""
-    return _varint_size(_zigzag(_difference(value, 0)))
+def varint_size(value: cython.longlong, origin: cython.longlong = 0) -> cython.Py_ssize_t:
+    """Bytes of value − origin as a signed varint or varlong; the difference wraps at 64 bits."""
+    return _varint_size(_zigzag(_difference(value, origin)))
 
 
 @cython.ccall

@@ -45,7 +45,7 @@ from engine.kernels.encode import encode_legacy, encode_records, measure_records
 if TYPE_CHECKING:
     from engine.record.columns import RecordColumns
 
-INT_MAX = 2**31 - 1
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 CREATE_TIME, LOG_APPEND_TIME = 0, 1  # timestamp types, as attribute bit 3 says them
 
 _CRC = struct.Struct(">I")
@@ -104,6 +104,9 @@ def check_spec(spec: BatchSpec) -> None:
     """Raise UnbuildableBatch where the format lacks something, as MemoryRecordsBuilder and its close() do."""
     if spec.magic not in (MAGIC_V0, MAGIC_V1, MAGIC_V2):
         raise UnbuildableBatch(f"there is no message format {spec.magic}")
+    for value in (spec.base_offset, spec.log_append_time, spec.delete_horizon_ms):
+        if not -LONG_MAX - 1 <= value <= LONG_MAX:
+            raise UnbuildableBatch(f"{value} has more than 64 bits")
     if spec.transactional and spec.producer_id == NO_PRODUCER_ID:
         raise UnbuildableBatch("a transactional batch needs a producer id")
     if spec.producer_id != NO_PRODUCER_ID:
@@ -135,6 +138,8 @@ def encode_batch(
     Magic 2: one batch; below it one wrapper with a codec, or a message set without. `last_offset` replaces that of the
     last record. Raises UnbuildableBatch.
     """
+    if count < 1 or first < 0 or count > columns.capacity - first:
+        raise UnbuildableBatch(f"{count} columns from {first} on do not exist: there are {columns.capacity}")
     rows = _Rows(memoryview(data), columns, first, count)
     last = columns.table[RecordField.OFFSET, first + count - 1]
     if last_offset is not None:
@@ -194,7 +199,7 @@ class _Rows(NamedTuple):
             offset = self.columns.table[RecordField.OFFSET, self.first + done]
             raise UnbuildableBatch(f"offset {offset}: no record can be made of its columns")
         if status != Status.END:
-            raise UnbuildableBatch(f"columns {self.first} to {self.first + self.length - 1} do not exist")
+            raise AssertionError(f"kernel status {status} with columns and room checked")
 
 
 def _encode_body(spec: BatchSpec, rows: _Rows, base_timestamp: int) -> bytearray:
@@ -211,7 +216,9 @@ def _deflate(spec: BatchSpec, data: bytes | bytearray) -> bytes | bytearray:
         return data
     from engine.record.codecs import deflate  # the codec libraries, only where one is used
 
-    packed: bytes = deflate(spec.codec, bytes(data), level=spec.level, magic=spec.magic)
+    packed = deflate(spec.codec, data, level=spec.level, magic=spec.magic)
+    if len(packed) > INT_MAX - BATCH_HEADER.size:
+        raise UnbuildableBatch(f"{len(packed)} compressed bytes are more than one batch can hold")
     return packed
 
 

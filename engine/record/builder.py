@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import (
@@ -20,6 +21,7 @@ from engine.kernels.encode import put_varint, varint_size
 from engine.record.assembly import (
     CREATE_TIME,
     INT_MAX,
+    LONG_MAX,
     BatchSpec,
     UnbuildableBatch,
     check_spec,
@@ -31,6 +33,9 @@ from engine.record.control import MARKERS, encode_control_key, encode_end_txn_ma
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+
+_POSITIONS = (RecordField.KEY_POSITION, RecordField.VALUE_POSITION, RecordField.HEADERS_POSITION)
 
 
 class NewRecord(NamedTuple):
@@ -82,13 +87,15 @@ def build_batch(
 
 
 def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
-    """Raise UnbuildableBatch where offsets do not grow from the base or a timestamp is below −1."""
+    """Raise UnbuildableBatch where offsets do not grow from the base, or a timestamp is below −1."""
     last_offset = spec.base_offset - 1
     for record in records:
         if record.offset <= last_offset:
             raise UnbuildableBatch(f"offset {record.offset} follows {last_offset}: offsets must grow within a batch")
         if record.timestamp < NO_TIMESTAMP:
             raise UnbuildableBatch(f"offset {record.offset}: timestamp {record.timestamp} is negative")
+        if record.offset > LONG_MAX or record.timestamp > LONG_MAX:
+            raise UnbuildableBatch(f"offset {record.offset}, timestamp {record.timestamp}: more than 64 bits")
         if record.headers and spec.magic < MAGIC_V2:
             raise UnbuildableBatch(f"offset {record.offset}: message format {spec.magic} has no headers")
         last_offset = record.offset
@@ -99,25 +106,32 @@ def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
 def stage(records: Sequence[NewRecord]) -> tuple[bytes, RecordColumns]:
     """The records as columns over one buffer, headers in wire form: what the kernels take."""
     columns = RecordColumns(max(1, len(records)))
-    table, parts, at = columns.table, [], 0
-    for row, record in enumerate(records):
-        table[RecordField.OFFSET, row] = record.offset
-        table[RecordField.TIMESTAMP, row] = record.timestamp
-        for part, position, size in (
-            (record.key, RecordField.KEY_POSITION, RecordField.KEY_SIZE),
-            (record.value, RecordField.VALUE_POSITION, RecordField.VALUE_SIZE),
-        ):
-            table[position, row] = at
-            table[size, row] = -1 if part is None else len(part)
-            if part:
-                parts.append(part)
-                at += len(part)
-        table[RecordField.HEADERS_POSITION, row] = at
-        table[RecordField.HEADER_COUNT, row] = len(record.headers)
-        for key, value in record.headers:
-            pair = varint(len(key)) + key + (varint(-1) if value is None else varint(len(value)) + value)
+    parts: list[bytes] = []
+    fields: dict[RecordField, list[int]] = {field: [] for field in _POSITIONS}
+    key_at, value_at, headers_at = (fields[field].append for field in _POSITIONS)
+    at = 0
+    for record in records:
+        key, value, headers = record.key, record.value, record.headers
+        key_at(at)
+        if key:
+            parts.append(key)
+            at += len(key)
+        value_at(at)
+        if value:
+            parts.append(value)
+            at += len(value)
+        headers_at(at)
+        for name, content in headers:
+            pair = _wire_field(name) + _wire_field(content)
             parts.append(pair)
             at += len(pair)
+    fields[RecordField.OFFSET] = [record.offset for record in records]
+    fields[RecordField.TIMESTAMP] = [record.timestamp for record in records]
+    fields[RecordField.KEY_SIZE] = [-1 if record.key is None else len(record.key) for record in records]
+    fields[RecordField.VALUE_SIZE] = [-1 if record.value is None else len(record.value) for record in records]
+    fields[RecordField.HEADER_COUNT] = [len(record.headers) for record in records]
+    for field, numbers in fields.items():
+        columns.field(field)[: len(records)] = memoryview(array("q", numbers))
     return b"".join(parts), columns
 
 
@@ -217,7 +231,7 @@ class BatchBuilder:
 
 def record_size(record: NewRecord, base_offset: int, base_timestamp: int) -> int:
     """Bytes of a record in an uncompressed batch of magic 2. Mirrors DefaultRecord.sizeInBytes."""
-    size = 1 + varint_size(record.offset - base_offset) + varint_size(record.timestamp - base_timestamp)
+    size = 1 + varint_size(record.offset, base_offset) + varint_size(record.timestamp, base_timestamp)
     size += _field_size(record.key) + _field_size(record.value) + varint_size(len(record.headers))
     for key, value in record.headers:
         size += _field_size(key) + _field_size(value)
@@ -253,10 +267,10 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
     return (sequence - decrement) % (INT_MAX + 1)
 
 
-def varint(value: int) -> bytes:
-    """A signed varint."""
-    scratch = bytearray(10)
-    return bytes(scratch[: put_varint(memoryview(scratch), 0, value)])
+def _wire_field(field: bytes | None) -> bytes:
+    scratch = bytearray(5)
+    size = put_varint(memoryview(scratch), 0, -1 if field is None else len(field))
+    return bytes(scratch[:size]) + (field or b"")
 
 
 def _field_size(field: bytes | None) -> int:

@@ -116,7 +116,9 @@ def test_a_record_that_does_not_fit_is_not_begun(encode, records, data):
     assert set(store[at:]) == {SENTINEL}
 
 
-WILD = st.one_of(st.integers(-3, 70), edges(-LONG_MAX - 1, LONG_MAX), st.sampled_from([INT_MAX, INT_MAX + 1, -INT_MAX - 1]))
+WILD = st.one_of(
+    st.integers(-3, 70), edges(-LONG_MAX - 1, LONG_MAX), st.sampled_from([INT_MAX, INT_MAX + 1, -INT_MAX - 1]),
+)  # fmt: skip
 
 
 @st.composite
@@ -152,15 +154,14 @@ def test_any_columns_are_a_status(encode, data, columns, base_offset, base_times
 @settings(deadline=None, max_examples=300)
 def test_both_builds_agree(data, columns, base_offset, base_timestamp, magic, attributes):
     answers = []
+    view, table, rows, flags = memoryview(data), columns.table, columns.capacity, attributes * 8
     for build in BUILDS:
         kernel, sizes, ends, out = load_kernel("encode", build), column(3), column(3), memoryview(bytearray(200))
-        view, table, count = memoryview(data), columns.table, columns.capacity
-        answers.append((
-            kernel.measure_records(view, table, 0, count, magic, base_offset, base_timestamp, sizes), list(sizes),
-            kernel.encode_records(view, table, 0, count, base_offset, base_timestamp, out, 0), bytes(out),
-            kernel.encode_legacy(view, table, 0, count, magic, attributes * 8, base_offset, 7, out, 0, ends), bytes(out),
-            list(ends), kernel.varint_size(base_offset), kernel.put_varint(out, 3, base_offset), bytes(out),
-        ))  # fmt: skip
+        measured = kernel.measure_records(view, table, 0, rows, magic, base_offset, base_timestamp, sizes)
+        written = kernel.encode_records(view, table, 0, rows, base_offset, base_timestamp, out, 0), bytes(out)
+        legacy = kernel.encode_legacy(view, table, 0, rows, magic, flags, base_offset, 7, out, 0, ends), bytes(out)
+        varints = kernel.varint_size(base_offset, base_timestamp), kernel.put_varint(out, 3, base_offset), bytes(out)
+        answers.append((measured, list(sizes), written, legacy, list(ends), varints))
     assert answers[0] == answers[1]
 
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.oracle.jvm import Kafka, Ran, missing_programs
+from tests.oracle.jvm import Kafka, missing_programs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.oracle.jvm import Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
