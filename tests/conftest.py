@@ -20,7 +20,7 @@ if os.environ.get("KAFKALOG_TEST_KERNELS") == "interpreted":
 
 from typing import TYPE_CHECKING
 
-from tests.support.corpus import corpus_directory
+from tests.support.corpus import corpus_directory, own_corpus_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,5 +34,11 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The corpus of real log directories; read only."""
+    """The corpus that sweeps go over, whatever it holds (KAFKALOG_CORPUS); read only."""
     return corpus_directory()
+
+
+@pytest.fixture(scope="session")
+def own_corpus() -> Path:
+    """The project's own corpus, for tests that name a topic; read only."""
+    return own_corpus_directory()

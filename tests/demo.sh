@@ -3,7 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
-cd "$(python -c 'import sys; sys.path.insert(0, "."); from tests.support.corpus import corpus_directory; print(corpus_directory())')/kafka-4.3.1/logs"
+cd "$(python -c 'import sys; sys.path.insert(0, "."); from tests.support.corpus import own_corpus_directory; print(own_corpus_directory())')/kafka-4.3.1/logs"
 
 show() { # run a command, show its beginning; problems found are part of the demo
     printf '\n$ kafkalog %s\n' "$*"

@@ -10,8 +10,8 @@ SMALL = "clean/d1/small_segments-0"
 
 
 @pytest.fixture(scope="module")
-def logs(corpus):
-    return corpus / "kafka-4.3.1/logs"
+def logs(own_corpus):
+    return own_corpus / "kafka-4.3.1/logs"
 
 
 def records(logs, *words):

@@ -1,10 +1,8 @@
 """The dump text of 0.7, against what 0.7.2's own tool printed."""
 
 import json
-import os
 import struct
 import zlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +12,9 @@ from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
 from engine.log.dump_07 import dump_entries, starting_offset
 from engine.record.java_text import java_utf8, whole_text
+from tests.support.corpus import own_corpus_directory
 
-ROOT = Path(os.environ.get("KAFKALOG_CORPUS", "no-corpus")) / "old" / "0.7.2"
-needs_corpus = pytest.mark.skipif(not ROOT.is_dir(), reason="KAFKALOG_CORPUS names no corpus with old/0.7.2")
+ROOT = own_corpus_directory() / "old" / "0.7.2"
 PRINTED = sorted(path.name for path in ROOT.glob("expected/print/*.txt"))
 DIED = json.loads((ROOT / "expected/print/failures.json").read_text()) if PRINTED else {}
 DAMAGED = {"bad-crc-0": "crc-mismatch", "torn-0": "torn-tail", "zero-tail-0": "zero-tail"}
@@ -43,7 +41,6 @@ def made(directory, data, name="0.kafka"):
     return path
 
 
-@needs_corpus
 @pytest.mark.parametrize("window", [1, 100, 1 << 20])
 @pytest.mark.parametrize("name", PRINTED)
 def test_text_is_that_of_0_7_2(name, window):

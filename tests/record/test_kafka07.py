@@ -4,11 +4,9 @@ import base64
 import gzip
 import hashlib
 import json
-import os
 import random
 import struct
 import zlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -18,9 +16,9 @@ from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
 from engine.record.kafka07 import CODEC_NAMES_07, MessageAndOffset, Stopped, iterate_deep, iterate_set, open_sets
 from engine.record.kafka07_file import iterate_file, valid_size
+from tests.support.corpus import own_corpus_directory
 
-ROOT = Path(os.environ.get("KAFKALOG_CORPUS", "no-corpus")) / "old" / "0.7.2"
-needs_corpus = pytest.mark.skipif(not ROOT.is_dir(), reason="KAFKALOG_CORPUS names no corpus with old/0.7.2")
+ROOT = own_corpus_directory() / "old" / "0.7.2"
 
 
 def entry(payload, magic=1, attributes=0, checksum=None):
@@ -81,7 +79,6 @@ def as_row(item):
     return row | {"payload": base64.b64encode(item.payload).decode()}
 
 
-@needs_corpus
 @pytest.mark.parametrize("window", [1, 100, 1 << 20])
 @pytest.mark.parametrize(("case", "rows"), expected_rows(), ids=lambda v: "-".join(v) if isinstance(v, tuple) else "")
 def test_iterators_give_what_kafka_gave(case, rows, window):
@@ -107,7 +104,6 @@ def fetches():
                 yield step["offset"], base64.b64decode(step["result"]["bytes"]), step["result"]
 
 
-@needs_corpus
 def test_consumers_of_unaligned_chunks():
     seen = 0
     for offset, chunk, result in fetches():
@@ -122,7 +118,6 @@ def test_consumers_of_unaligned_chunks():
     assert seen > 100
 
 
-@needs_corpus
 @pytest.mark.parametrize("window", [1, 40, 1 << 20])
 @pytest.mark.parametrize("name", ["recover-every-byte", "recover-every-cut"])
 def test_valid_size_is_what_recovery_leaves(tmp_path, name, window):
@@ -157,7 +152,6 @@ def recovered():
             yield files[-1], steps[0]["result"]
 
 
-@needs_corpus
 def test_valid_size_of_recovered_logs():
     seen = 0
     for path, result in recovered():

@@ -1,8 +1,5 @@
 """Every decoder line that the real tool printed for the corpus, from the bytes of its log."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from engine.schema.decode import control_data, control_text, decoder, internal_topic_decoder
@@ -15,14 +12,6 @@ DECODER_OF_RUN = {
     "remote": "remote-log-metadata",
     "share": "share-group-state",
 }
-
-
-@pytest.fixture
-def corpus():
-    path = os.environ.get("KAFKALOG_CORPUS")
-    if path is None:
-        pytest.skip("KAFKALOG_CORPUS is not set")
-    return Path(path)
 
 
 def cases(corpus, run):
@@ -43,10 +32,10 @@ def printed(line):
 
 
 @pytest.mark.parametrize("run", DECODER_OF_RUN)
-def test_decoder_lines(corpus, run):
+def test_decoder_lines(own_corpus, run):
     seen = 0
     tool = decoder(DECODER_OF_RUN[run])
-    for lines, log in cases(corpus, run):
+    for lines, log in cases(own_corpus, run):
         # the tool may have died in the middle: strict would be wrong
         for line, record in zip(lines, plain_records(log.read_bytes()), strict=False):
             assert line.startswith(f"| offset: {record.offset} ")
@@ -60,9 +49,9 @@ def test_decoder_lines(corpus, run):
     assert seen > 0
 
 
-def test_control_lines(corpus):
+def test_control_lines(own_corpus):
     seen = set()
-    for lines, log in cases(corpus, "metadata"):
+    for lines, log in cases(own_corpus, "metadata"):
         for line, record in zip(lines, plain_records(log.read_bytes()), strict=False):
             if not record.is_control:
                 continue

@@ -18,10 +18,13 @@ ARCHIVE = Path(__file__).parents[1] / "data" / "corpus.tar.xz"
 
 
 def corpus_directory() -> Path:
-    """Where the corpus lies, unpacked into build/ if need be. Never write to it: copy first."""
+    """The corpus that sweeps go over: KAFKALOG_CORPUS, else the project's own. Never write to it: copy first."""
     given = os.environ.get("KAFKALOG_CORPUS")
-    if given:
-        return Path(given).resolve()
+    return Path(given).resolve() if given else own_corpus_directory()
+
+
+def own_corpus_directory() -> Path:
+    """The project's own corpus, unpacked into build/ if need be: for tests that name a topic. Never write to it."""
     digest = hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()[:12]
     target = ARCHIVE.parents[2] / "build" / f"corpus-{digest}"
     if not target.exists():
@@ -80,4 +83,4 @@ def dump_runs(root: Path) -> list[DumpRun]:
 
 
 if __name__ == "__main__":
-    print(corpus_directory())
+    print(own_corpus_directory())
