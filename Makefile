@@ -33,6 +33,9 @@ lint: build ## ruff, mypy, import layers
 oracle: build ## compare with real Kafka (Java, Maven)
 	$(PYTHON) -m pytest tests/oracle -m oracle
 
+bench: build ## measure against real Kafka (Java, Maven); BENCH="--quick" for less
+	$(PYTHON) -m tests.bench $(BENCH)
+
 clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info
 	find engine -name '*.so' -delete

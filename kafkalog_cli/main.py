@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -39,6 +38,8 @@ class LazyGroup(click.Group):
 def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if not value or ctx.resilient_parsing:
         return
+    from importlib.metadata import PackageNotFoundError, version
+
     from engine.kernels import BUILD
 
     try:

@@ -50,6 +50,9 @@ def _varint(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: c
     byte: cython.ulonglong = 0
     shift: cython.int = 0
     if at < 0: return 0, -1
+    if at < end and data[at] < 128:  # most are of one byte
+        if data[at] & 1: return -_signed(data[at] >> 1) - 1, at + 1
+        return data[at] >> 1, at + 1
     while shift < 35:
         if at >= end: return 0, -1
         byte = data[at]

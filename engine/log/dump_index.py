@@ -14,6 +14,7 @@ from engine.formats import NO_TIMESTAMP, RecordField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.log.batch_heads import BatchAt, BatchHeads
+from engine.record.columns import BatchColumns
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 
@@ -34,6 +35,7 @@ class IndexDump:
     ) -> None:
         self._files, self._options, self._out = files, options, out
         self._report, self._reports = report, reports
+        self._batches = BatchColumns(1)
 
     def offset_index(self, path: str, log_path: str, base_offset: int) -> None:
         """An .index file. Mirrors DumpLogSegments.dumpIndex."""
@@ -97,6 +99,7 @@ class IndexDump:
 
     def _time_entries(self, index: TimeIndex, path: str, log: OpenFile | None, offsets: OffsetIndex) -> None:
         heads = BatchHeads(log) if log else None
+        reader = ChunkReader(path, self._report, self._options.max_decompressed_bytes)
         absolute = self._files.absolute(path)
         previous = NO_TIMESTAMP
         for number, entry in enumerate(index.dumped()):
@@ -110,7 +113,7 @@ class IndexDump:
                     what = f"entry {number}: no batch ends at offset {entry.offset}"
                     self._report(Finding("timeindex-offset-not-found", where, what))
                 else:
-                    largest = self._largest_timestamp(log, batch, path)
+                    largest = self._largest_timestamp(log, batch, reader)
                     if largest != entry.timestamp:
                         self._reports.timestamp_mismatch(absolute, entry.timestamp, largest)
                         what = f"entry {number} says {entry.timestamp} ms, the batch's largest is {largest}"
@@ -133,18 +136,14 @@ class IndexDump:
                 return batch
             position += batch.size
 
-    def _largest_timestamp(self, log: OpenFile, batch: BatchAt, path: str) -> int:
+    def _largest_timestamp(self, log: OpenFile, batch: BatchAt, reader: ChunkReader) -> int:
         """Largest timestamp of the batch's records, −1 at least."""
         largest = NO_TIMESTAMP
-        walk = LogWalk(log, batch.position, batch.position + batch.size, max_batch_bytes=self._options.max_batch_bytes)
-        reader = self._reader(path)
-        for window in walk:
+        end, limit = batch.position + batch.size, self._options.max_batch_bytes
+        for window in LogWalk(log, batch.position, end, max_batch_bytes=limit, batches=self._batches):
             for chunk in reader.chunks(window):
                 largest = max(largest, *chunk.records.field(RecordField.TIMESTAMP)[chunk.first : chunk.end], NO_TIMESTAMP)
         return largest
-
-    def _reader(self, path: str) -> ChunkReader:
-        return ChunkReader(path, self._report, self._options.max_decompressed_bytes)
 
     def _sanity(self, index: OffsetIndex | TimeIndex, path: str) -> None:
         """Only the check that a broker makes when it opens an index."""

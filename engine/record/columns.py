@@ -6,8 +6,11 @@ from array import array
 
 from engine.formats import BATCH_FIELDS, RECORD_FIELDS, BatchField, RecordField
 
-BATCH_ROWS = 4096  # batches that one kernel call describes
-RECORD_ROWS = 16384  # records that one kernel call describes
+# A kernel writes all fields of a row: were the fields a power of two apart, all of them would fall into the same few
+# lines of the processor's cache, and decoding would take twice as long. So each begins 64 bytes further than that.
+_APART = 8
+BATCH_ROWS = 4096 + _APART  # batches that one kernel call describes
+RECORD_ROWS = 16384 + _APART  # records that one kernel call describes
 
 
 class Table:

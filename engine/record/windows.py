@@ -53,6 +53,8 @@ class Window(NamedTuple):
 class LogWalk:
     """The batches of one log file, from `start` to `end` (byte positions; default: its size at this moment).
 
+    batches  columns to reuse: many short walks over one file are otherwise busy with making new ones
+
     Iterate once. Afterwards `stop` says why the walk ended and `position` where. Raises UnreadableFile, and
     FileChangedWhileReading where the file became shorter meanwhile.
     """
@@ -65,6 +67,7 @@ class LogWalk:
         *,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         window_size: int = WINDOW_SIZE,
+        batches: BatchColumns | None = None,
     ) -> None:
         self.file = file
         self.position = start
@@ -72,7 +75,7 @@ class LogWalk:
         self.stop = Stop.END
         self._max_batch_bytes = max_batch_bytes
         self._buffer = bytearray(max(HEADER_SIZE_UP_TO_MAGIC, min(window_size, self.end - start)))
-        self._batches = BatchColumns()
+        self._batches = BatchColumns() if batches is None else batches
 
     def __iter__(self) -> Iterator[Window]:
         while self.position < self.end:

@@ -60,6 +60,8 @@ public final class Main {
             case "lookup" -> Reads::lookup;
             case "compact" -> new Compact();
             case "small-files" -> SmallFiles::read;
+            case "gen" -> new Generate();
+            case "iterate" -> Iterate::run;
             case "batches" -> Batches::write;
             case "decode" -> Batches::decode;
             default -> throw new IllegalArgumentException("no such command: " + name);

@@ -1,0 +1,50 @@
+"""Runs of whole processes: seconds, processor time and peak memory, by wait4."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import statistics
+import subprocess
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Run(NamedTuple):
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int  # largest resident set; never below that of this process, from which the child is forked
+
+
+class WrongRunError(Exception):
+    """A program failed, or two programs that should print the same do not."""
+
+
+def run(command: list[str], cwd: Path, output: Path, statuses: tuple[int, ...] = (0,)) -> Run:
+    """Run to the end with stdout in the file `output`. Raises WrongRunError for any other exit status."""
+    errors = output.with_suffix(".stderr")
+    with output.open("wb") as out, errors.open("wb") as err:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in statuses:
+        last = errors.read_text(errors="replace")[-2000:]
+        raise WrongRunError(f"{' '.join(command[-4:])}: status {process.returncode}\n{last}")
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def median(runs: list[Run]) -> Run:
+    """The medians of time, the largest peak."""
+    seconds, cpu_seconds, peaks = zip(*runs, strict=True)
+    return Run(statistics.median(seconds), statistics.median(cpu_seconds), max(peaks))
+
+
+def same_output(ours: Path, theirs: Path, what: str) -> None:
+    """Raises WrongRunError where the two files differ: work that differs is not compared."""
+    if not filecmp.cmp(ours, theirs, shallow=False):
+        raise WrongRunError(f"{what}: kafkalog and Kafka print different text; see {ours} and {theirs}")
