@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WINDOW_SIZE = 4 << 20
 MAX_BATCH_BYTES = 64 << 20  # brokers accept 1 MiB by default; nobody is known to go beyond this
 _CHUNK = 1 << 20
+_SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
 _TABLES = (make_tables(CASTAGNOLI), make_tables(IEEE))
 _CRC_START_V2 = BATCH_HEADER.positions["attributes"]
@@ -71,7 +72,7 @@ class LogWalk:
         self.end = file.size() if end is None else end
         self.stop = Stop.END
         self._max_batch_bytes = max_batch_bytes
-        self._buffer = bytearray(max(HEADER_SIZE_UP_TO_MAGIC, min(window_size, self.end - start)))
+        self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self.end - start)))
         self._batches = BatchColumns()
 
     def __iter__(self) -> Iterator[Window]:

@@ -109,8 +109,7 @@ def _text(rng: random.Random, data: bytearray) -> bytes:
         words = bytes(data).replace(b"\n", b" \n ").split(b" ")
         at = rng.randrange(len(words))
         if how == 0:
-            number = rng.choice(_EXTREMES) if rng.random() < 0.8 else 10 ** rng.choice((18, 19, 40, 5000))
-            words[at] = str(number).encode()
+            words[at] = str(rng.choice(_EXTREMES)).encode() if rng.random() < 0.8 else b"1" * rng.choice((19, 20, 40, 5000))
         elif how == 1:
             words[at] = rng.choice((b"", b"-", b"+7", b"0x10", b"1e3", b"\xd9\xa3", b"\xff", b"\\u12", b"=", b"[" * 3000, b"null"))
         elif how == 2:

@@ -52,6 +52,7 @@ def seeds() -> tuple[Seed, ...]:
     return tuple(found.values())
 
 
+@cache
 def by_kind() -> dict[FileKind, list[Seed]]:
     """The seeds of each kind."""
     kinds: dict[FileKind, list[Seed]] = {}
