@@ -47,15 +47,16 @@ class Gaps:
         self._base = base
         record = chunk.first
         if self._previous is None and record < chunk.end:
-            self._previous = table[RecordField.OFFSET, record] - 1
+            self._previous = table[RecordField.OFFSET, record]
+            record += 1
         while record < chunk.end:
-            record = next_gap(table, record, chunk.end, self._previous)
-            if record < chunk.end:
-                self._gap(chunk, record)
-                self._previous = table[RecordField.OFFSET, record]
-                record += 1
-            else:
-                self._previous = table[RecordField.OFFSET, chunk.end - 1]
+            found = next_gap(table, record, chunk.end, self._previous)
+            if found > record:
+                self._previous = table[RecordField.OFFSET, found - 1]
+            if found < chunk.end:
+                self._gap(chunk, found)
+                self._previous = table[RecordField.OFFSET, found]
+            record = found + 1
         if chunk.last_row > chunk.first_row:
             self._last_offset = chunk.batches.table[BatchField.LAST_OFFSET, chunk.last_row - 1]
 

@@ -19,7 +19,7 @@ from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, file_name, parse_file_name
-from engine.log import dump_index, dump_log, text_buffer
+from engine.log import batch_heads, dump_log, text_buffer
 from engine.log.dump import TextDump
 from engine.log.dump_07 import dump_entries
 from engine.record import columns, kafka07, kafka07_file, reader, windows
@@ -124,7 +124,7 @@ def sized(buffers: Buffers) -> Iterator[None]:
     )
     constants = (
         (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk), (dump_log, "_CHUNK", buffers.chunk),
-        (dump_index, "_BLOCK", buffers.chunk),
+        (batch_heads, "_BLOCK", max(61, buffers.chunk)),
     )
     walk = windows.LogWalk.__init__
     before = [function.__defaults__ for function, _ in defaults], dict(walk.__kwdefaults__ or {})
