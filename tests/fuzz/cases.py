@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import NamedTuple
 
 from engine.layout import FileKind
 from engine.log.dump_options import DumpOptions
+from engine.log.selection import Selection
 from engine.schema.decode import DECODERS, decoder
 from tests.fuzz.mutate import mutate
 from tests.fuzz.seeds import LOGS, by_kind
@@ -44,6 +46,7 @@ class Case(NamedTuple):
     options: DumpOptions
     buffers: Buffers
     shrink: tuple[int, int] | None
+    selection: Selection | None
 
 
 def make_case(seed: int, number: int) -> Case:
@@ -66,7 +69,7 @@ def make_case(seed: int, number: int) -> Case:
     if rng.random() < 0.25:
         buffers = Buffers(rng.randrange(1, 5), rng.randrange(1, 6), rng.choice((1, 100, 700, 3000)),
                           rng.choice((1, 17, 61, 100, 1000)), rng.choice((1, 50, 1000)), rng.choice((64, 100, 1000)))
-    return Case(files, path, kind, dump, _options(rng), buffers, shrink)
+    return Case(files, path, kind, dump, _options(rng), buffers, shrink, _selection(rng) if rng.random() < 0.12 else None)
 
 
 def _options(rng: random.Random) -> DumpOptions:
@@ -99,6 +102,27 @@ def _options(rng: random.Random) -> DumpOptions:
     if rng.random() < 0.1:
         values["sanity_only"] = True
     return DumpOptions(**values)  # type: ignore[arg-type]
+
+
+def _selection(rng: random.Random) -> Selection:
+    numbers = (-(2**63), -1, 0, 1, 5, 20, 2**31, 1_700_000_000_000, 2**63 - 1)
+    values: dict[str, object] = {}
+    for _ in range(rng.randrange(1, 4)):
+        name = rng.choice(("first_offset", "end_offset", "from_ms", "to_ms", "producer_id", "leader_epoch", "limit", "tail",
+                           "transactional", "keys", "key_regex", "headers"))
+        if name in ("limit", "tail"):
+            values[name] = rng.choice((0, 1, 3, 2**40))
+        elif name == "transactional":
+            values[name] = True
+        elif name == "keys":
+            values[name] = (b"", b"k1", b"key-1")
+        elif name == "key_regex":
+            values[name] = re.compile(b"[k1]")
+        elif name == "headers":
+            values[name] = ((rng.choice((b"", b"h", b"trace")), rng.choice((None, b"", b"1"))),)
+        else:
+            values[name] = rng.choice(numbers)
+    return Selection(**values)  # type: ignore[arg-type]
 
 
 def _hex(data: bytes) -> bytes:

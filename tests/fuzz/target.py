@@ -21,6 +21,7 @@ from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, file_name, parse_file_name
 from engine.log import batch_heads, dump_log, text_buffer
 from engine.log.dump import TextDump
+from engine.log.selection import Selector
 from engine.log.dump_07 import dump_entries
 from engine.record import columns, kafka07, kafka07_file, reader, windows
 from tests.support.memory_files import MemoryFiles
@@ -63,7 +64,8 @@ def run(case: Case) -> Result:
     name = parse_file_name(file_name(case.dump))
     assert name is not None
     with sized(case.buffers):
-        dump = TextDump(files, case.options, lambda text: parts.append(bytes(text)), findings.append)  # type: ignore[arg-type]
+        selector = Selector(case.selection) if case.selection else None
+        dump = TextDump(files, case.options, lambda text: parts.append(bytes(text)), findings.append, selector)  # type: ignore[arg-type]
         try:
             if name.kind is FileKind.LOG_07:
                 _log_07(files, case, parts, findings)
