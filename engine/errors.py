@@ -34,3 +34,8 @@ class FileChangedWhileReading(KafkalogError):
     """A file became shorter than it was when its reading began."""
 
     code = "file-changed"
+
+
+def became_shorter(path: str, size: int) -> FileChangedWhileReading:
+    """The error to raise where fewer bytes came than the `size` that the file at `path` had when its reading began."""
+    return FileChangedWhileReading(f"{path}: became shorter than {size} bytes while it was read", do="run it again, or on a copy")

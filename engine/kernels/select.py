@@ -15,6 +15,7 @@ _FIELDS = cython.declare(cython.Py_ssize_t, RECORD_FIELDS)
 
 ANY = -(2**63)  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)
+_LARGEST = cython.declare(cython.longlong, 2**63 - 1)
 
 
 @cython.ccall
@@ -30,7 +31,7 @@ def next_gap(records: cython.longlong[:, ::1], start: cython.Py_ssize_t, count: 
     if start < 0 or count > records.shape[1]: return count
     with cython.nogil:
         while index < count:
-            if records[_OFFSET, index] - 1 != previous: return index
+            if previous == _LARGEST or records[_OFFSET, index] != previous + 1: return index
             previous = records[_OFFSET, index]
             index += 1
         return count

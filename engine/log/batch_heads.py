@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.errors import became_shorter
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ class BatchHeads:
         self._start = 0
 
     def at(self, position: int, limit: int | None = None) -> BatchAt | str:
-        """The batch that begins at `position` and lies within `limit` bytes from there; else why there is none."""
+        """The batch that begins at `position` and lies within `limit` bytes from there; else why there is none.
+
+        Raises UnreadableFile, and FileChangedWhileReading where the log became shorter meanwhile.
+        """
         if not 0 <= position <= self.size:
             return f"byte {position} lies outside the log, which has {self.size} bytes"
         end = self.size if limit is None else min(self.size, position + limit)
@@ -39,6 +43,8 @@ class BatchHeads:
             return f"no batch begins at byte {position}: the log ends there"
         at = self._load(position)
         head = memoryview(self._block)[at : at + BATCH_HEADER.size]
+        if len(head) < min(BATCH_HEADER.size, self.size - position):
+            raise became_shorter(self._file.path, self.size)
         length = int.from_bytes(head[8:12], "big", signed=True)
         if length < MIN_RECORD_SIZE:
             return f"no batch begins at byte {position}: its size field would be {length}"

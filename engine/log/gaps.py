@@ -1,15 +1,15 @@
 """Offsets that do not follow one another: which gaps the cleaner left, and which are losses.
 
 kafka-dump-log calls every gap an error, also the start of a log that does not begin at 0. A gap inside the offset
-range that a batch claims can only come from the cleaner; one between batches counts as the cleaner's where it is known
-to have been at work.
+range that a batch claims can only come from the cleaner; one between batches, or before the first, counts as the
+cleaner's where it is known to have been at work: by its checkpoint, by the topic, or by traces in the same log.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import MAGIC_V2, BatchField, RecordField
+from engine.formats import DELETE_HORIZON_FLAG, MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_gap
 
 if TYPE_CHECKING:
@@ -29,16 +29,18 @@ class Gap(NamedTuple):
 class Gaps:
     """Collects the gaps of one log, chunk by chunk.
 
-    compacted  the cleaner is known to have been here: its checkpoint or the topic says so
+    base_offset  of the segment, as its name says; None: not known
+    compacted    the cleaner is known to have been here: its checkpoint or the topic says so
     """
 
-    def __init__(self, *, compacted: bool = False) -> None:
+    def __init__(self, base_offset: int | None = None, *, compacted: bool = False) -> None:
         self.compacted = compacted
         self.disorders: list[Gap] = []  # offsets that do not grow
         self._holes: list[Gap] = []
         self.count = 0
         self._previous: int | None = None  # offset of the last record
-        self._last_offset: int | None = None  # of the last batch, as its header says
+        # of the last batch, as its header says; before the first one that of the segment before
+        self._last_offset = None if base_offset is None else base_offset - 1
         self._base = 0
 
     def feed(self, chunk: Chunk, base: int) -> None:
@@ -46,16 +48,18 @@ class Gaps:
         table = chunk.records.table
         self._base = base
         record = chunk.first
+        if not self.compacted and chunk.last_row > chunk.first_row:
+            self.compacted = _shows_the_cleaner(chunk)
         if self._previous is None and record < chunk.end:
-            self._previous = table[RecordField.OFFSET, record] - 1
+            self._previous = table[RecordField.OFFSET, record] - 1 if self._last_offset is None else self._last_offset
         while record < chunk.end:
-            record = next_gap(table, record, chunk.end, self._previous)
-            if record < chunk.end:
-                self._gap(chunk, record)
-                self._previous = table[RecordField.OFFSET, record]
-                record += 1
-            else:
-                self._previous = table[RecordField.OFFSET, chunk.end - 1]
+            found = next_gap(table, record, chunk.end, self._previous)
+            if found > record:
+                self._previous = table[RecordField.OFFSET, found - 1]
+            if found < chunk.end:
+                self._gap(chunk, found)
+                self._previous = table[RecordField.OFFSET, found]
+            record = found + 1
         if chunk.last_row > chunk.first_row:
             self._last_offset = chunk.batches.table[BatchField.LAST_OFFSET, chunk.last_row - 1]
 
@@ -101,3 +105,11 @@ class Gaps:
                 return False
             claimed = batches[BatchField.LAST_OFFSET, current]
         return True
+
+
+def _shows_the_cleaner(chunk: Chunk) -> bool:
+    """Is one of the chunk's new batches emptied, or does it carry a delete horizon?"""
+    rows = slice(chunk.first_row, chunk.last_row)
+    if any(attributes & DELETE_HORIZON_FLAG for attributes in set(chunk.batches.field(BatchField.ATTRIBUTES)[rows])):
+        return True
+    return 0 in chunk.batches.field(BatchField.COUNT)[rows].tolist()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
-from engine.errors import FileChangedWhileReading
+from engine.errors import became_shorter
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, BatchField, Status
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.scan import find_candidate, scan_batches
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WINDOW_SIZE = 4 << 20
 MAX_BATCH_BYTES = 64 << 20  # brokers accept 1 MiB by default; nobody is known to go beyond this
 _CHUNK = 1 << 20
+_SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
 _TABLES = (make_tables(CASTAGNOLI), make_tables(IEEE))
 _CRC_START_V2 = BATCH_HEADER.positions["attributes"]
@@ -73,8 +74,8 @@ class LogWalk:
         self.position = start
         self.end = file.size() if end is None else end
         self.stop = Stop.END
-        self._max_batch_bytes = max_batch_bytes
-        self._buffer = bytearray(max(HEADER_SIZE_UP_TO_MAGIC, min(window_size, self.end - start)))
+        self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
+        self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
         self._batches = BatchColumns() if batches is None else batches
 
     def __iter__(self) -> Iterator[Window]:
@@ -125,7 +126,7 @@ class LogWalk:
 
     def _is_sound(self, at: int) -> bool:
         """Does the batch at file position `at` lie within the file, with a right checksum?"""
-        header = BATCH_HEADER.read(self.file.read(at, BATCH_HEADER.size))
+        header = BATCH_HEADER.read(self._header_at(at))
         size = header.batch_length + LOG_OVERHEAD
         return size <= self.end - at and self._stream_crc(at + _CRC_START_V2, at + size) == header.crc
 
@@ -133,10 +134,7 @@ class LogWalk:
         """The next bytes of the file, as many as the buffer takes."""
         data = memoryview(self._buffer)[: min(len(self._buffer), self.end - self.position)]
         if self.file.read_into(data, self.position) < len(data):
-            raise FileChangedWhileReading(
-                f"{self.file.path}: became shorter than {self.end} bytes while it was read",
-                do="run it again, or on a copy",
-            )
+            raise became_shorter(self.file.path, self.end)
         return data.toreadonly()
 
     def _next_size(self, data: memoryview) -> int:
@@ -149,7 +147,7 @@ class LogWalk:
 
     def _header_only(self, size: int) -> Window:
         """A batch above the limit: its header, scanned as if it were alone, and its streamed checksum."""
-        head = bytearray(self.file.read(self.position, BATCH_HEADER.size))
+        head = bytearray(self._header_at(self.position))
         legacy = head[16] < 2 or head[16] > 127
         head[8:12] = (len(head) - LOG_OVERHEAD).to_bytes(4, "big")
         scan_batches(head, 0, len(head), self._batches.table, *_TABLES)
@@ -159,6 +157,13 @@ class LogWalk:
         table[BatchField.SIZE, 0] = size
         table[BatchField.VALID, 0] = int(crc == table[BatchField.CRC, 0])
         return Window(memoryview(head).toreadonly(), self.position, self._batches, 1, partial=True)
+
+    def _header_at(self, at: int) -> bytes:
+        """The bytes of a v2 header, fewer where the walk ends before."""
+        head = self.file.read(at, BATCH_HEADER.size)
+        if len(head) < min(BATCH_HEADER.size, self.end - at):
+            raise became_shorter(self.file.path, self.end)
+        return head
 
     def _stream_crc(self, start: int, end: int, *, legacy: bool = False) -> int:
         crc = 0

@@ -1,0 +1,119 @@
+"""What must hold for every case, whatever its bytes are.
+
+The walk over batches is written a second time here, plainly, so that the engine's findings are compared with something
+that does not come from the engine.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from engine.errors import FileChangedWhileReading
+from engine.findings import KINDS
+from tests.fuzz.cases import LIMIT, ROOMY
+from tests.fuzz.seeds import LOGS
+from tests.fuzz.target import Result, run
+
+if TYPE_CHECKING:
+    from tests.fuzz.cases import Case
+
+_TAIL = {"torn-tail", "zero-tail", "batch-size-invalid"}
+_UNLIMITED = 2**31 - 1
+
+
+class Entry(NamedTuple):
+    """One entry that a plain walk sees. `sound`: its checksum fits."""
+
+    position: int
+    size: int
+    magic: int
+    sound: bool
+
+
+def plain_walk(data: bytes) -> tuple[list[Entry], int]:
+    """(entries, where the walk ends): as long as sizes fit, whatever the checksums say."""
+    at, entries = 0, []
+    while len(data) - at > 17:
+        length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+        magic = int.from_bytes(data[at + 16 : at + 17], signed=True)
+        if length < 14 or length + 12 > len(data) - at or (magic >= 2 and len(data) - at < 61):
+            break
+        entry = data[at : at + length + 12]
+        if magic >= 2:
+            sound = length + 12 >= 61 and crc32c(entry[21:]) == int.from_bytes(entry[17:21], "big")
+        else:
+            sound = zlib.crc32(entry[16:]) == int.from_bytes(entry[12:16], "big")
+        entries.append(Entry(at, length + 12, magic, sound))
+        at += length + 12
+    return entries, at
+
+
+def check(case: Case) -> Result:
+    """Run the case; AssertionError where a law is broken, any other exception as it comes."""
+    result = run(case)
+    _well_formed(case, result)
+    if case.kind in LOGS and case.dump == case.path and case.shrink is None:
+        assert result.error is None, f"a plain file can not be read: {result.error}"
+        _finds_damage(case, result)
+        if case.buffers != ROOMY:
+            _same(result, run(case._replace(buffers=ROOMY)), "the size of buffers decides the answer")
+        if case.options.iterates and case.options.escape and not (case.selection or case.options.skip_metadata):
+            _shallow_agrees(case, result)
+    return result
+
+
+def _same(one: Result, other: Result, why: str) -> None:
+    assert one.out == other.out, why
+    assert sorted(map(str, one.findings)) == sorted(map(str, other.findings)), why
+    assert one.reports == other.reports, why
+
+
+def _well_formed(case: Case, result: Result) -> None:
+    result.out.decode("utf-8")
+    assert result.error is None or case.shrink is not None or case.dump != case.path, f"unexpected error {result.error}"
+    if case.shrink is not None and result.error is not None:
+        assert isinstance(result.error, FileChangedWhileReading), repr(result.error)
+    size = sum(map(len, case.files.values()))
+    inflated = min(case.options.max_decompressed_bytes, LIMIT) * (1 + size // 60)
+    assert len(result.out) <= 300 * size + 40 * inflated + 10_000, f"{len(result.out)} bytes of text from {size}"
+    for finding in result.findings:
+        assert finding.code in KINDS, finding
+        assert finding.where.file in case.files, finding
+        position = finding.where.position
+        assert position is None or 0 <= position <= len(case.files[finding.where.file]), finding
+        assert finding.where.offset is None or -(2**63) <= finding.where.offset < 2**63, finding
+        assert "\n" not in finding.what, finding
+        assert finding.what, finding
+
+
+def _finds_damage(case: Case, result: Result) -> None:
+    options = case.options
+    if case.selection or options.continue_on_corruption or options.max_bytes < _UNLIMITED:
+        return
+    data = case.files[case.path]
+    entries, end = plain_walk(data)
+    at = {code: {f.where.position for f in result.findings if f.code == code} for code in KINDS}
+    small = {entry.position for entry in entries if entry.magic >= 2 and entry.size < 61}
+    bad = {entry.position for entry in entries if not entry.sound} - small
+    assert at["crc-mismatch"] == bad, f"checksums: found {at['crc-mismatch']}, there are {bad}"
+    assert small <= at["batch-size-invalid"], f"sizes: found {at['batch-size-invalid']}, there are {small}"
+    unknown = {entry.position for entry in entries if not 0 <= entry.magic <= 2} - small
+    assert unknown <= at["unknown-magic"], f"magic: found {at['unknown-magic']}, there are {unknown}"
+    codecs = {e.position for e in entries if e.size >= 61 and e.magic >= 2 and data[e.position + 22] & 7 > 4}
+    if not options.iterates:
+        assert codecs <= at["unknown-codec"], f"codecs: found {at['unknown-codec']}, there are {codecs}"
+    if end < len(data):
+        assert any(end in at[code] for code in _TAIL), f"nobody says that the walk ends at {end} of {len(data)}"
+    elif not small:
+        assert not any(at[code] for code in _TAIL), "a tail was found where there is none"
+
+
+def _shallow_agrees(case: Case, result: Result) -> None:
+    """The batches are the same with and without their records."""
+    shallow = run(case._replace(options=replace(case.options, print_data=False, deep=False)))
+    batches = [line for line in result.out.split(b"\n") if not line.startswith(b"| ")]
+    assert batches == shallow.out.split(b"\n"), "deep iteration shows other batches than shallow iteration"

@@ -1,0 +1,146 @@
+"""Dump one case in this process, with buffers of its size."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.identity import (
+    decode_clean_shutdown,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+)
+from engine.checkpoint.leader_epochs import decode_leader_epochs
+from engine.checkpoint.offsets import decode_offset_checkpoint
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.errors import KafkalogError
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
+from engine.index.transaction import TransactionIndex
+from engine.layout import FileKind, file_name, parse_file_name
+from engine.log import batch_heads, dump_log, text_buffer
+from engine.log.dump import TextDump
+from engine.log.selection import Selector
+from engine.log.dump_07 import dump_entries
+from engine.record import columns, kafka07, kafka07_file, reader, windows
+from tests.support.memory_files import MemoryFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.findings import Finding
+    from tests.fuzz.cases import Buffers, Case
+
+_OFFSETS = (-(2**63), -1, 0, 1, 7, 2**31, 2**63 - 1)
+_DECODED = {
+    FileKind.LEADER_EPOCH_CHECKPOINT: decode_leader_epochs,
+    FileKind.PARTITION_METADATA: decode_partition_metadata,
+    FileKind.QUORUM_STATE: decode_quorum_state,
+    FileKind.META_PROPERTIES: decode_meta_properties,
+    FileKind.CLEAN_SHUTDOWN: decode_clean_shutdown,
+    FileKind.RECOVERY_POINT_CHECKPOINT: decode_offset_checkpoint,
+    FileKind.REPLICATION_CHECKPOINT: decode_offset_checkpoint,
+    FileKind.LOG_START_CHECKPOINT: decode_offset_checkpoint,
+    FileKind.CLEANER_CHECKPOINT: decode_offset_checkpoint,
+}
+
+
+class Result(NamedTuple):
+    """What came of a case: text, findings, the final reports, and the error that ended it."""
+
+    out: bytes
+    findings: list[Finding]
+    reports: list[str]
+    error: KafkalogError | None
+
+
+def run(case: Case) -> Result:
+    """Dump the case. Any exception but KafkalogError comes through: it is what we look for."""
+    parts: list[bytes] = []
+    findings: list[Finding] = []
+    error = None
+    files = MemoryFiles(case.files, case.shrink)
+    name = parse_file_name(file_name(case.dump))
+    assert name is not None
+    with sized(case.buffers):
+        selector = Selector(case.selection) if case.selection else None
+        dump = TextDump(files, case.options, lambda text: parts.append(bytes(text)), findings.append, selector)  # type: ignore[arg-type]
+        try:
+            if name.kind is FileKind.LOG_07:
+                _log_07(files, case, parts, findings)
+            elif name.kind in _DECODED:
+                findings += _DECODED[name.kind](case.files[case.dump], case.dump).findings  # type: ignore[operator]
+            else:
+                dump.dump(case.dump, name)
+                _lookups(case, name.kind, findings)
+        except KafkalogError as caught:
+            error = caught
+        dump.flush()
+        return Result(b"".join(parts), findings, list(dump.reports.lines()), error)
+
+
+def _log_07(files: MemoryFiles, case: Case, parts: list[bytes], findings: list[Finding]) -> None:
+    window = case.buffers.window
+    with files.open(case.dump) as file:
+        dump_entries(file, case.dump, print_payload=case.options.print_data, write=parts.append,  # type: ignore[arg-type]
+                     report=findings.append, window=window)
+        kafka07_file.valid_size(file, window=window)  # type: ignore[arg-type]
+        found = kafka07_file.iterate_file(file, 2**63 - 50, max_entry=500, window=window)  # type: ignore[arg-type]
+        for _ in kafka07.open_sets(found, limit=case.options.max_decompressed_bytes):  # type: ignore[arg-type]
+            pass
+
+
+def _lookups(case: Case, kind: FileKind, findings: list[Finding]) -> None:
+    """What other commands ask of an index."""
+    data = case.files[case.dump]
+    if kind is FileKind.OFFSET_INDEX:
+        index = OffsetIndex(data, 3, case.dump)
+        findings += index.sanity()
+        for offset in _OFFSETS:
+            index.fetch_upper_bound(index.lookup(offset), 100)
+            index.lookup(offset, zero_tail=True)
+    elif kind is FileKind.TIME_INDEX:
+        times = TimeIndex(data, 2**63 - 4, case.dump)
+        findings += times.sanity()
+        for offset in _OFFSETS:
+            times.lookup(offset)
+        times.last_entry()
+    elif kind is FileKind.TRANSACTION_INDEX:
+        txns = TransactionIndex(data, 0, case.dump)
+        findings += txns.sanity()
+        txns.broker_error("/x")
+        for offset in _OFFSETS:
+            txns.aborted_in(offset, 2**40)
+    elif kind is FileKind.PRODUCER_SNAPSHOT:
+        findings += ProducerSnapshot(data, case.dump).sanity()
+
+
+@contextmanager
+def sized(buffers: Buffers) -> Iterator[None]:
+    """The engine with buffers of other sizes. Only defaults and constants are touched, no code is replaced."""
+    defaults = (
+        (columns.BatchColumns.__init__, (buffers.batch_rows,)),
+        (columns.RecordColumns.__init__, (buffers.record_rows,)),
+        (text_buffer.TextBuffer.__init__, (buffers.text,)),
+    )
+    constants = (
+        (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk), (dump_log, "_CHUNK", buffers.chunk),
+        (batch_heads, "_BLOCK", max(61, buffers.chunk)),
+    )
+    walk = windows.LogWalk.__init__
+    before = [function.__defaults__ for function, _ in defaults], dict(walk.__kwdefaults__ or {})
+    kept = [getattr(module, name) for module, name, _ in constants]
+    try:
+        for function, values in defaults:
+            function.__defaults__ = values  # type: ignore[attr-defined]
+        walk.__kwdefaults__ = {**before[1], "window_size": buffers.window}  # type: ignore[attr-defined]
+        for module, name, value in constants:
+            setattr(module, name, value)
+        yield
+    finally:
+        for (function, _), values in zip(defaults, before[0], strict=True):
+            function.__defaults__ = values  # type: ignore[attr-defined]
+        walk.__kwdefaults__ = before[1]  # type: ignore[attr-defined]
+        for (module, name, _), value in zip(constants, kept, strict=True):
+            setattr(module, name, value)

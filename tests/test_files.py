@@ -1,0 +1,80 @@
+"""One suite over every implementation of the seam: the real one, and the double that other tests use."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import UnreadableFile
+from engine.files import ReadOnlyFiles
+from tests.support.memory_files import MemoryFiles
+
+CONTENTS = {"dir/a.log": b"0123456789", "dir/empty": b"", "dir/sub/b": b"x", "dir/ü\n": b"y"}
+
+
+@pytest.fixture(params=["real", "memory"])
+def tree(request, tmp_path):
+    """(files, directory that holds CONTENTS)."""
+    top = str(tmp_path)
+    if request.param == "memory":
+        return MemoryFiles({f"{top}/{path}": data for path, data in CONTENTS.items()}), top
+    for path, data in CONTENTS.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(data)
+    return ReadOnlyFiles(), top
+
+
+def test_info_and_list(tree):
+    files, top = tree
+    assert files.info(f"{top}/dir/a.log")[:3] == (True, False, 10)
+    assert files.info(f"{top}/dir")[:2] == (False, True)
+    assert files.info(f"{top}/dir/sub/")[:2] == (False, True)
+    assert files.list(f"{top}/dir") == ["a.log", "empty", "sub", "ü\n"]
+    assert files.resolve(f"{top}/dir/a.log") == f"{top}/dir/a.log"
+    assert files.absolute("x/../y").endswith("/x/../y")
+    assert files.absolute("/x/../y") == "/x/../y"
+    assert files.exists(f"{top}/dir/empty")
+    assert files.exists(f"{top}/dir")
+    assert not files.exists(f"{top}/dir/none")
+    assert not files.exists(f"{top}/nul\0byte")
+
+
+@pytest.mark.parametrize("call", ["info", "list", "resolve", "open"])
+@pytest.mark.parametrize("name", ["none", "none/below", "a.log/below", "nul\0byte", ""])
+def test_what_is_not_there(tree, call, name):
+    files, top = tree
+    if call == "resolve" and not name:
+        return  # os.path.realpath takes it for the working directory; everybody asks `info` before
+    path = f"{top}/dir/{name}" if name else ""
+    with pytest.raises(UnreadableFile) as caught:
+        getattr(files, call)(path)
+    assert path in str(caught.value)
+
+
+def test_a_directory_is_no_file(tree):
+    files, top = tree
+    with pytest.raises(UnreadableFile, match="a directory, not a file"):
+        files.open(f"{top}/dir")
+    with pytest.raises(UnreadableFile, match="a directory, not a file"):
+        files.read(f"{top}/dir", 10)
+
+
+def test_reads_end_at_the_end(tree):
+    files, top = tree
+    with files.open(f"{top}/dir/a.log") as file:
+        assert file.size() == 10
+        assert file.read(0, 4) == b"0123"
+        assert file.read(8, 100) == b"89"
+        assert file.read(10, 1) == file.read(11, 5) == file.read(3, 0) == b""
+        buffer = bytearray(b"--------")
+        assert file.read_into(memoryview(buffer), 6) == 4
+        assert buffer == b"6789----"
+        assert file.read_into(memoryview(buffer), 2**40) == 0
+        file.close()
+
+
+def test_small_files_have_a_limit(tree):
+    files, top = tree
+    assert files.read(f"{top}/dir/a.log", 10) == b"0123456789"
+    assert files.read(f"{top}/dir/empty", 0) == b""
+    with pytest.raises(UnreadableFile, match="10 bytes, more than the 9"):
+        files.read(f"{top}/dir/a.log", 9)
