@@ -47,15 +47,19 @@ def control_record_text(key: bytes | None, value: bytes | None) -> str:
     return control_text(kind, key or b"", value or b"")
 
 
+def decoder_for(path: str, options: DumpOptions) -> RecordDecoder | None:
+    """The decoder of an internal topic's records that is asked for, or chosen by the path, for the log at `path`."""
+    if options.decoder is not None or not options.auto_decode:
+        return options.decoder
+    topic, _, partition = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
+    chosen = internal_topic_decoder(topic) if partition.isdigit() else None
+    return decoder("cluster-metadata") if chosen is None and path.endswith(".checkpoint") else chosen
+
+
 def printer_for(path: str, options: DumpOptions) -> Printer | None:
     """What prints keys and payloads of the log at `path`; None: the kernel does, as UTF-8."""
     prefix = "| " if options.skip_metadata else " "
-    chosen = options.decoder
-    if chosen is None and options.auto_decode:
-        topic, _, partition = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
-        chosen = internal_topic_decoder(topic) if partition.isdigit() else None
-        if chosen is None and path.endswith(".checkpoint"):
-            chosen = decoder("cluster-metadata")
+    chosen = decoder_for(path, options)
     if chosen is not None:
         return _schema_printer(chosen, prefix, escape=options.escape)
     if options.key_decoder is None and options.value_decoder is None:
