@@ -89,6 +89,6 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
 
 def printable(text: str) -> str:
     """Text for stderr: control characters and undecodable bytes of file names shown escaped."""
-    from engine.log.record_text import terminal_safe
+    from engine.log.record_text import printable as safe
 
-    return terminal_safe(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+    return safe(text)

@@ -17,7 +17,7 @@ from engine.kernels.text import print_batches, print_records
 from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
 from engine.layout import FileKind, file_name
 from engine.log.dump_07 import dump_entries
-from engine.log.record_text import control_record_text, printer_for, terminal_safe
+from engine.log.record_text import control_record_text, printable, printer_for, terminal_safe
 from engine.record.control import ControlRecordInvalid
 from engine.schema.decode import SchemaError
 

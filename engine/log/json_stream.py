@@ -46,14 +46,14 @@ class JsonStream:
         self._findings[kind.severity.value] += 1
         self.put("finding", {
             "code": finding.code, "severity": kind.severity.value, **text_field("file", where.file),
-            "position": where.position, "offset": where.offset, "what": printable(finding.what), "why": kind.why,
-            "do": kind.do.replace("{path}", printable(where.file)),
+            "position": where.position, "offset": where.offset, "what": sentence(finding.what), "why": kind.why,
+            "do": kind.do.replace("{path}", sentence(where.file)),
         })  # fmt: skip
 
     def error(self, error: KafkalogError) -> None:
         """Write work that could not be done."""
-        do = None if error.do is None else printable(error.do)
-        self.put("error", {"code": error.code, "message": printable(str(error)), "do": do})
+        do = None if error.do is None else sentence(error.do)
+        self.put("error", {"code": error.code, "message": sentence(str(error)), "do": do})
 
     def end(self, exit_status: int) -> None:
         """Write the last object. A stream without it was cut off."""
@@ -89,6 +89,6 @@ def bytes_field(name: str, data: bytes | None) -> dict[str, object]:
         return {f"{name}_b64": b64encode(data).decode()}
 
 
-def printable(text: str) -> str:
+def sentence(text: str) -> str:
     r"""A sentence that may name files: bytes that are not UTF-8 as \xff."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

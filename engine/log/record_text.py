@@ -28,6 +28,11 @@ def terminal_safe(text: str) -> str:
     return _UNSAFE.sub(_escape, text)
 
 
+def printable(text: str) -> str:
+    r"""A text that may name files, made safe; bytes of names that are not UTF-8 as \xff."""
+    return terminal_safe(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return _SHORT.get(match[0]) or (f"\\x{code:02x}" if code < 0xA0 else f"\\u{code:04x}")
