@@ -7,7 +7,7 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-KERNELS = ("checksum", "scan", "decode", "text", "select", "legacy", "encode", "ndjson")
+KERNELS = ("checksum", "words", "scan", "decode", "text", "select", "legacy", "encode", "ndjson")
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g"] if os.environ.get("KAFKALOG_SANITIZE") else []
 OPTIMIZE = ["-O1"] if SANITIZE else ["-O3"]

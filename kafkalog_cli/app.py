@@ -13,6 +13,7 @@ from engine.findings import Severity
 if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.findings import Finding
+    from engine.log.json_stream import JsonStream
 
 SHOWN_PER_CODE = 10  # findings of one code and file that are written out; more are counted
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
@@ -22,19 +23,28 @@ class Outcome:
     """Collects findings and errors, writes them to stderr, knows the exit status.
 
     quiet_codes  codes that something else reports in its own words; they count all the same
+    stream       takes the findings instead of stderr, and the errors as well
     """
 
-    def __init__(self, quiet_codes: frozenset[str] = frozenset()) -> None:
-        self._quiet = quiet_codes
+    def __init__(self, quiet_codes: frozenset[str] = frozenset(), stream: JsonStream | None = None) -> None:
+        self._quiet, self._stream = quiet_codes, stream
         self._counts: Counter[tuple[str, str]] = Counter()
         self._explained: set[str] = set()
         self._status = 0
         self._explain = sys.stderr.isatty()
 
+    @property
+    def streams(self) -> bool:
+        """Do findings go into a stream of objects?"""
+        return self._stream is not None
+
     def finding(self, finding: Finding) -> None:
         """Take one finding."""
         if finding.severity is not Severity.INFO:
             self._status = max(self._status, 4)
+        if self._stream is not None:
+            self._stream.finding(finding)
+            return
         if finding.code in self._quiet:
             return
         key = (finding.code, finding.where.file)
@@ -45,6 +55,8 @@ class Outcome:
     def error(self, error: KafkalogError) -> None:
         """Take work that could not be done."""
         self._status = max(self._status, error.exit_status)
+        if self._stream is not None:
+            self._stream.error(error)
         _line("error", error.code, "red", str(error), error.do)
 
     def finish(self) -> int:
@@ -52,6 +64,8 @@ class Outcome:
         for (code, path), count in self._counts.items():
             if count > SHOWN_PER_CODE:
                 click.echo(f"{printable(path)}: {count - SHOWN_PER_CODE} more findings [{code}]", err=True)
+        if self._stream is not None:
+            self._stream.end(self._status)
         return self._status
 
     def _show(self, finding: Finding) -> None:
@@ -75,6 +89,6 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
 
 def printable(text: str) -> str:
     """Text for stderr: control characters and undecodable bytes of file names shown escaped."""
-    from engine.log.record_text import terminal_safe
+    from engine.log.record_text import printable as safe
 
-    return terminal_safe(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+    return safe(text)

@@ -11,10 +11,11 @@ import click
 
 from engine.errors import KafkalogError
 from engine.layout import discover, file_name, parse_file_name
-from engine.log.dump import LOGS, TextDump, kafka_file_name
+from engine.log.dump import LOGS, Dump, kafka_file_name
 from engine.log.matches import tally
 from engine.log.selection import Selector
 from engine.log.skipping import may_hold_matches
+from engine.log.text_buffer import TextBuffer
 from kafkalog_cli.app import Outcome, printable
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.layout import FileName
     from engine.log.dump_options import DumpOptions
+    from engine.log.renderer import DumpRenderer
     from engine.log.selection import Selection
 
 _SLASHES = re.compile("/{2,}")
@@ -56,37 +58,70 @@ class Target(NamedTuple):
 
 
 def dump_all(
-    files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions, selection: Selection | None
+    files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions,
+    selection: Selection | None = None, form: str = "text",
 ) -> int:
-    """Dump what `--files` lists as kafka-dump-log would, then everything the plain arguments lead to → exit status."""
-    outcome = Outcome(_REPORTED)
+    """Dump what `--files` lists as kafka-dump-log would, then everything the plain arguments lead to → exit status.
+
+    form  text, json or jsonl
+    """
+    out = TextBuffer(sys.stdout.buffer.write)
+    renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
     targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
+    if selection is not None and selection.count:
+        _count(files, _wanted(files, targets, selection), options, selection, renderer, outcome)
+    else:
+        _dump(files, targets, options, selection, renderer, outcome)
+    status = outcome.finish()
+    renderer.flush()
+    sys.stdout.buffer.flush()
+    return status
+
+
+def _dump(
+    files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection | None,
+    renderer: DumpRenderer, outcome: Outcome,
+) -> None:
     selector = None
     if selection is not None:
-        targets = [target for target in targets if _is_wanted(files, target, selection)]
-        if selection.count:
-            return _count(files, targets, options, selection, outcome)
-        targets, skip = _behind_tail(files, targets, options, selection)
+        targets, skip = _behind_tail(files, _wanted(files, targets, selection), options, selection)
         selector = Selector(replace(selection, limit=selection.limit if selection.tail is None else selection.tail), skip)
-    dump = TextDump(files, options, sys.stdout.buffer.write, outcome.finding, selector)
+    dump = Dump(files, options, renderer, outcome.finding, selector)
     for target in targets:
         if selector is not None and selector.finished:
             break
         if target.name is None:
-            dump.ignore(target.path)
-            dump.flush()
-            click.echo(f"Ignoring unknown file {printable(target.path)}", err=True)
+            renderer.file(target.path, None)
+            if not outcome.streams:
+                renderer.flush()
+                click.echo(f"Ignoring unknown file {printable(target.path)}", err=True)
             continue
         try:
             dump.dump(target.path, target.name)
         except KafkalogError as error:
-            dump.flush()
+            renderer.flush()
             outcome.error(error)
-    dump.flush()
-    sys.stdout.buffer.flush()
-    for line in dump.reports.lines():
-        click.echo(line, err=True)
-    return outcome.finish()
+    if not outcome.streams:
+        renderer.flush()
+        sys.stdout.buffer.flush()
+        for line in dump.reports.lines():
+            click.echo(line, err=True)
+
+
+def _text(options: DumpOptions, out: TextBuffer) -> tuple[DumpRenderer, Outcome]:
+    from engine.log.dump_text import TextDump
+
+    outcome = Outcome(_REPORTED)
+    return TextDump(options, out, outcome.finding), outcome
+
+
+def _json(options: DumpOptions, out: TextBuffer, *, array: bool) -> tuple[DumpRenderer, Outcome]:
+    from engine.log.dump_json import JsonDump
+    from engine.log.json_stream import JsonStream
+
+    stream = JsonStream(out, array=array, ascii=options.escape)
+    outcome = Outcome(stream=stream)
+    return JsonDump(options, stream, outcome.finding), outcome
 
 
 def listed_targets(listed: str | None) -> Iterator[Target]:
@@ -110,29 +145,32 @@ def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome
             yield Target(path, parse_file_name(file_name(path)))
 
 
-def _is_wanted(files: ReadOnlyFiles, target: Target, selection: Selection) -> bool:
+def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection) -> list[Target]:
     """A selection is about records: it leaves out every file that can hold none that fits."""
-    return target.name is not None and target.name.kind in LOGS and may_hold_matches(
-        files, target.path, target.name, selection
-    )
+    return [
+        target for target in targets
+        if target.name is not None and target.name.kind in LOGS
+        and may_hold_matches(files, target.path, target.name, selection)
+    ]  # fmt: skip
 
 
 def _count(
-    files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection, outcome: Outcome
-) -> int:
+    files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection, renderer: DumpRenderer,
+    outcome: Outcome,
+) -> None:
     records = batches = 0
     for target in targets:
         try:
             counted = tally(files, target.path, target.name, options, selection, outcome.finding)  # type: ignore[arg-type]
         except KafkalogError as error:
+            renderer.flush()
             outcome.error(error)
             continue
         records += counted.record_count
         batches += counted.batch_count
-        click.echo(f"{printable(target.path)}: {counted.record_count} records in {counted.batch_count} batches")
+        renderer.count(target.path, counted.record_count, counted.batch_count)
     if len(targets) != 1:
-        click.echo(f"total: {records} records in {batches} batches")
-    return outcome.finish()
+        renderer.count(None, records, batches)
 
 
 def _behind_tail(

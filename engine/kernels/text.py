@@ -9,11 +9,20 @@ header keys are written as \\x1b or \\u202e, so that a terminal shows them inste
 import cython
 
 from engine.formats import BatchField, RecordField, Status
+from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
 
-META = 1  # print the record's metadata (not --skip-record-metadata)
-CONTENTS = 2  # print key and payload
-ESCAPE = 4  # for a terminal
-NO_NEWLINE = 8  # leave the line open: somebody goes on behind it
+if cython.compiled:
+    from cython.cimports.engine.kernels.words import (
+        advance,
+        code_point,
+        delta,
+        is_unsafe,
+        number,
+        utf8_sequence,
+        varint,
+    )
+else:
+    from engine.kernels.words import advance, code_point, delta, is_unsafe, number, utf8_sequence, varint
 
 BATCH_LINE_LIMIT = 640  # no batch line is longer
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 320)  # a record line without header keys, key and payload
@@ -22,7 +31,7 @@ _GROWTH = cython.declare(cython.Py_ssize_t, 4)  # bytes of text that one byte of
 _META = cython.declare(cython.int, META)
 _CONTENTS = cython.declare(cython.int, CONTENTS)
 _ESCAPE = cython.declare(cython.int, ESCAPE)
-_NO_NEWLINE = cython.declare(cython.int, NO_NEWLINE)
+_OPEN = cython.declare(cython.int, OPEN)
 _BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_LINE_LIMIT)
 
 _END = cython.declare(cython.int, Status.END)
@@ -79,31 +88,8 @@ def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, text: cython.p_const_cha
 @cython.nogil
 @cython.exceptval(check=False)
 def _number(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    """A signed decimal number, at most 20 bytes."""
-    rest: cython.ulonglong
-    scan: cython.ulonglong
-    digits: cython.Py_ssize_t = 1
-    index: cython.Py_ssize_t
-    if value < 0:
-        out[at] = 45
-        at += 1
-        rest = -(value + 1)  # −2^63 has no positive twin
-        rest += 1
-    else:
-        rest = value
-    scan = rest
-    while scan >= 10000:
-        scan = scan // 10000
-        digits += 4
-    while scan >= 10:
-        scan = scan // 10
-        digits += 1
-    index = at + digits
-    while index > at:
-        index -= 1
-        out[index] = 48 + rest % 10
-        rest = rest // 10
-    return at + digits
+    if cython.compiled: return number(cython.address(out[0]), at, value)
+    return number(out, at, value)
 
 
 @cython.cfunc
@@ -163,8 +149,7 @@ def _careful(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[c
             continue
         if escape:
             code = _code_point(data, index, size)
-            if code < 160 or code == 0x61C or 0x200B <= code <= 0x200F or 0x2028 <= code <= 0x202E \
-                    or 0x2060 <= code <= 0x206F or code == 0xFEFF:
+            if is_unsafe(code):
                 at = _escaped(out, at, code)
                 index += size
                 continue
@@ -180,32 +165,8 @@ def _careful(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[c
 @cython.nogil
 @cython.exceptval(check=False)
 def _sequence(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Bytes of the well-formed multi-byte sequence at `at`; negative: bytes that one U+FFFD stands for.
-
-    Java's decoder replaces each maximal ill-formed part once, and an encoded surrogate as a whole.
-    """
-    lead: cython.uchar = data[at]
-    low: cython.uchar = 0x80
-    high: cython.uchar = 0xBF
-    needed: cython.Py_ssize_t
-    index: cython.Py_ssize_t
-    if lead < 0xC2 or lead > 0xF4: return -1
-    if lead < 0xE0:
-        needed = 2
-    elif lead < 0xF0:
-        needed = 3
-        if lead == 0xE0: low = 0xA0
-    else:
-        needed = 4
-        if lead == 0xF0: low = 0x90
-        if lead == 0xF4: high = 0x8F
-    if end - at < 2 or data[at + 1] < low or data[at + 1] > high: return -1
-    if lead == 0xED and data[at + 1] >= 0xA0:
-        if end - at >= 3 and 0x80 <= data[at + 2] <= 0xBF: return -3
-        return -2
-    for index in range(2, needed):
-        if at + index >= end or data[at + index] < 0x80 or data[at + index] > 0xBF: return -index
-    return needed
+    if cython.compiled: return utf8_sequence(cython.address(data[0]), at, end)
+    return utf8_sequence(data, at, end)
 
 
 @cython.cfunc
@@ -213,11 +174,8 @@ def _sequence(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end:
 @cython.nogil
 @cython.exceptval(check=False)
 def _code_point(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
-    code: cython.int
-    if size == 2: return (data[at] & 31) * 64 + (data[at + 1] & 63)
-    if size == 3: return (data[at] & 15) * 4096 + (data[at + 1] & 63) * 64 + (data[at + 2] & 63)
-    code = (data[at] & 7) * 4096 + (data[at + 1] & 63) * 64 + (data[at + 2] & 63)
-    return code * 64 + (data[at + 3] & 63)
+    if cython.compiled: return code_point(cython.address(data[0]), at, size)
+    return code_point(data, at, size)
 
 
 @cython.cfunc
@@ -257,24 +215,8 @@ def _digit(value: cython.int) -> cython.uchar:
 @cython.exceptval(check=False)
 @cython.returns((cython.longlong, cython.Py_ssize_t))
 def _varint(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    """The length at `at`, which decode_records has checked already."""
-    raw: cython.ulonglong = 0
-    shift: cython.int = 0
-    byte: cython.ulonglong
-    value: cython.longlong
-    while at < end and shift < 35:
-        byte = data[at]
-        at += 1
-        raw |= (byte & 127) << shift
-        if byte < 128: break
-        shift += 7
-    raw &= _MASK
-    value = raw >> 1
-    if raw & 1: return -value - 1, at
-    return value, at
-
-
-_MASK = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+    if cython.compiled: return varint(cython.address(data[0]), at, end)
+    return varint(data, at, end)
 
 
 # ---- lines ----------------------------------------------------------------------------------------------------------
@@ -306,46 +248,6 @@ def _timestamp_type(out: cython.uchar[::1], at: cython.Py_ssize_t, magic: cython
 
 
 @cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _advance(sequence: cython.longlong, increment: cython.longlong) -> cython.longlong:
-    """DefaultRecordBatch.incrementSequence: sequences go on at 0 behind 2^31 − 1, in Java's 32-bit arithmetic."""
-    wide: cython.longlong
-    if sequence > _int32(_INT_MAX - increment):
-        wide = increment - (_INT_MAX - sequence) - 1
-    else:
-        wide = sequence + increment
-    return _int32(wide)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int32(value: cython.longlong) -> cython.longlong:
-    if value > _INT_MAX: return value - _INT_SPAN
-    if value < -_INT_MAX - 1: return value + _INT_SPAN
-    return value
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _delta(last: cython.longlong, first: cython.longlong) -> cython.longlong:
-    """last − first, which fits 32 bits although offsets may have gone around at 2^63."""
-    if last < 0 and first > 0 and first > _LARGEST + last: return (last + _LARGEST + 1) + (_LARGEST - first) + 1
-    if last > 0 and first < 0 and last > _LARGEST + first: return (last - _LARGEST - 1) + (-_LARGEST - 1 - first)
-    return last - first
-
-
-_LARGEST = cython.declare(cython.longlong, 2**63 - 1)
-_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
-_INT_SPAN = cython.declare(cython.longlong, 2**32)
-
-
-@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
@@ -365,7 +267,7 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
         at = _number(out, at, sequence)
         at = _put(out, at, b" lastSequence: ", 15)
         if sequence != -1:
-            sequence = _advance(sequence, _delta(batches[_B_LAST_OFFSET, row], batches[_B_BASE_OFFSET, row]))
+            sequence = advance(sequence, delta(batches[_B_LAST_OFFSET, row], batches[_B_BASE_OFFSET, row]))
         at = _number(out, at, sequence)
         at = _put(out, at, b" producerId: ", 13)
         at = _number(out, at, batches[_B_PRODUCER_ID, row])
@@ -449,7 +351,7 @@ def _record_line(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_
             at = _put(out, at, b" sequence: ", 11)
             sequence = batches[_B_BASE_SEQUENCE, row]
             if sequence >= 0:
-                at = _number(out, at, _advance(sequence, _delta(records[_OFFSET, record], batches[_B_BASE_OFFSET, row])))
+                at = _number(out, at, advance(sequence, delta(records[_OFFSET, record], batches[_B_BASE_OFFSET, row])))
             else:
                 at = _put(out, at, b"-1", 2)
             at = _put(out, at, b" headerKeys: [", 14)
@@ -476,7 +378,7 @@ def _record_line(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_
             if flags & _META or key_size >= 0: at = _put(out, at, b" payload: ", 10)
             else: at = _put(out, at, b"| payload: ", 11)
             at = _payload(out, at, data, records[_VALUE_POSITION, record], value_size, escape)
-    if not flags & _NO_NEWLINE: at = _put(out, at, b"\n", 1)
+    if not flags & _OPEN: at = _put(out, at, b"\n", 1)
     return at, _END
 
 
@@ -511,7 +413,7 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.co
     data    the bytes that hold the records
     row     the next batch whose line is due; lines are printed up to, not including, `last_row`
     record  the next record; `last_record` is behind the last. A record's batch line stands before it.
-    flags   META | CONTENTS | ESCAPE | NO_NEWLINE
+    flags   META | CONTENTS | ESCAPE | OPEN
     status  END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
             record
     """

@@ -1,27 +1,30 @@
-"""Dump files in kafka-dump-log's order and words: which file is printed how. Mirrors DumpLogSegments.main."""
+"""Dump files in kafka-dump-log's order: what is in which file, and what is wrong with it.
+
+Mirrors DumpLogSegments.main.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.producer_snapshot import ProducerSnapshot, producer_text
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.index.transaction import TransactionIndex, aborted_txn_text
+from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_long
 from engine.log.dump_index import IndexDump
 from engine.log.dump_log import LogDump
-from engine.log.dump_text import TextRenderer
+from engine.log.entries import SMALL_FILES, read_small_file
 from engine.log.gaps import Gaps
 from engine.log.reports import DumpReports
 from engine.log.skipping import start_position
-from engine.log.text_buffer import TextBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import ReadOnlyFiles
     from engine.log.dump_options import DumpOptions
+    from engine.log.renderer import DumpRenderer
     from engine.log.selection import Selector
 
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)
@@ -35,29 +38,32 @@ _BY_SUFFIX = {
 }
 
 
-class TextDump:
-    """Prints files as text, one after another; `finish` when all are done.
+class Dump:
+    """Dumps files one after another.
 
-    write    takes the text        report  takes what is wrong, as it is found
-    reports  what kafka-dump-log would say on stderr at the end
+    renderer  shows what they hold    report  takes what is wrong, as it is found
+    reports   what kafka-dump-log would say on stderr at the end
     selector  decides what is shown of logs; None: everything
     """
 
     def __init__(
-        self, files: ReadOnlyFiles, options: DumpOptions, write: Callable[[memoryview], object],
-        report: Callable[[Finding], None], selector: Selector | None = None,
+        self, files: ReadOnlyFiles, options: DumpOptions, renderer: DumpRenderer, report: Callable[[Finding], None],
+        selector: Selector | None = None,
     ) -> None:
-        self._files, self._options, self._report, self._selector = files, options, report, selector
-        self._out = TextBuffer(write)
+        self._files, self._options, self._renderer, self._report = files, options, renderer, report
+        self._selector = selector
         self.reports = DumpReports()
-        self._indexes = IndexDump(files, options, self._out, report, self.reports)
+        self._indexes = IndexDump(files, options, renderer, report, self.reports)
 
     def dump(self, path: str, name: FileName) -> None:
-        """Print one file, as what its name says. Raises UnreadableFile."""
-        self._out.put(f"Dumping {path}\n")
+        """Show one file, as what its name says. Raises UnreadableFile."""
+        self._renderer.file(path, name)
         kind = name.kind
         if kind in LOGS:
             self._log(path, name)
+        elif kind is FileKind.LOG_07:
+            with self._files.open(path) as file:
+                self._renderer.log_07(file, path)
         elif kind is FileKind.OFFSET_INDEX:
             self._indexes.offset_index(path, self._beside(path, name, ".log"), self._base_offset(path, name))
         elif kind is FileKind.TIME_INDEX:
@@ -67,29 +73,21 @@ class TextDump:
             self._transaction_index(path, name)
         elif kind is FileKind.PRODUCER_SNAPSHOT:
             self._producer_snapshot(path)
-
-    def flush(self) -> None:
-        """Hand out what was printed up to here."""
-        self._out.flush()
-
-    def ignore(self, path: str) -> None:
-        """kafka-dump-log announces a file before it says on stderr that it does not know it."""
-        self._out.put(f"Dumping {path}\n")
+        elif kind in SMALL_FILES:
+            entries, findings = read_small_file(self._files, path, kind)
+            for entry in entries:
+                self._renderer.entry(entry)
+            for finding in findings:
+                self._report(finding)
 
     def _log(self, path: str, name: FileName) -> None:
         if name.kind is FileKind.LOG:
-            offset = name.base_offset
-            self._out.put(f"Log starting offset: {'unknown' if offset is None else offset}\n")
             self._base_offset(path, name)
-        elif name.kind is FileKind.BOOTSTRAP_CHECKPOINT:
-            self._out.put("KRaft bootstrap snapshot\n")
-        elif name.base_offset is None or name.epoch is None:
+        elif name.kind is FileKind.KRAFT_SNAPSHOT and (name.base_offset is None or name.epoch is None):
             what = "a KRaft snapshot is named <20 digits>-<10 digits>.checkpoint"
             self._report(Finding("name-invalid", Where(path), what))
-        else:
-            self._out.put(f"Snapshot end offset: {name.base_offset}, epoch: {name.epoch}\n")
         gaps = Gaps(compacted=file_is_compacted(path))
-        renderer = TextRenderer(path, file_name(path), self._options, self._out, self._report)
+        renderer = self._renderer.log(path)
         with self._files.open(path) as file:
             try:
                 start = 0
@@ -120,7 +118,7 @@ class TextDump:
                 raise
             return  # most segments have none: no transaction was aborted there
         for txn in index:
-            self._out.put(aborted_txn_text(txn) + "\n")
+            self._renderer.entry(txn)
         for finding in index.sanity():
             self._report(finding)
 
@@ -131,7 +129,7 @@ class TextDump:
             self._report(Finding("snapshot-corrupt", Where(path), problem))
             return
         for entry in snapshot:
-            self._out.put(producer_text(entry) + "\n")
+            self._renderer.entry(entry)
 
     def _base_offset(self, path: str, name: FileName) -> int:
         """The offset in the file's name; 0 and a finding where there is none."""

@@ -1,4 +1,4 @@
-"""Offset and time indexes as kafka-dump-log prints and checks them, each entry against the log beside it.
+"""Offset and time indexes as kafka-dump-log shows and checks them, each entry against the log beside it.
 
 Where Kafka's tool dies at an entry that points nowhere, this goes on with the next; where it reads the whole rest of
 the log for every entry of a time index, this reads on from the entry's own position.
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.log.dump_options import DumpOptions
+    from engine.log.renderer import DumpRenderer
     from engine.log.reports import DumpReports
-    from engine.log.text_buffer import TextBuffer
+
 
 class IndexDump:
     """Dumps index files. Findings name the path as the user gave it, Kafka's reports the absolute one."""
 
     def __init__(
-        self, files: ReadOnlyFiles, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None],
+        self, files: ReadOnlyFiles, options: DumpOptions, renderer: DumpRenderer, report: Callable[[Finding], None],
         reports: DumpReports,
     ) -> None:
-        self._files, self._options, self._out = files, options, out
+        self._files, self._options, self._renderer = files, options, renderer
         self._report, self._reports = report, reports
         self._batches = BatchColumns(1)
 
@@ -43,7 +44,7 @@ class IndexDump:
         log = self._open_log(path, log_path)
         try:
             if not len(index):
-                self._out.put(f"{path} is empty.\n")
+                self._renderer.empty_index(path)
             elif self._options.sanity_only:
                 self._sanity(index, path)
             else:
@@ -71,7 +72,7 @@ class IndexDump:
                 elif batch.last_offset != batch.base_offset:
                     by_first_offset = False
             if not self._options.verify_only:
-                self._out.put(entry.text() + "\n")
+                self._renderer.entry(entry)
         by_first_offset = by_first_offset and all(offset == batch.base_offset for _, offset, batch in wrong)
         if wrong and by_first_offset:
             what = f"{len(wrong)} entries name the first offset of their batch, not the last"
@@ -128,7 +129,7 @@ class IndexDump:
                         what = f"entry {number}: {entry.timestamp} ms after {previous}"
                         self._report(Finding("timeindex-out-of-order", where, what))
             if not self._options.verify_only:
-                self._out.put(entry.text() + "\n")
+                self._renderer.entry(entry)
             previous = entry.timestamp
 
     def _batch_with(self, heads: BatchHeads, position: int, offset: int) -> BatchAt | None:
@@ -169,7 +170,7 @@ class IndexDump:
         """Only the check that a broker makes when it opens an index."""
         problem = index.broker_error(self._files.absolute(path))
         if problem is None:
-            self._out.put(f"{path} passed sanity check.\n")
+            self._renderer.sound_index(path)
         else:
             self._report(Finding("index-corrupt", Where(path), problem))
 

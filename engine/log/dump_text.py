@@ -1,23 +1,119 @@
-"""Batches and records as kafka-dump-log prints them. Mirrors DumpLogSegments.printBatchLevel and dumpBatchRecords."""
+"""What a dump shows, as kafka-dump-log prints it. Mirrors DumpLogSegments.printBatchLevel and dumpBatchRecords.
+
+Small files, which that tool ignores, are lines of `name: value`; logs of 0.7 are as 0.7.2's own tool prints them.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.producer_snapshot import producer_text
 from engine.findings import Finding, Where
-from engine.formats import BatchField, RecordField, Status
-from engine.kernels.text import CONTENTS, ESCAPE, META, NO_NEWLINE, print_batches, print_records
-from engine.log.record_text import control_record_text, printer_for
+from engine.formats import AbortedTxn, BatchField, ProducerSnapshotEntry, RecordField, Status
+from engine.index.offset import OffsetPosition
+from engine.index.time import TimestampOffset
+from engine.index.transaction import aborted_txn_text
+from engine.kernels.text import print_batches, print_records
+from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
+from engine.layout import FileKind, file_name
+from engine.log.dump_07 import dump_entries
+from engine.log.record_text import control_record_text, printable, printer_for, terminal_safe
 from engine.record.control import ControlRecordInvalid
 from engine.schema.decode import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.files import OpenFile
+    from engine.layout import FileName
     from engine.log.dump_options import DumpOptions
+    from engine.log.entries import Entry, SmallEntry
     from engine.log.text_buffer import TextBuffer
     from engine.record.reader import Chunk
     from engine.record.windows import Window
+
+
+class TextDump:
+    """Prints files one after another. A DumpRenderer."""
+
+    def __init__(self, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None]) -> None:
+        self._options, self._out, self._report = options, out, report
+
+    def file(self, path: str, name: FileName | None) -> None:
+        """The lines that announce a file. kafka-dump-log announces also what it then ignores."""
+        kind = None if name is None else name.kind
+        if kind is FileKind.LOG_07:
+            return  # its dump announces itself
+        self._out.put(f"Dumping {path}\n")
+        if name is None:
+            return
+        if kind is FileKind.LOG:
+            offset = name.base_offset
+            self._out.put(f"Log starting offset: {'unknown' if offset is None else offset}\n")
+        elif kind is FileKind.BOOTSTRAP_CHECKPOINT:
+            self._out.put("KRaft bootstrap snapshot\n")
+        elif kind is FileKind.KRAFT_SNAPSHOT and name.base_offset is not None and name.epoch is not None:
+            self._out.put(f"Snapshot end offset: {name.base_offset}, epoch: {name.epoch}\n")
+
+    def log(self, path: str) -> TextRenderer:
+        """What prints the batches of the log at `path`."""
+        return TextRenderer(path, file_name(path), self._options, self._out, self._report)
+
+    def log_07(self, file: OpenFile, path: str) -> None:
+        """A log of 0.7."""
+        dump_entries(file, path, print_payload=self._options.print_data, write=self._put_07, report=self._report)
+
+    def entry(self, entry: Entry) -> None:
+        """The line of an entry."""
+        if isinstance(entry, (OffsetPosition, TimestampOffset)):
+            text = entry.text()
+        elif isinstance(entry, AbortedTxn):
+            text = aborted_txn_text(entry)
+        elif isinstance(entry, ProducerSnapshotEntry):
+            text = producer_text(entry)
+        else:
+            text = small_entry_text(entry)
+        self._out.put(text + "\n")
+
+    def empty_index(self, path: str) -> None:
+        """Kafka's line for an offset index without entries."""
+        self._out.put(f"{path} is empty.\n")
+
+    def sound_index(self, path: str) -> None:
+        """Kafka's line for an index that a broker would accept."""
+        self._out.put(f"{path} passed sanity check.\n")
+
+    def count(self, path: str | None, records: int, batches: int) -> None:
+        """A line for a log, or for the sum of all."""
+        name = "total" if path is None else printable(path)
+        self._out.put(f"{name}: {records} records in {batches} batches\n")
+
+    def flush(self) -> None:
+        """Hand out what was printed up to here."""
+        self._out.flush()
+
+    def _put_07(self, text: bytes) -> None:
+        if not self._options.escape:
+            self._out.put(text)
+            return
+        for line in text.decode("utf-8", "backslashreplace").splitlines(keepends=True):
+            body = line.rstrip("\n")
+            self._out.put(terminal_safe(body).replace("payload:\\t", "payload:\t", 1) + line[len(body) :])
+
+
+def small_entry_text(entry: SmallEntry) -> str:
+    """`name: value` for every field that is there, in Kafka's spelling: `epoch: 3 startOffset: 120`."""
+    parts: list[str] = []
+    for name, value in entry._asdict().items():
+        first, *others = name.split("_")
+        label = first + "".join(word.capitalize() for word in others)
+        if isinstance(value, dict):
+            parts += [f"{key}: {text}" for key, text in value.items()]
+        elif isinstance(value, tuple):
+            parts.append(f"{label}: [{','.join(map(str, value))}]")
+        elif value is not None:
+            parts.append(f"{label}: {value}")
+    return terminal_safe(" ".join(parts))
 
 
 class TextRenderer:
@@ -70,7 +166,7 @@ class TextRenderer:
     def _one_by_one(self, chunk: Chunk, base: int, text: Callable[[Chunk, int, int], bytes]) -> None:
         """Records whose end of line is not the kernel's: control records, and what a decoder prints."""
         row = chunk.first_row
-        flags = self._flags | NO_NEWLINE
+        flags = self._flags | OPEN
         for record in range(chunk.first, chunk.end):
             last_row = chunk.records.table[RecordField.BATCH, record] + 1
             row = self._print(chunk, base, row, last_row, record, record + 1, flags)

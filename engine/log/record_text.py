@@ -28,6 +28,11 @@ def terminal_safe(text: str) -> str:
     return _UNSAFE.sub(_escape, text)
 
 
+def printable(text: str) -> str:
+    r"""A text that may name files, made safe; bytes of names that are not UTF-8 as \xff."""
+    return terminal_safe(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return _SHORT.get(match[0]) or (f"\\x{code:02x}" if code < 0xA0 else f"\\u{code:04x}")
@@ -47,15 +52,19 @@ def control_record_text(key: bytes | None, value: bytes | None) -> str:
     return control_text(kind, key or b"", value or b"")
 
 
+def decoder_for(path: str, options: DumpOptions) -> RecordDecoder | None:
+    """The decoder of an internal topic's records that is asked for, or chosen by the path, for the log at `path`."""
+    if options.decoder is not None or not options.auto_decode:
+        return options.decoder
+    topic, _, partition = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
+    chosen = internal_topic_decoder(topic) if partition.isdigit() else None
+    return decoder("cluster-metadata") if chosen is None and path.endswith(".checkpoint") else chosen
+
+
 def printer_for(path: str, options: DumpOptions) -> Printer | None:
     """What prints keys and payloads of the log at `path`; None: the kernel does, as UTF-8."""
     prefix = "| " if options.skip_metadata else " "
-    chosen = options.decoder
-    if chosen is None and options.auto_decode:
-        topic, _, partition = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
-        chosen = internal_topic_decoder(topic) if partition.isdigit() else None
-        if chosen is None and path.endswith(".checkpoint"):
-            chosen = decoder("cluster-metadata")
+    chosen = decoder_for(path, options)
     if chosen is not None:
         return _schema_printer(chosen, prefix, escape=options.escape)
     if options.key_decoder is None and options.value_decoder is None:

@@ -47,6 +47,6 @@ class TextBuffer:
         if self.at:
             self.flush()
         elif len(self.data) >= _LARGEST:
-            raise KafkalogError("a single record needs more than 1 GiB of text", do="read it with --format jsonl")
+            raise KafkalogError("a single record needs more than 1 GiB of text", do="leave --print-data-log out")
         else:
             self.data = bytearray(2 * len(self.data))

@@ -45,6 +45,8 @@ _INT_MAX = 2**31 - 1
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata.")
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Decode records of __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
+@click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
+              help="Kafka's text, one JSON document, or one JSON object a line.")
 @click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B", help="Only offsets from A up to, not including, B.")
 @click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
@@ -62,7 +64,7 @@ _INT_MAX = 2**31 - 1
 @click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Decode no batch larger than this.")
-def command(paths: tuple[str, ...], files: str | None, **values: Any) -> int:
+def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any) -> int:
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
 
     A drop-in for kafka-dump-log.sh 4.3.1: the same options, the same text on stdout. PATHS are files, partition
@@ -74,7 +76,7 @@ def command(paths: tuple[str, ...], files: str | None, **values: Any) -> int:
 
     if files is None and not paths:
         raise click.UsageError("name files or directories, or use --files")
-    return dump_all(ReadOnlyFiles(), paths, files, options_from(values), selection_from(values))
+    return dump_all(ReadOnlyFiles(), paths, files, options_from(values), selection_from(values), form)
 
 
 def selection_from(values: dict[str, Any]) -> Any:

@@ -1,0 +1,94 @@
+"""JSON objects on their way out: one a line, or elements of one array. docs/json.md describes them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from engine.kernels.ndjson import SCHEMA
+
+if TYPE_CHECKING:
+    from engine.errors import KafkalogError
+    from engine.findings import Finding
+    from engine.log.text_buffer import TextBuffer
+
+
+class JsonStream:
+    """Writes objects into `out`, each with `type` and `schema`, and counts them.
+
+    array   one document {"schema":1,"objects":[…]} instead of a document a line
+    ascii   what is not ASCII is escaped: for terminals
+    counts  objects by type; whoever lets kernels write into `out` counts those
+    """
+
+    def __init__(self, out: TextBuffer, *, array: bool = False, ascii: bool = False) -> None:  # noqa: A002  # its word
+        self.out, self.array, self.ascii = out, array, ascii
+        self.counts: Counter[str] = Counter()
+        self._findings: Counter[str] = Counter()
+        if array:
+            out.put(b'{"schema":%d,"objects":[\n' % SCHEMA)
+
+    def put(self, kind: str, fields: dict[str, object]) -> None:
+        """Write one object. The first one of all must come this way, not from a kernel."""
+        comma = b"," if self.array and self.counts.total() else b""
+        self.counts[kind] += 1
+        self.out.put(comma + self.text({"type": kind, "schema": SCHEMA, **fields}) + b"\n")
+
+    def text(self, value: object) -> bytes:
+        """Any value as JSON."""
+        return json_text(value, ascii=self.ascii)
+
+    def finding(self, finding: Finding) -> None:
+        """Write something wrong that was seen."""
+        kind, where = finding.kind, finding.where
+        self._findings[kind.severity.value] += 1
+        self.put("finding", {
+            "code": finding.code, "severity": kind.severity.value, **text_field("file", where.file),
+            "position": where.position, "offset": where.offset, "what": sentence(finding.what), "why": kind.why,
+            "do": kind.do.replace("{path}", sentence(where.file)),
+        })  # fmt: skip
+
+    def error(self, error: KafkalogError) -> None:
+        """Write work that could not be done."""
+        do = None if error.do is None else sentence(error.do)
+        self.put("error", {"code": error.code, "message": sentence(str(error)), "do": do})
+
+    def end(self, exit_status: int) -> None:
+        """Write the last object. A stream without it was cut off."""
+        counts = {name: self.counts[name] for name in sorted(self.counts)}
+        severities = {name: self._findings[name] for name in ("error", "warning", "info")}
+        self.put("end", {"exit_status": exit_status, "objects": counts, "findings": severities})
+        if self.array:
+            self.out.put(b"]}\n")
+
+
+def json_text(value: object, *, ascii: bool = False) -> bytes:  # noqa: A002  # json's own word
+    """`value` as compact JSON. Lone surrogates, which UTF-8 can not hold, make it all ASCII."""
+    if not ascii:
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError:
+            pass
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def text_field(name: str, text: str) -> dict[str, object]:
+    """A field for a file name: itself, or its bytes as `name_b64` where they are not UTF-8."""
+    return bytes_field(name, text.encode("utf-8", "surrogateescape"))
+
+
+def bytes_field(name: str, data: bytes | None) -> dict[str, object]:
+    """A field for bytes: null, text where they are well-formed UTF-8, else base64 as `name_b64`."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_b64": b64encode(data).decode()}
+
+
+def sentence(text: str) -> str:
+    r"""A sentence that may name files: bytes that are not UTF-8 as \xff."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,40 @@
+"""What shows the files of a dump: as text (`dump_text`) or as JSON (`dump_json`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from engine.files import OpenFile
+    from engine.layout import FileName
+    from engine.log.dump_log import LogRenderer
+    from engine.log.entries import Entry
+
+
+class DumpRenderer(Protocol):
+    """Shows file after file. What is wrong with a file is not its business; see `findings`."""
+
+    def file(self, path: str, name: FileName | None) -> None:
+        """A file begins. None: its name is none of Kafka's, and it is not read."""
+
+    def log(self, path: str) -> LogRenderer:
+        """What shows the batches of the log at `path`."""
+        ...
+
+    def log_07(self, file: OpenFile, path: str) -> None:
+        """Show all of a log of 0.7, and report what is wrong with it."""
+
+    def entry(self, entry: Entry) -> None:
+        """An entry of an index, a snapshot, a checkpoint or another small file."""
+
+    def empty_index(self, path: str) -> None:
+        """The offset index at `path` has no entries."""
+
+    def sound_index(self, path: str) -> None:
+        """--index-sanity-check: the index at `path` passes."""
+
+    def count(self, path: str | None, records: int, batches: int) -> None:
+        """--count: so many fit in the log at `path`; None: in all of them."""
+
+    def flush(self) -> None:
+        """Hand out what was shown up to here."""
