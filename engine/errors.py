@@ -38,4 +38,5 @@ class FileChangedWhileReading(KafkalogError):
 
 def became_shorter(path: str, size: int) -> FileChangedWhileReading:
     """The error to raise where fewer bytes came than the `size` that the file at `path` had when its reading began."""
-    return FileChangedWhileReading(f"{path}: became shorter than {size} bytes while it was read", do="run it again, or on a copy")
+    what = f"{path}: became shorter than {size} bytes while it was read"
+    return FileChangedWhileReading(what, do="run it again, or on a copy")

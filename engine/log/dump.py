@@ -15,7 +15,7 @@ from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_
 from engine.log.dump_index import IndexDump
 from engine.log.dump_log import LogDump
 from engine.log.entries import SMALL_FILES, read_small_file
-from engine.log.gaps import Gaps
+from engine.log.gaps import Gaps, was_cleaned
 from engine.log.reports import DumpReports
 from engine.log.skipping import start_position
 
@@ -86,7 +86,8 @@ class Dump:
         elif name.kind is FileKind.KRAFT_SNAPSHOT and (name.base_offset is None or name.epoch is None):
             what = "a KRaft snapshot is named <20 digits>-<10 digits>.checkpoint"
             self._report(Finding("name-invalid", Where(path), what))
-        gaps = Gaps(compacted=file_is_compacted(path))
+        base_offset = name.base_offset if name.kind is FileKind.LOG else None
+        gaps = Gaps(base_offset, compacted=was_cleaned(self._files, path, base_offset))
         renderer = self._renderer.log(path)
         with self._files.open(path) as file:
             try:
@@ -108,6 +109,9 @@ class Dump:
             self.reports.gap(absolute, gap.before, gap.after)
             what = f"{gap.after - gap.before - 1} offsets are missing behind offset {gap.before}"
             self._report(Finding("offset-gap", Where(path, gap.position, gap.after), what))
+        unnamed = gaps.loss_count - len(gaps.losses())
+        if unnamed:
+            self._report(Finding("offset-gap", Where(path), f"{unnamed} more gaps"))
 
     def _transaction_index(self, path: str, name: FileName) -> None:
         base_offset = self._base_offset(path, name)
@@ -157,9 +161,3 @@ def kafka_file_name(path: str) -> FileName | None:
         parsed = parse_file_name(name)
         return parsed if parsed is not None and parsed.kind in LOGS else FileName(kind)
     return FileName(kind, parse_long(name.split(".")[0]))
-
-
-def file_is_compacted(path: str) -> bool:
-    """Does the topic's name say that the cleaner may have been at work? Internal topics are compacted."""
-    topic = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")[0]
-    return topic in {"__consumer_offsets", "__transaction_state", "__share_group_state"}

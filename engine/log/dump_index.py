@@ -100,27 +100,27 @@ class IndexDump:
 
     def _time_entries(self, index: TimeIndex, path: str, log: OpenFile | None, offsets: OffsetIndex) -> None:
         heads = BatchHeads(log) if log else None
-        reader = ChunkReader(path, self._report, self._options.max_decompressed_bytes)
+        damage: list[Finding] = []
+        reader = ChunkReader(log.path if log else path, damage.append, self._options.max_decompressed_bytes)
+        reached: BatchAt | None = None
         absolute = self._files.absolute(path)
         previous = NO_TIMESTAMP
         for number, entry in enumerate(index.dumped()):
             unused = (number == 0 and not index.used_entries) or (number == 0 and entry == (0, index.base_offset))
             if heads and log and not unused:
                 where = Where(path, number * index.entry_size, entry.offset)
-                batch = self._batch_with(heads, offsets.lookup(entry.offset, zero_tail=True).position, entry.offset)
+                position = offsets.lookup(entry.offset, zero_tail=True).position
+                if reached is not None and reached.position > position and reached.base_offset <= entry.offset:
+                    position = reached.position  # the offset index is sparse, or not there: go on where we are
+                batch = reached = self._batch_with(heads, position, entry.offset)
                 if batch is None or batch.last_offset != entry.offset:
                     found = -1 if batch is None else batch.last_offset
                     self._reports.not_found(absolute, entry.offset, found)
                     what = f"entry {number}: no batch ends at offset {entry.offset}"
                     self._report(Finding("timeindex-offset-not-found", where, what))
                 else:
-<<<<<<< HEAD
-                    largest = self._largest_timestamp(log, batch, reader)
-                    if largest != entry.timestamp:
-=======
-                    largest = self._largest_timestamp(log, batch)
+                    largest = self._largest_timestamp(log, batch, reader, damage)
                     if largest not in (None, entry.timestamp):
->>>>>>> fuzz
                         self._reports.timestamp_mismatch(absolute, entry.timestamp, largest)
                         what = f"entry {number} says {entry.timestamp} ms, the batch's largest is {largest}"
                         self._report(Finding("timeindex-timestamp-mismatch", where, what))
@@ -142,29 +142,22 @@ class IndexDump:
                 return batch
             position += batch.size
 
-<<<<<<< HEAD
-    def _largest_timestamp(self, log: OpenFile, batch: BatchAt, reader: ChunkReader) -> int:
-        """Largest timestamp of the batch's records, −1 at least."""
+    def _largest_timestamp(
+        self, log: OpenFile, batch: BatchAt, reader: ChunkReader, damage: list[Finding]
+    ) -> int | None:
+        """Largest timestamp of the batch's records, −1 at least; None where they could not all be read.
+
+        damage  where `reader` reports to
+        """
         largest = NO_TIMESTAMP
         end, limit = batch.position + batch.size, self._options.max_batch_bytes
+        damage.clear()
         for window in LogWalk(log, batch.position, end, max_batch_bytes=limit, batches=self._batches):
-            for chunk in reader.chunks(window):
-                largest = max(largest, *chunk.records.field(RecordField.TIMESTAMP)[chunk.first : chunk.end], NO_TIMESTAMP)
-        return largest
-=======
-    def _largest_timestamp(self, log: OpenFile, batch: BatchAt) -> int | None:
-        """Largest timestamp of the batch's records, −1 at least; None where they could not all be read."""
-        largest = NO_TIMESTAMP
-        damage: list[Finding] = []
-        walk = LogWalk(log, batch.position, batch.position + batch.size, max_batch_bytes=self._options.max_batch_bytes)
-        reader = ChunkReader(log.path, damage.append, self._options.max_decompressed_bytes)
-        for window in walk:
             for chunk in reader.chunks(window):
                 largest = max(largest, *chunk.records.field(RecordField.TIMESTAMP)[chunk.first : chunk.end], NO_TIMESTAMP)
         for finding in damage:
             self._report(finding)
         return None if damage else largest
->>>>>>> fuzz
 
     def _sanity(self, index: OffsetIndex | TimeIndex, path: str) -> None:
         """Only the check that a broker makes when it opens an index."""

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
+from engine.errors import UnreadableFile
 from engine.formats import DELETE_HORIZON_FLAG, MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_gap
+from engine.layout import FileKind, parse_partition_dir
 
 if TYPE_CHECKING:
+    from engine.files import ReadOnlyFiles
     from engine.record.reader import Chunk
 
+_COMPACTED_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _KEPT = 1000  # gaps remembered one by one
 
 
@@ -37,10 +42,10 @@ class Gaps:
         self.compacted = compacted
         self.disorders: list[Gap] = []  # offsets that do not grow
         self._holes: list[Gap] = []
-        self.count = 0
+        self._hole_count = 0
         self._previous: int | None = None  # offset of the last record
         # of the last batch, as its header says; before the first one that of the segment before
-        self._last_offset = None if base_offset is None else base_offset - 1
+        self._last_offset = base_offset - 1 if base_offset is not None and base_offset >= 0 else None
         self._base = 0
 
     def feed(self, chunk: Chunk, base: int) -> None:
@@ -64,8 +69,13 @@ class Gaps:
             self._last_offset = chunk.batches.table[BatchField.LAST_OFFSET, chunk.last_row - 1]
 
     def losses(self) -> list[Gap]:
-        """The gaps that no compaction explains, at most 1000 of them; `count` says how many there were."""
+        """The gaps that no compaction explains, at most 1000 of them."""
         return [] if self.compacted else self._holes
+
+    @property
+    def loss_count(self) -> int:
+        """How many such gaps there were."""
+        return 0 if self.compacted else self._hole_count
 
     def _gap(self, chunk: Chunk, record: int) -> None:
         records, batches = chunk.records.table, chunk.batches.table
@@ -80,7 +90,7 @@ class Gaps:
         elif self._is_claimed(chunk, record, before):
             self.compacted = True
         else:
-            self.count += 1
+            self._hole_count += 1
             if len(self._holes) < _KEPT:
                 self._holes.append(gap)
 
@@ -105,6 +115,23 @@ class Gaps:
                 return False
             claimed = batches[BatchField.LAST_OFFSET, current]
         return True
+
+
+def was_cleaned(files: ReadOnlyFiles, path: str, base_offset: int | None) -> bool:
+    """Do the topic, or the cleaner's checkpoint of the log dir, say that the cleaner was at work in this segment?"""
+    directory = path.rpartition("/")[0] or "."
+    partition = parse_partition_dir(directory.rpartition("/")[2])
+    if partition is None:
+        return False
+    if partition.topic in _COMPACTED_TOPICS:
+        return True
+    above = directory.rpartition("/")[0] or ("." if "/" not in directory else "/")
+    try:
+        checkpoint = read_offset_checkpoint(files, f"{above}/{FileKind.CLEANER_CHECKPOINT.value}")
+    except UnreadableFile:
+        return False
+    cleaned_up_to = by_partition(checkpoint.entries).get((partition.topic, partition.partition), 0)
+    return cleaned_up_to > (base_offset or 0)
 
 
 def _shows_the_cleaner(chunk: Chunk) -> bool:

@@ -21,8 +21,8 @@ from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, file_name, parse_file_name
 from engine.log import batch_heads, dump_log, text_buffer
 from engine.log.dump import TextDump
-from engine.log.selection import Selector
 from engine.log.dump_07 import dump_entries
+from engine.log.selection import Selector
 from engine.record import columns, kafka07, kafka07_file, reader, windows
 from tests.support.memory_files import MemoryFiles
 
