@@ -81,7 +81,7 @@ class Selector:
         self.selection = selection
         self._skip = skip
         self._left = selection.limit if selection.limit is not None else END
-        self._keep = bytearray(RECORD_ROWS)
+        self._keep = memoryview(bytearray(RECORD_ROWS))
         self._shown = -1  # file position of the last batch whose line is out
 
     def next_file(self) -> None:
@@ -138,7 +138,7 @@ class Selector:
         """Move the matching records of the chunk to the front → how many there are."""
         wanted, table = self.selection, chunk.records.table
         if chunk.end > len(self._keep):
-            self._keep = bytearray(chunk.end)
+            self._keep = memoryview(bytearray(chunk.end))
         keep = self._keep
         mask_records(
             table, chunk.end, chunk.batches.table, wanted.first_offset, wanted.end_offset, wanted.from_ms, wanted.to_ms,

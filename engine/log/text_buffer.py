@@ -21,14 +21,14 @@ class TextBuffer:
 
     def __init__(self, write: Callable[[memoryview], object], size: int = SIZE) -> None:
         self._write = write
-        self.data = bytearray(size)
+        self.data = memoryview(bytearray(size))
         self.at = 0
 
     def flush(self) -> None:
         """Hand everything to the sink."""
         if self.at:
             at, self.at = self.at, 0
-            self._write(memoryview(self.data)[:at])
+            self._write(self.data[:at])
 
     def put(self, text: bytes | str) -> None:
         """Append text. Lone surrogates become `?`, as in Java's output."""
@@ -49,4 +49,4 @@ class TextBuffer:
         elif len(self.data) >= _LARGEST:
             raise KafkalogError("a single record needs more than 1 GiB of text", do="leave --print-data-log out")
         else:
-            self.data = bytearray(2 * len(self.data))
+            self.data = memoryview(bytearray(2 * len(self.data)))

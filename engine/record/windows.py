@@ -110,7 +110,7 @@ class LogWalk:
         largest = min(self._max_batch_bytes, self.end)
         at = self.position + 1
         while at < self.end:
-            data = self.file.read(at, min(_CHUNK, self.end - at))
+            data = memoryview(self.file.read(at, min(_CHUNK, self.end - at)))
             found: int = find_candidate(data, 0, len(data), min(largest, self.end - at))
             if found < 0:
                 if at + len(data) >= self.end or len(data) < BATCH_HEADER.size:
@@ -150,7 +150,7 @@ class LogWalk:
         head = bytearray(self._header_at(self.position))
         legacy = head[16] < 2 or head[16] > 127
         head[8:12] = (len(head) - LOG_OVERHEAD).to_bytes(4, "big")
-        scan_batches(head, 0, len(head), self._batches.table, *_TABLES)
+        scan_batches(memoryview(head), 0, len(head), self._batches.table, *_TABLES)
         table = self._batches.table
         start = self.position + (_CRC_START_LEGACY if legacy else _CRC_START_V2)
         crc = self._stream_crc(start, self.position + size, legacy=legacy)
