@@ -215,3 +215,7 @@ def read_varint(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, en
     """A zigzag varint of 32 bits in data[at:end] → (value, position behind it); (0, −1) where there is none."""
     if at < 0 or end > data.shape[0]: return 0, -1
     return _varint(data, at, end)
+
+
+if not cython.compiled:
+    from engine.kernels.reference import decode_records  # noqa: F401  # too slow interpreted

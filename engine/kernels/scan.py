@@ -230,3 +230,7 @@ def find_candidate(data: cython.const[cython.uchar][::1], start: cython.Py_ssize
                         return at
             at += 1
         return -1
+
+
+if not cython.compiled:
+    from engine.kernels.reference import scan_batches  # noqa: F401  # too slow interpreted

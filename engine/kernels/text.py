@@ -431,3 +431,7 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.co
             at, status = _record_line(out, at, room, data, batches, records, record, flags)
             if status != _END: return at, row, record, status
             record += 1
+
+
+if not cython.compiled:
+    from engine.kernels.reference_text import print_batches, print_records  # noqa: F401  # too slow interpreted

@@ -1,0 +1,200 @@
+"""Columns → text for builds without a compiler: plain twins of the kernels in `text`. Made to be read."""
+
+from __future__ import annotations
+
+import re
+
+from engine.formats import CODEC_NAMES, MAGIC_V2, RECORD_FIELDS, BatchField, RecordField, Status
+
+META, CONTENTS, ESCAPE, NO_NEWLINE = 1, 2, 4, 8  # the flags of `text`
+BATCH_LINE_LIMIT, RECORD_LINE_LIMIT, GROWTH = 640, 320, 4  # room that `text` wants, so that both stop at the same record
+_INT_MAX = 2**31 - 1
+_BLOCK = 512  # records whose columns become lists at once
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_UNSAFE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def print_batches(out, at, batches, row, last_row, base):
+    """See text.print_batches."""
+    if row < 0 or last_row > batches.shape[1] or at < 0:
+        return at, row, Status.BAD_START
+    capacity, flat = batches.shape[1], batches.cast("B").cast("q")
+    while row < last_row:
+        if len(out) - at < BATCH_LINE_LIMIT:
+            return at, row, Status.FULL
+        at = _put(out, at, _batch_line(flat[row::capacity].tolist(), base))
+        row += 1
+    return at, row, Status.END
+
+
+def print_records(out, at, data, batches, row, last_row, records, record, last_record, flags, base):
+    """See text.print_records."""
+    if row < 0 or last_row > batches.shape[1] or at < 0 or record < 0 or last_record > records.shape[1]:
+        return at, row, record, Status.BAD_START
+    capacity, flat = batches.shape[1], batches.cast("B").cast("q")
+    shown = None  # the batch that `about` tells of
+    while record < last_record:
+        for one in _rows(records, record, min(last_record, record + _BLOCK)):
+            batch = one[RecordField.BATCH]
+            while row < last_row and row <= batch:
+                if len(out) - at < BATCH_LINE_LIMIT:
+                    return at, row, record, Status.FULL
+                at = _put(out, at, _batch_line(flat[row::capacity].tolist(), base))
+                row += 1
+            if batch != shown:
+                shown, about = batch, _about(flat[batch::capacity].tolist())
+            headers = _header_keys(data, one) if flags & META else []
+            if _room(one, headers, flags) > len(out) - at:
+                return at, row, record, Status.FULL
+            at = _put(out, at, _record_line(data, one, headers, about, flags))
+            record += 1
+    at, row, status = print_batches(out, at, batches, row, max(row, last_row), base)
+    return at, row, record, status
+
+
+def _put(out, at, text):
+    end = at + len(text)
+    out[at:end] = text
+    return end
+
+
+def _rows(records, start, end):
+    """Records start … end − 1 as tuples in the order of RecordField."""
+    capacity, flat = records.shape[1], records.cast("B").cast("q")
+    fields = (flat[field * capacity + start : field * capacity + end].tolist() for field in range(RECORD_FIELDS))
+    return zip(*fields, strict=True)
+
+
+# ---- lines
+
+
+def _boolean(value):
+    return "true" if value else "false"
+
+
+def _timestamp_type(magic, attributes):
+    if magic == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if attributes & 8 else "CreateTime"
+
+
+def _int32(value):
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def _advance(sequence, last, first):
+    """The sequence of offset `last` where `first` has `sequence`: 0 follows 2^31 − 1, in Java's 32-bit arithmetic."""
+    increment = _int32(last - first)
+    if sequence > _int32(_INT_MAX - increment):
+        return _int32(increment - (_INT_MAX - sequence) - 1)
+    return _int32(sequence + increment)
+
+
+def _batch_line(batch, base):
+    (
+        position, size, magic, valid, crc, attributes, base_offset, last_offset, count, max_timestamp, base_timestamp,
+        producer_id, producer_epoch, sequence, leader_epoch, _, _,
+    ) = batch  # fmt: skip  # the order of BatchField
+    if magic >= MAGIC_V2:
+        last_sequence = -1 if sequence == -1 else _advance(sequence, last_offset, base_offset)
+        horizon = f"[{base_timestamp}]" if attributes & 64 else ".empty"
+        head = (
+            f"baseOffset: {base_offset} lastOffset: {last_offset} count: {count} baseSequence: {sequence}"
+            f" lastSequence: {last_sequence} producerId: {producer_id} producerEpoch: {producer_epoch}"
+            f" partitionLeaderEpoch: {leader_epoch} isTransactional: {_boolean(attributes & 16)}"
+            f" isControl: {_boolean(attributes & 32)} deleteHorizonMs: OptionalLong{horizon}"
+        )
+    else:
+        head = f"offset: {last_offset}"
+    codec = attributes & 7
+    name = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown({codec})"
+    return (
+        f"{head} position: {base + position} {_timestamp_type(magic, attributes)}: {max_timestamp} size: {size}"
+        f" magic: {magic} compresscodec: {name} crc: {crc} isvalid: {_boolean(valid == 1)}\n"
+    ).encode()
+
+
+def _about(batch):
+    """What a batch says about its records: (magic, name of their timestamps, base sequence, base offset)."""
+    magic = batch[BatchField.MAGIC]
+    name = _timestamp_type(magic, batch[BatchField.ATTRIBUTES])
+    return magic, name, batch[BatchField.BASE_SEQUENCE], batch[BatchField.BASE_OFFSET]
+
+
+def _room(one, headers, flags):
+    """Bytes that the line of a record may need."""
+    needed = RECORD_LINE_LIMIT
+    if flags & CONTENTS:
+        for size in (one[RecordField.KEY_SIZE], one[RecordField.VALUE_SIZE]):
+            if size > 0:
+                needed += GROWTH * size
+    for key in headers:
+        needed += GROWTH * len(key) + 1
+    return needed
+
+
+def _record_line(data, one, headers, about, flags):
+    _, offset, timestamp, key_at, key_size, value_at, value_size, _, _, crc, valid = one
+    line, start = b"", b"| "
+    if flags & META:
+        magic, name, sequence, base_offset = about
+        head = f"| offset: {offset} {name}: {timestamp} keySize: {key_size} valueSize: {value_size}"
+        if magic < MAGIC_V2:
+            line = f"{head} isValid: {_boolean(valid == 1)} crc: {crc}".encode()
+        else:
+            sequence = _advance(sequence, offset, base_offset) if sequence >= 0 else -1
+            line = f"{head} sequence: {sequence} headerKeys: [".encode()
+            line += b",".join([_payload(key, flags) for key in headers]) + b"]"
+        start = b" "
+    if flags & CONTENTS:
+        if key_size >= 0:
+            line += start + b"key: " + _payload(bytes(data[key_at : key_at + key_size]), flags)
+            start = b" "
+        if value_size >= 0:
+            line += start + b"payload: " + _payload(bytes(data[value_at : value_at + value_size]), flags)
+    return line if flags & NO_NEWLINE else line + b"\n"
+
+
+# ---- payloads
+
+
+def _payload(data, flags):
+    """Bytes as Java's UTF-8 text, escaped where the flags say so."""
+    if not data.isascii():
+        # one U+FFFD for an encoded surrogate: 0xFF can not be part of any sequence
+        data = _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace").encode()
+    if flags & ESCAPE:
+        data = _UNSAFE.sub(_escaped, data.decode()).encode()
+    return data
+
+
+def _escaped(match):
+    code = ord(match[0])
+    return _SHORT.get(match[0]) or (f"\\x{code:02x}" if code < 0xA0 else f"\\u{code:04x}")
+
+
+def _header_keys(data, one):
+    """Keys of a record's headers, which decode_records has checked."""
+    keys = []
+    at = one[RecordField.HEADERS_POSITION]
+    for _ in range(one[RecordField.HEADER_COUNT]):
+        size, at = _size(data, at)
+        keys.append(bytes(data[at : at + size]))
+        size, at = _size(data, at + size)
+        at += max(size, 0)
+    return keys
+
+
+def _size(data, at):
+    """A zigzag varint → (value, position behind it)."""
+    raw = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        raw |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            raw &= 2**32 - 1
+            return raw >> 1 ^ -(raw & 1), at
