@@ -5,12 +5,17 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.interpreted import SourceKernels
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 BUILDS = ("compiled", "interpreted")
@@ -32,5 +37,24 @@ def load_kernel(name: str, build: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with _sources_only():
+        spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def _sources_only() -> Iterator[None]:
+    """What an interpreted kernel imports of other kernels is interpreted too: as C, it has no names in Python."""
+    package = importlib.import_module("engine.kernels")
+    loaded = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith("engine.kernels.")}
+    finder = SourceKernels()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.startswith("engine.kernels.")]:
+            del sys.modules[name]
+        sys.modules.update(loaded)
+        for name, module in loaded.items():
+            setattr(package, name.rpartition(".")[2], module)
