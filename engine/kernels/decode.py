@@ -202,7 +202,7 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
                 records[_VALID, filled] = 1
                 filled += 1
                 done += 1
-            if count > 0 and at != end: return filled, row, at, done, _BAD_COUNT
+            if at != end: return filled, row, at, done, _BAD_COUNT
             row += 1
             done = 0
         return filled, row, 0, 0, _END

@@ -161,7 +161,7 @@ def test_the_records_can_be_built_again(tree):
         assert bytes(body) == b"".join(rebuilt(record, batch) for record in records)
         assert len(records) == batch["count"]
         checked += len(records)
-    assert checked > 50
+    assert checked >= 50
 
 
 CONSUMED = sorted(corpus_directory().glob("kafka-4.3.1/consumed/clean/read_uncommitted/*.jsonl.gz"))
@@ -188,8 +188,7 @@ def test_a_real_consumer_read_the_same(consumed):
         assert batch["partition_leader_epoch"] == wanted["leaderEpoch"]
         headers = [(the_bytes(header, "key"), the_bytes(header, "value")) for header in record["headers"]]
         assert headers == [
-            (header["key"].encode(), None if header["value"] is None else b64decode(header["value"]))
-            for header in wanted["headers"]
+            (key.encode(), None if value is None else b64decode(value)) for key, value in wanted["headers"]
         ]  # fmt: skip
     assert {offset for offset in ours if offset >= read[0]["offset"]} == {wanted["offset"] for wanted in read}
 
@@ -229,7 +228,7 @@ def test_the_exit_status_is_that_of_the_text(tree, flags):
 
 
 def segment(corpus: Path) -> Path:
-    return corpus / "kafka-4.3.1" / "logs" / "clean" / "d0" / "tx-0" / "00000000000000000000.log"
+    return corpus / "kafka-4.3.1" / "logs" / "clean" / "d0" / "tx-0" / "00000000000000000007.log"
 
 
 def test_a_name_that_is_not_text(corpus, tmp_path):
