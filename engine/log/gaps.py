@@ -57,7 +57,10 @@ class Gaps:
         if not self.compacted and chunk.last_row > chunk.first_row:
             self.compacted = _shows_the_cleaner(chunk)
         if self._previous is None and record < chunk.end:
-            self._previous = table[RecordField.OFFSET, record] - 1 if self._last_offset is None else self._last_offset
+            self._previous = self._claimed
+            if self._previous is None:
+                self._previous = table[RecordField.OFFSET, record]
+                record += 1
         while record < chunk.end:
             found = next_gap(table, record, chunk.end, self._previous)
             if found > record:
