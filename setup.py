@@ -1,5 +1,6 @@
 """Compiles the kernels. KAFKALOG_KERNELS=auto (default) falls back to plain Python and says why; `compiled` lets every
-error through; `interpreted` compiles nothing. KAFKALOG_SANITIZE=1 builds for AddressSanitizer and UBSan."""
+error through; `interpreted` compiles nothing. KAFKALOG_SANITIZE=1 builds for AddressSanitizer and UBSan,
+KAFKALOG_SANITIZE=bounds with Cython's own bounds checks too; tests/fuzz/sanitize.py does so in a copy of the tree."""
 
 import os
 import sys
@@ -9,7 +10,11 @@ from setuptools.command.build_ext import build_ext
 
 KERNELS = ("checksum", "words", "scan", "decode", "text", "select", "legacy", "encode", "ndjson")
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
-SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g"] if os.environ.get("KAFKALOG_SANITIZE") else []
+# -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag
+SANITIZE = [
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-fno-wrapv", "-g",
+] if os.environ.get("KAFKALOG_SANITIZE") else []
+BOUNDS = os.environ.get("KAFKALOG_SANITIZE") == "bounds"
 OPTIMIZE = ["-O1"] if SANITIZE else ["-O3"]
 
 
@@ -51,7 +56,8 @@ def extensions():
             for name in present
         ],
         build_dir="build/cython",
-        compiler_directives={"boundscheck": bool(SANITIZE), "language_level": 3},
+        force=bool(SANITIZE),
+        compiler_directives={"language_level": 3, **({"boundscheck": True} if BOUNDS else {})},
     )
 
 

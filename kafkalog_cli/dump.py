@@ -105,7 +105,7 @@ def _dump(
         renderer.flush()
         sys.stdout.buffer.flush()
         for line in dump.reports.lines():
-            click.echo(line, err=True)
+            click.echo(printable(line) if sys.stderr.isatty() else line, err=True)
 
 
 def _text(options: DumpOptions, out: TextBuffer) -> tuple[DumpRenderer, Outcome]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 from importlib import import_module
@@ -66,10 +68,12 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Run the program; ends the process with its exit status."""
-    if arguments is None:  # `kafkalog … | head` ends quietly, like cat
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if arguments is None:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
+        _check_streams()
     try:
         status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)
@@ -79,7 +83,34 @@ def main(arguments: list[str] | None = None) -> Any:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except OSError as error:  # files fail with a KafkalogError: this is stdout or stderr
+        _abandon("output-failed", f"the output can not be written: {error.strerror or error}", arguments)
+    except MemoryError:
+        _abandon("out-of-memory", "not enough memory: lower --max-batch-bytes or --max-decompressed-bytes", arguments)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _check_streams() -> None:
+    """A shell may have closed them (`>&-`): nothing to print to is an error, nobody to complain to is none."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
+    if sys.stdout is None:
+        click.echo("error[output-failed] stdout is closed", err=True)
+        sys.exit(8)
+
+
+def _abandon(code: str, message: str, arguments: list[str] | None) -> None:
+    """End with status 8 and one line, if stderr still takes one."""
+    with contextlib.suppress(OSError):
+        click.echo(f"error[{code}] {message}", err=True)
+    if arguments is None:  # what is left in the streams' buffers would fail once more at the end of the process
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(nowhere, stream.fileno())
+    sys.exit(8)
 
 
 if __name__ == "__main__":

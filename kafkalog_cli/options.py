@@ -21,6 +21,7 @@ EXIT_STATUS = (
     ("130", "interrupted"),
 )
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_LARGEST = 1 << 60
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -36,7 +37,10 @@ class Size(click.ParamType[int]):
         match = _SIZE.fullmatch(value.strip())
         if match is None or len(value) > 24:
             self.fail(f"{value!r} is no size: write 1000, 64k or 16MiB", param, ctx)
-        return int(match[1]) * _SCALE[match[2].lower()]
+        size = int(match[1]) * _SCALE[match[2].lower()]
+        if size > _LARGEST:
+            self.fail(f"{value!r} is more than any file can have", param, ctx)
+        return size
 
 
 def size_option(name: str, default: int, help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word

@@ -44,8 +44,9 @@ class Gaps:
         self._holes: list[Gap] = []
         self._hole_count = 0
         self._previous: int | None = None  # offset of the last record
-        # of the last batch, as its header says; before the first one that of the segment before
-        self._last_offset = base_offset - 1 if base_offset is not None and base_offset >= 0 else None
+        # last offset of the last batch, before the first one that of the segment before; None: batches behind the last
+        # record do not follow one another
+        self._claimed = base_offset - 1 if base_offset is not None and base_offset >= 0 else None
         self._base = 0
 
     def feed(self, chunk: Chunk, base: int) -> None:
@@ -56,7 +57,10 @@ class Gaps:
         if not self.compacted and chunk.last_row > chunk.first_row:
             self.compacted = _shows_the_cleaner(chunk)
         if self._previous is None and record < chunk.end:
-            self._previous = table[RecordField.OFFSET, record] - 1 if self._last_offset is None else self._last_offset
+            self._previous = self._claimed
+            if self._previous is None:
+                self._previous = table[RecordField.OFFSET, record]
+                record += 1
         while record < chunk.end:
             found = next_gap(table, record, chunk.end, self._previous)
             if found > record:
@@ -65,8 +69,13 @@ class Gaps:
                 self._gap(chunk, found)
                 self._previous = table[RecordField.OFFSET, found]
             record = found + 1
-        if chunk.last_row > chunk.first_row:
-            self._last_offset = chunk.batches.table[BatchField.LAST_OFFSET, chunk.last_row - 1]
+        row = chunk.first_row
+        if chunk.first < chunk.end:
+            row = table[RecordField.BATCH, chunk.end - 1]
+            self._claimed = chunk.batches.table[BatchField.LAST_OFFSET, row]
+            row += 1
+        for empty in range(row, chunk.last_row):
+            self._claimed = _claim(chunk.batches.table, empty, self._claimed)
 
     def losses(self) -> list[Gap]:
         """The gaps that no compaction explains, at most 1000 of them."""
@@ -87,14 +96,14 @@ class Gaps:
         if after <= before:
             if len(self.disorders) < _KEPT:
                 self.disorders.append(gap)
-        elif self._is_claimed(chunk, record, before):
+        elif self._is_claimed(chunk, record):
             self.compacted = True
         else:
             self._hole_count += 1
             if len(self._holes) < _KEPT:
                 self._holes.append(gap)
 
-    def _is_claimed(self, chunk: Chunk, record: int, before: int) -> bool:
+    def _is_claimed(self, chunk: Chunk, record: int) -> bool:
         """Do batches claim all the offsets between the record before and this one?"""
         records, batches = chunk.records.table, chunk.batches.table
         row = records[RecordField.BATCH, record]
@@ -104,17 +113,22 @@ class Gaps:
         first = records[RecordField.BATCH, record - 1] + 1 if inside else chunk.first_row
         if row < first:
             return True  # the batch began in the chunk before
-        claimed = batches[BatchField.LAST_OFFSET, first - 1] if inside else self._last_offset
+        claimed = batches[BatchField.LAST_OFFSET, first - 1] if inside else self._claimed
+        for empty in range(first, row):
+            claimed = _claim(batches, empty, claimed)
         if claimed is None:
-            claimed = before
-        for current in range(first, row + 1):
-            if batches[BatchField.MAGIC, current] < MAGIC_V2:
-                if records[RecordField.OFFSET, record] != claimed + 1:
-                    return False  # a wrapper does not say where it begins
-            elif batches[BatchField.BASE_OFFSET, current] != claimed + 1:
-                return False
-            claimed = batches[BatchField.LAST_OFFSET, current]
-        return True
+            return False
+        if batches[BatchField.MAGIC, row] < MAGIC_V2:  # a wrapper does not say where it begins
+            return bool(records[RecordField.OFFSET, record] == claimed + 1)
+        return bool(batches[BatchField.BASE_OFFSET, row] == claimed + 1)
+
+
+def _claim(batches: memoryview, row: int, claimed: int | None) -> int | None:
+    """The last offset of batch `row`, which has no records, if it begins right behind `claimed`; else None."""
+    if claimed is None or batches[BatchField.BASE_OFFSET, row] != claimed + 1:
+        return None
+    last: int = batches[BatchField.LAST_OFFSET, row]
+    return last
 
 
 def was_cleaned(files: ReadOnlyFiles, path: str, base_offset: int | None) -> bool:

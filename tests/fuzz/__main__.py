@@ -74,6 +74,8 @@ def worker(seed: int, first: int, step: int, end: int, *, digest: bool) -> int:
     limit_memory()
     signal.signal(signal.SIGALRM, _too_slow)
     total = hashlib.sha256()
+    unraisable: list[str] = []  # what a kernel can not raise: with bounds checks, an index outside its buffer
+    sys.unraisablehook = lambda found: unraisable.append(f"{found.exc_value!r} in {found.object}")
     progress = Path(os.environ["KAFKALOG_FUZZ_PROGRESS"]) if "KAFKALOG_FUZZ_PROGRESS" in os.environ else None
     with progress.open("r+b", buffering=0) if progress else open(os.devnull, "r+b", buffering=0) as place:
         for number in range(first, end, step):
@@ -90,6 +92,9 @@ def worker(seed: int, first: int, step: int, end: int, *, digest: bool) -> int:
                 problem = error
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
+            if unraisable:
+                say(number=number, kind=f"unraisable: {unraisable[0]}", what=unraisable[0])
+                unraisable.clear()
             if problem is not None:
                 say(number=number, kind=kind_of(problem), what=f"{type(problem).__name__}: {str(problem)[:300]}")
             if (number - first) // step % REPORT_EVERY == 0:

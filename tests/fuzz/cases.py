@@ -131,4 +131,4 @@ def _hex(data: bytes) -> bytes:
 
 def _failing(data: bytes) -> bytes:
     """A user's decoder that does not like everything."""
-    return str(int(data)).encode() if data[:1] != b"a" else data[:3]
+    return str(int(data)).encode() if data[:1] != b"a" else data[:3].decode("utf-8", "replace").encode()

@@ -282,6 +282,8 @@ def zigzag(value: int, bits: int) -> bytes:
 def unzigzag(data: bytes, at: int) -> tuple[int, int]:
     """(value, position behind it). Raises IndexError at the end of the data."""
     raw = shift = 0
+    if at < 0:
+        raise IndexError(at)
     while True:
         byte = data[at]
         at += 1

@@ -1,0 +1,107 @@
+"""Mutants on kernels that are compiled for AddressSanitizer and UBSan, once more with bounds checks.
+
+    python -m tests.fuzz.sanitize --count 100000 --seed 7
+
+The kernels are built in copies of the tree, build/sanitize/plain and build/sanitize/bounds: what lies beside the sources
+stays as it is. Ends with status 77 where the compiler has no sanitizers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from tests.support.corpus import corpus_directory
+
+ROOT = Path(__file__).parents[2]
+BUILDS = {"plain": "1", "bounds": "bounds"}
+NO_SANITIZERS = 77
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.sanitize")
+    parser.add_argument("--count", type=int, default=100_000, help="how many cases, in each of both builds")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    arguments = parser.parse_args()
+    libraries = sanitizer_libraries()
+    if libraries is None:
+        print("fuzz: no compiler with AddressSanitizer and UBSan", file=sys.stderr)
+        return NO_SANITIZERS
+    failed = 0
+    for name, flag in BUILDS.items():
+        tree = build(name, flag)
+        print(f"fuzz: kernels with sanitizers, {name}", flush=True)
+        words = [sys.executable, "-m", "tests.fuzz", "--count", str(arguments.count), "--seed", str(arguments.seed),
+                 "--jobs", str(arguments.jobs)]
+        failed |= subprocess.run(words, cwd=tree, env=environment(libraries), check=False).returncode
+    return failed
+
+
+def compiler() -> list[str]:
+    return (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
+
+
+def sanitizer_libraries() -> list[str] | None:
+    """What to load before everything else; None where the compiler can not link a sanitized library."""
+    if shutil.which(compiler()[0]) is None:
+        return None
+    with tempfile.TemporaryDirectory() as work:
+        source = Path(work) / "x.c"
+        source.write_text("int x(int a) { return a + 1; }\n")
+        words = [*compiler(), "-fsanitize=address,undefined", "-shared", "-fPIC", str(source), "-o", f"{work}/x.so"]
+        if subprocess.run(words, capture_output=True, check=False).returncode:
+            return None
+    found = []
+    for library in ("libasan.so", "libubsan.so"):
+        words = [*compiler(), f"-print-file-name={library}"]
+        path = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+        if not os.path.isabs(path):
+            return None  # another compiler than GCC: its sanitizers are linked into programs only
+        found.append(os.path.realpath(path))
+    return found
+
+
+def build(name: str, flag: str) -> Path:
+    """The tree with kernels of that build, compiled again where a source is newer."""
+    tree = ROOT / "build" / "sanitize" / name
+    tree.mkdir(parents=True, exist_ok=True)
+    for part in ("engine", "kafkalog_cli", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.tar.xz", "java", "4.3.1")
+        shutil.copytree(ROOT / part, tree / part, ignore=ignored, dirs_exist_ok=True)
+    for part in ("setup.py", "pyproject.toml"):
+        shutil.copy2(ROOT / part, tree / part)
+    sources = [*(tree / "engine" / "kernels").glob("*.p*"), tree / "engine" / "formats.py", tree / "setup.py"]
+    stamp = tree / "built"
+    newest = max(path.stat().st_mtime for path in sources)
+    if not stamp.exists() or stamp.stat().st_mtime < newest:
+        words = [sys.executable, "setup.py", "-q", "build_ext", "--inplace", "--parallel", str(os.cpu_count() or 1)]
+        settings = {**os.environ, "KAFKALOG_KERNELS": "compiled", "KAFKALOG_SANITIZE": flag}
+        done = subprocess.run(words, cwd=tree, env=settings, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"fuzz: the kernels can not be built with sanitizers:\n{done.stdout}{done.stderr}")
+        stamp.write_bytes(b"")
+    return tree
+
+
+def environment(libraries: list[str]) -> dict[str, str]:
+    """Variables of a process that loads sanitized kernels."""
+    return {
+        **os.environ,
+        "LD_PRELOAD": " ".join(libraries),
+        "PYTHONMALLOC": "malloc",  # every object with red zones of its own
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+        "KAFKALOG_CORPUS": str(corpus_directory()),
+        "KAFKALOG_FUZZ_SANITIZED": "1",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""A short slice of `make fuzz` and of its run with sanitizers, and that the target notices what it is there for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.kernels import BUILD
+from tests.fuzz import laws, sanitize, target
+from tests.fuzz.cases import make_case
+from tests.fuzz.mutate import repaired
+from tests.fuzz.seeds import LOGS, by_kind
+
+ROOT = Path(__file__).parents[2]
+SEED = 20
+COUNT = 2000
+
+
+def worker(kernels, count=COUNT, **environment):
+    """What one worker says about the first cases, its kernels compiled or interpreted."""
+    words = [sys.executable, "-m", "tests.fuzz", "--seed", str(SEED), "--digest", "--worker", "0", "1", str(count)]
+    settings = {**os.environ, "KAFKALOG_TEST_KERNELS": kernels, **environment}
+    done = subprocess.run(words, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line for line in said if "kind" in line] == []
+    assert said[-1]["finished"]
+    return said[-1]["digest"]
+
+
+def test_no_mutant_breaks_a_law_and_both_builds_agree():
+    if BUILD == "interpreted":
+        worker("interpreted")
+        return
+    assert worker("compiled") == worker("interpreted")
+
+
+def test_no_mutant_upsets_the_sanitizers():
+    if BUILD == "interpreted":
+        pytest.skip("the kernels are not compiled")
+    libraries = sanitize.sanitizer_libraries()
+    if libraries is None:
+        pytest.skip("no compiler with AddressSanitizer and UBSan")
+    tree = sanitize.build("bounds", sanitize.BUILDS["bounds"])
+    words = [sys.executable, "-m", "tests.fuzz", "--seed", str(SEED), "--count", "1000", "--jobs", "1"]
+    done = subprocess.run(
+        words, cwd=tree, env=sanitize.environment(libraries), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_there_are_seeds_of_every_kind():
+    assert len(by_kind()[LOGS[0]]) > 300
+    assert len(by_kind()) == 17
+
+
+def test_cases_can_be_made_again():
+    for number in range(50):
+        assert make_case(5, number) == make_case(5, number)
+    assert len({str(make_case(5, number)) for number in range(50)}) == 50
+
+
+def test_most_mutants_get_past_the_checksum():
+    """Else nothing behind it is tested."""
+    intact = damaged = 0
+    for number in range(1000):
+        case = make_case(SEED, number)
+        if case.kind in LOGS:
+            entries, _ = laws.plain_walk(case.files[case.path])
+            damaged += any(not entry.sound for entry in entries)
+            intact += bool(entries) and all(entry.sound for entry in entries)
+    assert intact > 2 * damaged > 0
+
+
+def a_case():
+    """A sound log of v2 batches, printed with its records."""
+    for seed in by_kind()[LOGS[0]]:
+        entries, end = laws.plain_walk(seed.data)
+        if len(entries) > 2 and end == len(seed.data) and all(entry.sound and entry.magic == 2 for entry in entries):
+            for number in range(10_000):
+                case = make_case(SEED, number)
+                if case.kind in LOGS and case.options.print_data and case.options.max_bytes == 2**31 - 1 and not (
+                    case.selection or case.shrink or case.options.continue_on_corruption
+                ):
+                    return case._replace(files={seed.path: seed.data}, path=seed.path, dump=seed.path)
+    raise AssertionError("no seed")
+
+
+def test_a_sound_log_obeys_the_laws():
+    laws.check(a_case())
+
+
+@pytest.mark.parametrize("silenced", ["crc-mismatch", "torn-tail"])
+def test_a_missing_finding_breaks_a_law(monkeypatch, silenced):
+    case = a_case()
+    data = case.files[case.path]
+    data = data[:30] + bytes([data[30] ^ 1]) + data[31:-1]
+    case = case._replace(files={case.path: data})
+    laws.check(case)
+    sound = target.run
+
+    def blind(case):
+        result = sound(case)
+        return result._replace(findings=[finding for finding in result.findings if finding.code != silenced])
+
+    monkeypatch.setattr(laws, "run", blind)
+    with pytest.raises(AssertionError):
+        laws.check(case)
+
+
+def test_repaired_entries_have_a_checksum_that_fits():
+    case = a_case()
+    (first, *_), _ = laws.plain_walk(case.files[case.path])
+    batch = case.files[case.path][: first.size]
+    damaged = batch[:40] + b"\xff\xff\xff" + batch[43:] + b"more"
+    assert not any(entry.sound for entry in laws.plain_walk(damaged)[0])
+    assert [entry.sound for entry in laws.plain_walk(repaired(damaged))[0]] == [True]
