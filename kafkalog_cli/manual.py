@@ -1,4 +1,4 @@
-"""Man pages made from the commands, and where every generated page lies. `make docs` runs it as a program."""
+"""Man pages made from the commands, and everything else that is generated. `make docs` runs it as a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from kafkalog_cli import completions
+from kafkalog_cli import completions, reference
 from kafkalog_cli.completions import Page, offered_options
 from kafkalog_cli.help import STATUS_NOTE, DocumentedCommand
 from kafkalog_cli.main import COMMANDS, cli
@@ -32,7 +32,7 @@ def commands() -> dict[str, DocumentedCommand]:
 
 
 def generated(root: Path) -> dict[str, str]:
-    """Path below `root` → content, of every man page and completion script."""
+    """Path below `root` → content, of every man page, completion script and document with generated parts."""
     version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert isinstance(cli, DocumentedCommand)
     found = commands()
@@ -44,7 +44,7 @@ def generated(root: Path) -> dict[str, str]:
     files["completions/kafkalog.bash"] = completions.bash(top, pages)
     files["completions/_kafkalog"] = completions.zsh(top, pages)
     files["completions/kafkalog.fish"] = completions.fish(top, pages)
-    return files
+    return {**files, **reference.documents(root)}
 
 
 def man_page(

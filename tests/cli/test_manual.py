@@ -27,7 +27,7 @@ def test_the_committed_page_is_the_one_that_the_command_makes(path):
 
 def test_no_page_is_left_over():
     there = {f"{path.parent.name}/{path.name}" for folder in ("man", "completions") for path in (ROOT / folder).iterdir()}
-    assert there == set(FILES)
+    assert there == {path for path in FILES if not path.startswith("docs/")}
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
