@@ -7,7 +7,7 @@ export KAFKALOG_KERNELS ?= auto
 .PHONY: help setup build demo test test-interpreted lint types fuzz oracle bench docs clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1  \2/p' $(MAKEFILE_LIST) | column -t -s '  ' 2>/dev/null || true
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/ready ## make .venv with everything that development needs, kernels compiled
 
@@ -35,6 +35,12 @@ oracle: build ## compare with real Kafka (Java, Maven)
 
 bench: build ## measure against real Kafka (Java, Maven); BENCH="--quick" for less
 	$(PYTHON) -m tests.bench $(BENCH)
+
+fuzz: build ## damaged files by the million; FUZZ="--help" for less
+	$(PYTHON) -m tests.fuzz $(FUZZ)
+
+docs: build ## make man pages, completions and the tables in docs/ anew
+	$(PYTHON) -m kafkalog_cli.manual
 
 clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -55,3 +55,14 @@ _KAFKAS: dict[str, Callable[[bytes], bytes] | None] = {
     "LongDecoder": _number(8),
     "DefaultDecoder": lambda data: data.hex().encode(),
 }
+
+
+class DecoderClass(click.ParamType[str]):
+    """The name of a decoder. `suggestions` are offered by completion; `module:function` is taken as well."""
+
+    name = "class"
+    suggestions = (*_KAFKAS, *(_PACKAGES[0] + name for name in _KAFKAS))
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> str:
+        """The name as it is; `payload_decoder` looks it up."""
+        return str(value)

@@ -6,10 +6,13 @@ import contextlib
 import os
 import signal
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
+
+from kafkalog_cli.help import DocumentedCommand, Example
 
 # name → (module, one line of help)
 COMMANDS = {
@@ -17,7 +20,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(DocumentedCommand, click.Group):
     """Commands by COMMANDS; only the one that runs is imported."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -30,6 +33,17 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = import_module(COMMANDS[name][0]).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; a name that is none of ours is met with the nearest one."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = [known for known in COMMANDS if known.startswith(name)] or get_close_matches(name, COMMANDS)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(COMMANDS))}"
+            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in --help, without importing a command."""
@@ -52,18 +66,18 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool)
     ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+_EXAMPLES = (
+    Example("What a log directory holds, batch by batch:", "kafkalog dump-log /var/lib/kafka/data/orders-7"),
+    Example("Everything about a command:", "kafkalog dump-log --help"),
+)
+
+
+@click.group(cls=LazyGroup, examples=_EXAMPLES,
+             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
               help="Show the version and how the kernels were built.")
 def cli() -> None:
-    r"""Read, check and maintain Apache Kafka's log directories, without a broker.
-
-    \b
-    EXIT STATUS
-      0  nothing wrong              1  problems found and repaired
-      2  wrong usage                4  problems found and left
-      8  could not do the work    130  interrupted
-    """
+    """Read and check the files that Apache Kafka keeps in its log directories, without a broker."""
 
 
 def main(arguments: list[str] | None = None) -> Any:
@@ -72,7 +86,8 @@ def main(arguments: list[str] | None = None) -> Any:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
         _check_streams()
     try:
-        status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False)
+        colour = False if os.environ.get("NO_COLOR") else None  # None: only on a terminal
+        status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour)
         sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)

@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkalog_cli.help import DocumentedCommand
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
-EXIT_STATUS = (
-    ("0", "nothing wrong"),
-    ("1", "problems found and repaired"),
-    ("2", "wrong usage"),
-    ("4", "problems found and left"),
-    ("8", "could not do the work"),
-    ("130", "interrupted"),
-)
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _LARGEST = 1 << 60
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -43,18 +37,51 @@ class Size(click.ParamType[int]):
         return size
 
 
+class Whole(click.ParamType[int]):
+    """A whole number between two bounds, which the help does not repeat when they are those of its type."""
+
+    name = "number"
+
+    def __init__(self, lowest: int, highest: int = 2**63 - 1) -> None:
+        self._lowest, self._highest = lowest, highest
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Text → number; click.BadParameter for anything else."""
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", value.strip()):
+            self.fail(f"{value!r} is no whole number", param, ctx)
+        number = int(value)
+        if not self._lowest <= number <= self._highest:
+            self.fail(f"{number} is not between {self._lowest} and {self._highest}", param, ctx)
+        return number
+
+
+class FileList(click.ParamType[str]):
+    """Names of files with commas between them."""
+
+    name = "files"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> str:
+        """The text as it is: what an empty part means is Kafka's affair."""
+        return str(value)
+
+
+def size_text(size: int) -> str:
+    """Bytes as an option takes them: 5MiB, 2147483647."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size and size % scale == 0:
+            return f"{size // scale}{unit}"
+    return str(size)
+
+
 def size_option(name: str, default: int, help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
     """An option that takes bytes, with units."""
-    return click.option(name, type=Size(), default=default, show_default=str(default), metavar="BYTES", help=help)
+    return click.option(name, type=Size(), default=size_text(default), show_default=True, metavar="BYTES", help=help)
 
 
-class KafkaCommand(click.Command):
-    """A command that takes its options as Kafka's tools do (`-files` too), and whose help ends with examples."""
-
-    def __init__(self, *arguments: Any, examples: tuple[str, ...] = (), **values: Any) -> None:
-        values.setdefault("context_settings", {})
-        super().__init__(*arguments, **values)
-        self.examples = examples
+class KafkaCommand(DocumentedCommand):
+    """A command that takes its options as Kafka's tools do: `-files` too, and `--files` once."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite `-files` to `--files`, refuse a second `--files`, then parse as click does."""
@@ -73,12 +100,3 @@ class KafkaCommand(click.Command):
                 raise click.UsageError("--files was given more than once; separate the files by commas", ctx)
             seen.add(name)
         return super().parse_args(ctx, rewritten)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples and exit status."""
-        with formatter.section("EXAMPLES"):
-            for example in self.examples:
-                formatter.write_text(example)
-        with formatter.section("EXIT STATUS"):
-            formatter.write_dl(EXIT_STATUS)
-        super().format_epilog(ctx, formatter)

@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.options import KafkaCommand, size_option
+from kafkalog_cli.decoders import DecoderClass
+from kafkalog_cli.help import Example, Section
+from kafkalog_cli.options import FileList, KafkaCommand, Whole, size_option
 from kafkalog_cli.ranges import Header, KeyRegex, OffsetRange, TimeRange
 
 _DECODERS = {
@@ -20,15 +22,41 @@ _DECODERS = {
 _INT_MAX = 2**31 - 1
 
 
-@click.command("dump-log", cls=KafkaCommand, examples=(
-    "kafkalog dump-log --print-data-log orders-7/00000000000000000000.log",
-    "kafkalog dump-log orders-7",
-    "kafkalog dump-log --offset 4000:4100 --print-data-log orders-7",
-    "kafkalog dump-log --decode auto --format jsonl /var/lib/kafka/__consumer_offsets-12",
-    "kafkalog dump-log --files 00000000000000000000.index,00000000000000000000.timeindex --verify-index-only",
-))
+_SECTIONS = (
+    Section("Options of kafka-dump-log", (
+        "--files", "--print-data-log", "--deep-iteration", "--skip-record-metadata", "--verify-index-only",
+        "--index-sanity-check", "--max-bytes", "--max-message-size", "--key-decoder-class", "--value-decoder-class",
+        "--offsets-decoder", "--transaction-log-decoder", "--cluster-metadata-decoder", "--remote-log-metadata-decoder",
+        "--share-group-state-decoder",
+    )),
+    Section("Selection", (
+        "--offset", "--time", "--key", "--key-regex", "--header", "--producer-id", "--partition-leader-epoch",
+        "--transactional-only", "--limit", "--tail", "--count",
+    )),
+    Section("Output", ("--format", "--decode")),
+    Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
+)
+_EXAMPLES = (
+    Example("Every record of a segment, as kafka-dump-log prints it:",
+            "kafkalog dump-log --print-data-log --files orders-7/00000000000000000000.log"),
+    Example("The batches and index entries of a whole partition:", "kafkalog dump-log orders-7"),
+    Example("A range of offsets; segments outside it are not read:",
+            "kafkalog dump-log --print-data-log --offset 4000:4100 orders-7"),
+    Example("What was written in the last two hours, one JSON object a line:",
+            "kafkalog dump-log --print-data-log --time '2h ago:' --format jsonl orders-7"),
+    Example("Who committed which offsets:",
+            "kafkalog dump-log --print-data-log --decode auto __consumer_offsets-12"),
+    Example("Does an index fit its log?",
+            "kafkalog dump-log --verify-index-only orders-7/00000000000000000000.index"),
+    Example("All that is left of a damaged log:",
+            "kafkalog dump-log --print-data-log --continue-on-corruption orders-7"),
+)
+
+
+@click.command("dump-log", cls=KafkaCommand, examples=_EXAMPLES, sections=_SECTIONS)
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--files", metavar="FILE,…", help="Comma separated list of files, exactly as kafka-dump-log takes them.")
+@click.option("--files", type=FileList(), metavar="FILE,…",
+              help="Files with commas between them, as kafka-dump-log takes them.")
 @click.option("--print-data-log", is_flag=True, help="Print records with keys and payloads.")
 @click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches.")
 @click.option("--verify-index-only", is_flag=True, help="Check indexes without printing their entries.")
@@ -37,9 +65,10 @@ _INT_MAX = 2**31 - 1
 @size_option("--max-bytes", default=_INT_MAX, help="Read no more than this many bytes of each log.")
 @click.option("--skip-record-metadata", is_flag=True, help="Print only keys and payloads; control records become empty.")
 @click.option("--key-decoder-class", is_flag=False, flag_value="org.apache.kafka.tools.api.StringDecoder",
-              metavar="CLASS", help="A decoder class of Kafka's, or module:function of Python's, for keys.")
+              type=DecoderClass(), metavar="CLASS",
+              help="A decoder class of Kafka's, or module:function of Python's, for keys.")
 @click.option("--value-decoder-class", is_flag=False, flag_value="org.apache.kafka.tools.api.StringDecoder",
-              metavar="CLASS", help="The same for payloads.")
+              type=DecoderClass(), metavar="CLASS", help="The same for payloads.")
 @click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
 @click.option("--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state.")
 @click.option("--cluster-metadata-decoder", is_flag=True, help="Decode records of __cluster_metadata.")
@@ -55,11 +84,12 @@ _INT_MAX = 2**31 - 1
 @click.option("--key-regex", type=KeyRegex(), help="Only records whose key holds a match.")
 @click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
               help="Only records with this header; may be repeated, then all must be there.")
-@click.option("--producer-id", type=click.IntRange(-2**63 + 1, 2**63 - 1), help="Only batches of this producer.")
-@click.option("--partition-leader-epoch", type=click.IntRange(-2**31, 2**31 - 1), help="Only batches of this epoch.")
+@click.option("--producer-id", type=Whole(-2**63 + 1), metavar="ID", help="Only batches of this producer.")
+@click.option("--partition-leader-epoch", type=Whole(-2**31, 2**31 - 1), metavar="N",
+              help="Only batches of this epoch.")
 @click.option("--transactional-only", is_flag=True, help="Only transactional batches.")
-@click.option("--limit", type=click.IntRange(0), metavar="N", help="Show the first N matches only.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Show the last N matches only.")
+@click.option("--limit", type=Whole(0), metavar="N", help="Show the first N matches only.")
+@click.option("--tail", type=Whole(0), metavar="N", help="Show the last N matches only.")
 @click.option("--count", is_flag=True, help="Show how many records and batches match, not the records.")
 @click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")

@@ -1,0 +1,73 @@
+# bash completion for kafkalog, made by `make docs`
+
+# words that begin with what was typed, and no file names
+_kafkalog_words() {
+    compopt +o default 2>/dev/null
+    local word
+    for word in $1; do
+        [[ $word == "$2"* ]] && COMPREPLY+=("$word")
+    done
+}
+
+# the last one of several file names with commas between them
+_kafkalog_files() {
+    compopt +o default 2>/dev/null
+    compopt -o nospace 2>/dev/null
+    local before='' name
+    [[ $1 == *,* ]] && before=${1%,*},
+    while IFS= read -r name; do
+        [[ -d $name ]] && name=$name/
+        COMPREPLY+=("$before$(printf %q "$name")")
+    done < <(compgen -f -- "${1##*,}")
+}
+
+_kafkalog() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command='' i
+    COMPREPLY=()
+    # bash makes three words of --option=value
+    if [[ $cur == = ]]; then
+        cur=''
+    elif [[ $prev == = ]]; then
+        prev=${COMP_WORDS[COMP_CWORD-2]}
+    fi
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        [[ ${COMP_WORDS[i]} == -- ]] && return
+        [[ -z $command && ${COMP_WORDS[i]} != -* ]] && command=${COMP_WORDS[i]}
+    done
+    case $command in
+    '')
+        _kafkalog_words 'dump-log --version -h --help' "$cur"
+        ;;
+    dump-log)
+        case $prev in
+        --files)
+            _kafkalog_files "$cur"
+            return
+            ;;
+        --max-bytes|--max-message-size|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|--max-decompressed-bytes|--max-batch-bytes)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --key-decoder-class|--value-decoder-class)
+            if [[ $cur != -* ]]; then
+                _kafkalog_words 'StringDecoder IntegerDecoder LongDecoder DefaultDecoder org.apache.kafka.tools.api.StringDecoder org.apache.kafka.tools.api.IntegerDecoder org.apache.kafka.tools.api.LongDecoder org.apache.kafka.tools.api.DefaultDecoder' "$cur"
+                return
+            fi
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        --decode)
+            _kafkalog_words 'auto' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -h --help' "$cur"
+        fi
+        ;;
+    esac
+}
+
+complete -o default -o bashdefault -F _kafkalog kafkalog

@@ -1,0 +1,234 @@
+"""Completion scripts for bash, zsh and fish, made from the commands.
+
+They are static: no Python starts when TAB is pressed. `make docs` writes them into completions/.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from kafkalog_cli.decoders import DecoderClass
+from kafkalog_cli.help import DocumentedCommand, long_name
+from kafkalog_cli.options import FileList
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NOTE = "completion for kafkalog, made by `make docs`"
+
+
+class Offered(NamedTuple):
+    """An option as completion sees it.
+
+    words   what its value can be; empty: nothing to offer
+    kind    flag, words, value (of which nothing is known), files (with commas between them), path
+    optional  its value may be missing
+    """
+
+    names: tuple[str, ...]
+    help: str
+    kind: str
+    words: tuple[str, ...] = ()
+    optional: bool = False
+    repeats: bool = False
+
+    @property
+    def name(self) -> str:
+        """The long name."""
+        return self.names[-1]
+
+
+class Page(NamedTuple):
+    """A command as completion sees it."""
+
+    name: str
+    help: str
+    options: list[Offered]
+
+
+def offered_options(command: click.Command) -> list[Offered]:
+    """The options of a command in the order of its help."""
+    ctx = click.Context(command, help_option_names=["-h", "--help"])
+    if isinstance(command, DocumentedCommand):
+        parameters = [option for _title, options in command.options_by_section(ctx) for option in options]
+    else:
+        parameters = command.get_params(ctx)
+    return [_offered(option) for option in parameters if isinstance(option, click.Option)]
+
+
+def _offered(option: click.Option) -> Offered:
+    names = (*(name for name in option.opts if name != long_name(option)), long_name(option))
+    text = (option.help or "").partition(". ")[0].rstrip(".")
+    optional = not option.is_flag and option.flag_value is not None and isinstance(option.flag_value, str)
+    kind = "value"
+    words: tuple[str, ...] = ()
+    if option.is_flag:
+        kind = "flag"
+    elif isinstance(option.type, click.Choice):
+        kind, words = "words", tuple(str(choice) for choice in option.type.choices)
+    elif isinstance(option.type, DecoderClass):
+        kind, words = "words", DecoderClass.suggestions
+    elif isinstance(option.type, FileList):
+        kind = "files"
+    elif isinstance(option.type, click.Path):
+        kind = "path"
+    return Offered(names, text, kind, words, optional, option.multiple)
+
+
+def bash(group: Sequence[Offered], pages: Sequence[Page]) -> str:
+    """completions/kafkalog.bash."""
+    cases = [case for page in pages for case in _bash_case(page)]
+    top = " ".join([*(page.name for page in pages), *_all_names(group)])
+    return "\n".join([f"# bash {_NOTE}", *_BASH_HEAD.format(top=top).splitlines(), *cases, *_BASH_TAIL.splitlines(), ""])
+
+
+_BASH_HEAD = """
+# words that begin with what was typed, and no file names
+_kafkalog_words() {{
+    compopt +o default 2>/dev/null
+    local word
+    for word in $1; do
+        [[ $word == "$2"* ]] && COMPREPLY+=("$word")
+    done
+}}
+
+# the last one of several file names with commas between them
+_kafkalog_files() {{
+    compopt +o default 2>/dev/null
+    compopt -o nospace 2>/dev/null
+    local before='' name
+    [[ $1 == *,* ]] && before=${{1%,*}},
+    while IFS= read -r name; do
+        [[ -d $name ]] && name=$name/
+        COMPREPLY+=("$before$(printf %q "$name")")
+    done < <(compgen -f -- "${{1##*,}}")
+}}
+
+_kafkalog() {{
+    local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} command='' i
+    COMPREPLY=()
+    # bash makes three words of --option=value
+    if [[ $cur == = ]]; then
+        cur=''
+    elif [[ $prev == = ]]; then
+        prev=${{COMP_WORDS[COMP_CWORD-2]}}
+    fi
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        [[ ${{COMP_WORDS[i]}} == -- ]] && return
+        [[ -z $command && ${{COMP_WORDS[i]}} != -* ]] && command=${{COMP_WORDS[i]}}
+    done
+    case $command in
+    '')
+        _kafkalog_words '{top}' "$cur"
+        ;;"""
+_BASH_TAIL = """    esac
+}
+
+complete -o default -o bashdefault -F _kafkalog kafkalog"""
+
+
+def _bash_case(page: Page) -> list[str]:
+    """The branch of one command: values first, then options; nothing means file names."""
+    lines = [f"    {page.name})", "        case $prev in"]
+    for action, options in _bash_values(page.options).items():
+        lines += [f"        {'|'.join(options)})", *(f"            {line}" for line in action.splitlines()), "            ;;"]
+    names = " ".join(_all_names(page.options))
+    return [*lines, "        esac", "        if [[ $cur == -* ]]; then", f"            _kafkalog_words '{names}' \"$cur\"",
+            "        fi", "        ;;"]  # fmt: skip
+
+
+def _bash_values(options: Sequence[Offered]) -> dict[str, list[str]]:
+    """What bash does behind an option → the options for which it does so."""
+    actions: dict[str, list[str]] = {}
+    for option in options:
+        if option.kind == "flag":
+            continue
+        if option.kind == "files":
+            action = '_kafkalog_files "$cur"\nreturn'
+        elif option.kind == "path":
+            action = "return"
+        elif option.words:
+            action = f"_kafkalog_words '{' '.join(option.words)}' \"$cur\"\nreturn"
+        else:
+            action = "compopt +o default 2>/dev/null\nreturn"
+        if option.optional:
+            action = "if [[ $cur != -* ]]; then\n" + "".join(f"    {line}\n" for line in action.splitlines()) + "fi"
+        actions.setdefault(action, []).extend(option.names)
+    return actions
+
+
+def _all_names(options: Sequence[Offered]) -> list[str]:
+    return [name for option in options for name in option.names]
+
+
+def zsh(group: Sequence[Offered], pages: Sequence[Page]) -> str:
+    """completions/_kafkalog."""
+    lines = ["#compdef kafkalog", f"# zsh {_NOTE}", ""]
+    for page in pages:
+        lines += [f"{_function(page)}() {{", "    _arguments -S \\"]
+        lines += [f"        {_zsh_option(option)} \\" for option in page.options]
+        lines += ["        '*:file:_files'", "}", ""]
+    lines += ["_kafkalog() {", "    local curcontext=$curcontext state line", "    _arguments -C \\"]
+    lines += [f"        {_zsh_option(option)} \\" for option in group]
+    lines += ["        '1:command:->command' '*::argument:->argument'", "    case $state in", "    command)",
+              "        local -a commands=("]  # fmt: skip
+    lines += [f"            {_quoted(page.name + ':' + page.help)}" for page in pages]
+    lines += ["        )", "        _describe command commands", "        ;;", "    argument)", "        case $line[1] in"]
+    lines += [f"        {page.name}) {_function(page)} ;;" for page in pages]
+    return "\n".join([*lines, "        esac", "        ;;", "    esac", "}", "", '_kafkalog "$@"', ""])
+
+
+def _function(page: Page) -> str:
+    return "_kafkalog_" + page.name.replace("-", "_")
+
+
+def _zsh_option(option: Offered) -> str:
+    """One specification of _arguments."""
+    text = option.help.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
+    actions = {"words": f"({' '.join(option.words)})", "files": '{compset -P "*,"; _files}', "path": "_files"}
+    action = actions.get(option.kind, " ")
+    specifications = []
+    for name in option.names:
+        others = "" if option.repeats or len(option.names) == 1 else f"({' '.join(option.names)})"
+        if option.kind == "flag":
+            specifications.append(f"{others}{name}[{text}]")
+        else:
+            colon = "::" if option.optional else ":"
+            specifications.append(f"{'*' if option.repeats else others}{name}=[{text}]{colon}value:{action}")
+    return " ".join(_quoted(specification) for specification in specifications)
+
+
+def fish(group: Sequence[Offered], pages: Sequence[Page]) -> str:
+    """completions/kafkalog.fish."""
+    lines = [f"# fish {_NOTE}"]
+    lines += [_fish("__fish_use_subcommand", option) for option in group]
+    for page in pages:
+        seen = f"__fish_seen_subcommand_from {page.name}"
+        lines.append(f"complete -c kafkalog -n __fish_use_subcommand -f -a {page.name} -d {_quoted(page.help)}")
+        for option in page.options:
+            lines.append(_fish(seen, option))
+            if option.optional:
+                before = f'{seen}; and contains -- (commandline -opc)[-1] {" ".join(option.names)}'
+                lines.append(f"complete -c kafkalog -n {_quoted(before)} -f -a {_quoted(' '.join(option.words))}")
+    return "\n".join([*lines, ""])
+
+
+def _fish(condition: str, option: Offered) -> str:
+    parts = ["complete -c kafkalog -n", _quoted(condition)]
+    parts += [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
+    if option.kind == "words":
+        parts.append(("" if option.optional else "-x ") + f"-a {_quoted(' '.join(option.words))}")
+    elif option.kind == "files":
+        parts.append("-x -a '(__fish_complete_list , __fish_complete_path)'")
+    elif option.kind == "path":
+        parts.append("-r -F")
+    elif option.kind == "value":
+        parts.append("-x")
+    return " ".join([*parts, "-d", _quoted(option.help)])
+
+
+def _quoted(text: str) -> str:
+    """One word for bash, zsh and fish alike."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"

@@ -1,0 +1,132 @@
+"""Man pages made from the commands, and everything else that is generated. `make docs` runs it as a program."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+
+import click
+
+from kafkalog_cli import completions, reference
+from kafkalog_cli.completions import Page, offered_options
+from kafkalog_cli.help import STATUS_NOTE, DocumentedCommand
+from kafkalog_cli.main import COMMANDS, cli
+
+EDITION = "2026-11-21"  # when the words of the pages were last changed
+_ENVIRONMENT = (("NO_COLOR", "If it is set, nothing is coloured. Without it colours appear on a terminal only."),)
+
+
+def commands() -> dict[str, DocumentedCommand]:
+    """Every command by its name. Raises TypeError for one that does not document itself."""
+    found: dict[str, DocumentedCommand] = {}
+    context = click.Context(cli)
+    for name in sorted(COMMANDS):
+        command = cli.get_command(context, name)
+        if not isinstance(command, DocumentedCommand):
+            raise TypeError(f"{name} is no DocumentedCommand")
+        found[name] = command
+    return found
+
+
+def generated(root: Path) -> dict[str, str]:
+    """Path below `root` → content, of every man page, completion script and document with generated parts."""
+    version = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert isinstance(cli, DocumentedCommand)
+    found = commands()
+    files = {"man/kafkalog.1": man_page("kafkalog", cli, version, found)}
+    for name, command in found.items():
+        files[f"man/kafkalog-{name}.1"] = man_page(f"kafkalog {name}", command, version)
+    pages = [Page(name, COMMANDS[name][1].rstrip("."), offered_options(command)) for name, command in found.items()]
+    top = offered_options(cli)
+    files["completions/kafkalog.bash"] = completions.bash(top, pages)
+    files["completions/_kafkalog"] = completions.zsh(top, pages)
+    files["completions/kafkalog.fish"] = completions.fish(top, pages)
+    return {**files, **reference.documents(root)}
+
+
+def man_page(
+    name: str, command: DocumentedCommand, version: str, below: dict[str, DocumentedCommand] | None = None
+) -> str:
+    """One page in man(7); `below`: the commands of a group."""
+    ctx = click.Context(command, info_name=name, help_option_names=["-h", "--help"])
+    dashed = name.replace(" ", "-")
+    summary, *paragraphs = _paragraphs(command.help or "")
+    if not below:
+        summary = command.get_short_help_str(limit=200)
+    lines = [
+        '.\\" made by `make docs` from the command itself',
+        f'.TH {dashed.upper()} 1 "{EDITION}" "kafkalog {version}" "kafkalog manual"',
+        ".SH NAME",
+        *_prose(f"{dashed} - {summary.rstrip('.')}"),
+        ".SH SYNOPSIS",
+        f".B {_text(name)}",
+        _text(" ".join(command.collect_usage_pieces(ctx))),
+    ]
+    if paragraphs:
+        lines += [".SH DESCRIPTION"]
+        for number, paragraph in enumerate(paragraphs):
+            lines += [".PP"] * (number > 0) + _prose(paragraph)
+    if below:
+        lines += [".SH COMMANDS"]
+        for one in below:
+            lines += [".TP", f".BR {_text(f'kafkalog-{one}')} (1)", *_prose(COMMANDS[one][1])]
+    lines += _options(command, ctx)
+    if command.examples:
+        lines += [".SH EXAMPLES"]
+        for number, (purpose, line) in enumerate(command.examples):
+            lines += [".PP"] * (number > 0) + [*_prose(purpose), ".PP", ".RS 4", ".nf", _text(line), ".fi", ".RE"]
+    lines += [".SH EXIT STATUS"]
+    for status, meaning in command.exit_status:
+        lines += [".TP", f".B {status}", *_prose(meaning)]
+    lines += [".PP", *_prose(STATUS_NOTE), ".SH ENVIRONMENT"]
+    for variable, meaning in _ENVIRONMENT:
+        lines += [".TP", f".B {variable}", *_prose(meaning)]
+    others = [f"kafkalog-{one}" for one in below] if below else ["kafkalog"]
+    lines += [".SH SEE ALSO", ",\n".join(f".BR {_text(other)} (1)" for other in others)]
+    return "\n".join([*lines, ""])
+
+
+def _options(command: DocumentedCommand, ctx: click.Context) -> list[str]:
+    lines = [".SH OPTIONS"]
+    sections = command.options_by_section(ctx)
+    for title, options in sections:
+        if len(sections) > 1:
+            lines.append(f".SS {_text(title)}")
+        for option in options:
+            record = option.get_help_record(ctx)
+            if record is not None:
+                lines += [".TP", f".B {_text(record[0])}", *_prose(record[1])]
+    return lines
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [" ".join(part.split()) for part in text.split("\n\n")]
+
+
+def _prose(text: str) -> list[str]:
+    """Lines of text that roff fills again."""
+    words = textwrap.wrap(" ".join(text.split()), 64, break_long_words=False, break_on_hyphens=False)  # escapes need room
+    return [_text(line) for line in words]
+
+
+def _text(text: str) -> str:
+    """One line as roff takes it: nothing in it is a request or an escape."""
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    text = re.sub(r"[^\x00-\x7f]", lambda match: f"\\[u{ord(match[0]):04X}]", text)
+    text = text.replace("`", "\\(ga").replace("'", "\\(aq").replace('"', "\\(dq").replace("^", "\\(ha").replace("~", "\\(ti")
+    return "\\&" + text if text.startswith(".") else text
+
+
+def main() -> None:
+    """Write the pages below the directory that holds pyproject.toml."""
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    for path, content in generated(root).items():
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(content, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

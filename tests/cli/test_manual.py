@@ -1,0 +1,178 @@
+"""Man pages and completions: there for every command, as the commands are now, and sound."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from kafkalog_cli.completions import offered_options
+from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_cli.manual import commands, generated
+from tests.support.run import kafkalog
+
+ROOT = Path(__file__).parents[2]
+FILES = generated(ROOT)
+
+
+@pytest.mark.parametrize("path", sorted(FILES))
+def test_the_committed_page_is_the_one_that_the_command_makes(path):
+    assert (ROOT / path).read_text() == FILES[path], "run `make docs`"
+
+
+def test_no_page_is_left_over():
+    there = {f"{path.parent.name}/{path.name}" for folder in ("man", "completions") for path in (ROOT / folder).iterdir()}
+    assert there == {path for path in FILES if not path.startswith("docs/")}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_documents_itself(name):
+    command = commands()[name]
+    assert command.help
+    assert command.examples, "no EXAMPLES"
+    assert command.exit_status[0] == ("0", "nothing wrong")
+    assert f"man/kafkalog-{name}.1" in FILES
+    printed = kafkalog(name, "--help")
+    assert printed.status == 0
+    text = printed.out.decode()
+    for purpose, line in command.examples:
+        assert purpose in text
+        assert f"    {line}\n" in text, "an example is wrapped"
+        assert line.startswith(f"kafkalog {name} ")
+    assert "EXIT STATUS:" in text
+    for option in offered_options(command):
+        assert option.help, option.name
+        assert option.name in FILES["completions/kafkalog.bash"]
+        assert f"{option.name}[" in FILES["completions/_kafkalog"] or f"{option.name}=[" in FILES["completions/_kafkalog"]
+        assert f"-l {option.name[2:]} " in FILES["completions/kafkalog.fish"]
+        assert option.name.replace("-", "\\-") in FILES[f"man/kafkalog-{name}.1"]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_sections_name_every_option_once(name):
+    command = commands()[name]
+    named = [option for section in command.sections for option in section.options]
+    there = {option.name for option in offered_options(command)} - {"--help"}
+    assert len(named) == len(set(named))
+    assert set(named) == there
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_examples_are_command_lines_that_parse(name):
+    import shlex
+
+    for _purpose, line in commands()[name].examples:
+        words = shlex.split(line)[2:]
+        if "--help" not in words:
+            with click.Context(cli) as context:
+                commands()[name].make_context(name, words, parent=context)
+
+
+def _lint(*command):
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    environment = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.parametrize("path", sorted(path for path in FILES if path.startswith("man/")))
+def test_mandoc_has_no_complaint(path):
+    done = _lint("mandoc", "-Tlint", str(ROOT / path))
+    assert (done.stdout, done.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("path", sorted(path for path in FILES if path.startswith("man/")))
+def test_man_has_no_complaint(path):
+    done = _lint("groff", "-man", "-ww", "-Tutf8", "-z", str(ROOT / path))
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+SHELLS = {"completions/kafkalog.bash": ("bash", "-n"), "completions/_kafkalog": ("zsh", "-n"),
+          "completions/kafkalog.fish": ("fish", "--no-execute")}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", sorted(SHELLS))
+def test_the_shell_takes_its_script(path):
+    done = _lint(*SHELLS[path], str(ROOT / path))
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+TYPED = {
+    "kafkalog du": ["dump-log"],
+    "kafkalog dump-log --fo": ["--format"],
+    "kafkalog dump-log --format js": ["json", "jsonl"],
+    "kafkalog dump-log --format=js": ["json", "jsonl"],
+    "kafkalog dump-log --offset ": [],
+    "kafkalog dump-log --files a": ["a.log", "ab.index"],
+    "kafkalog dump-log --files a.log,a": ["a.log,a.log", "a.log,ab.index"],
+    "kafkalog dump-log --key-decoder-class Str": ["StringDecoder"],
+    "kafkalog dump-log --key-decoder-class --pri": ["--print-data-log"],
+    "kafkalog dump-log -- --fo": [],
+}
+COMPLETE = r"""
+. "$1"
+compopt() { :; }  # it may only be called while completion runs
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_kafkalog
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize("line", TYPED)
+def test_bash_completes(line, tmp_path):
+    for name in ("a.log", "ab.index"):
+        (tmp_path / name).touch()
+    words = line.replace("=", " = ").split(" ")
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    done = subprocess.run(["bash", "-c", COMPLETE, "-", str(ROOT / "completions/kafkalog.bash"), *words], cwd=tmp_path,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert (sorted(done.stdout.split()), done.stderr) == (TYPED[line], "")
+
+
+@pytest.mark.parametrize("line", TYPED)
+def test_fish_completes(line, tmp_path):
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    for name in ("a.log", "ab.index"):
+        (tmp_path / name).touch()
+    script = f"source {ROOT}/completions/kafkalog.fish; complete -C '{line}'"
+    done = subprocess.run(["fish", "--no-config", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})  # fmt: skip
+    offered = [word.split("\t")[0].removeprefix("--format=") for word in done.stdout.splitlines()]
+    if "=" not in line and not line.endswith(("--fo", "--pri")):
+        offered = [word for word in offered if not word.startswith("--")]
+    assert sorted(offered) == (TYPED[line] if " -- " not in line else sorted(offered))
+
+
+def test_a_command_that_is_not_there_is_met_with_the_nearest():
+    done = kafkalog("dump")
+    assert (done.out, done.status) == (b"", 2)
+    assert "did you mean dump-log?" in done.err
+    assert "there are: dump-log" in kafkalog("xyz").err
+
+
+def test_without_arguments_the_help_is_shown():
+    done = kafkalog()
+    assert done.status == 2
+    assert "Commands:" in done.err
+
+
+@pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_are_for_terminals_and_no_color_forbids_them(variables, coloured):
+    terminal, end = os.openpty()
+    done = subprocess.run([sys.executable, "-m", "kafkalog_cli.main", "dump-log", "no-such-file"], cwd=ROOT, check=False,
+                          stdout=subprocess.PIPE, stderr=end, env={"PYTHONPATH": str(ROOT), **variables})  # fmt: skip
+    os.close(end)
+    said = os.read(terminal, 4096)
+    os.close(terminal)
+    assert done.returncode == 8
+    assert (b"\x1b[" in said) is coloured
+    assert "\x1b" not in kafkalog("dump-log", "no-such-file").err

@@ -1,0 +1,44 @@
+"""README tells the truth: its commands run on the corpus and print what stands below them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.console import ROOT, pattern, run, steps
+
+README = ROOT / "README.md"
+STEPS = steps(README)
+
+
+def test_there_are_commands():
+    assert len(STEPS) >= 10
+
+
+def test_every_command_prints_what_the_readme_shows(corpus):
+    status = 0
+    wrong = []
+    for step in STEPS:
+        printed, status = run(step.command, corpus / "kafka-4.3.1" / "logs", status)
+        if not pattern(step.printed).fullmatch(printed):
+            wrong.append(f"README.md:{step.line}: $ {step.command}\n{printed[:3000]}")
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize("document", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_links_lead_somewhere(document):
+    path = ROOT / document
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+def test_the_options_of_the_readme_exist():
+    from kafkalog_cli.completions import offered_options
+    from kafkalog_cli.manual import commands
+
+    known = {name for command in commands().values() for option in offered_options(command) for name in option.names}
+    known |= {"--version", "--update-docs", "--quick"}
+    used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README.read_text()))
+    assert used <= known, used - known
