@@ -571,3 +571,7 @@ def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.c
             at, status = _record_object(out, at, room, data, batches, records, record, flags)
             if status != _END: return at, row, record, status
             record += 1
+
+
+if not cython.compiled:
+    from engine.kernels.reference_ndjson import batch_objects, record_objects  # noqa: F401  # too slow interpreted

@@ -160,7 +160,7 @@ def _decode(data, batches, row, last_row, at, done, decoded, room):
             return row, at, done, status
         if done < count:
             return row, at, done, Status.FULL
-        if count > 0 and at != end:
+        if at != end:
             return row, at, done, Status.BAD_COUNT
         row, done = row + 1, 0
     return row, 0, 0, Status.END
