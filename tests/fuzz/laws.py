@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.fuzz.cases import Case
 
 _TAIL = {"torn-tail", "zero-tail", "batch-size-invalid"}
+_OBEYED = {*range(32), 127} - set(b"\n\t")
 _UNLIMITED = 2**31 - 1
 
 
@@ -82,6 +83,8 @@ def _well_formed(case: Case, result: Result) -> None:
     assert result.error is None or case.shrink is not None or case.dump != case.path, f"unexpected error {result.error}"
     if case.shrink is not None and result.error is not None:
         assert isinstance(result.error, FileChangedWhileReading), repr(result.error)
+    if case.options.escape:
+        assert not _OBEYED & set(result.out), "a terminal would obey what is in the file"
     size = sum(map(len, case.files.values()))
     inflated = min(case.options.max_decompressed_bytes, LIMIT) * (1 + size // 60)
     assert len(result.out) <= 1000 * size + 100 * inflated + 10_000, f"{len(result.out)} bytes of text from {size}"
