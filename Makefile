@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 KERNELS := $(wildcard engine/kernels/*.py engine/kernels/*.pxd)
 export KAFKALOG_KERNELS ?= auto
 
-.PHONY: help setup build demo test test-interpreted lint types fuzz oracle bench docs clean
+.PHONY: help setup build demo test test-interpreted lint types fuzz fuzz-sanitize oracle bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,3 +45,9 @@ docs: build ## make man pages, completions and the tables in docs/ anew
 clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info
 	find engine -name '*.so' -delete
+
+fuzz: build ## dump a million mutants of real files (COUNT, SEED, JOBS)
+	$(PYTHON) -m tests.fuzz --count $(or $(COUNT),1000000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
+
+fuzz-sanitize: setup ## the same with AddressSanitizer, UBSan and bounds checks (COUNT, SEED, JOBS)
+	$(PYTHON) -m tests.fuzz.sanitize --count $(or $(COUNT),100000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -78,11 +79,13 @@ class Outcome:
         _line(kind.severity.value, finding.code, _COLOURS[kind.severity], f"{place}: {finding.what}", None)
         if self._explain and finding.code not in self._explained:
             self._explained.add(finding.code)
-            click.echo(f"  why  {kind.why}\n  do   {kind.do.replace('{path}', finding.where.file)}", err=True)
+            click.echo(f"  why  {kind.why}\n  do   {kind.do.replace('{path}', printable(finding.where.file))}", err=True)
 
 
 def _line(severity: str, code: str, colour: str, message: str, do: str | None) -> None:
-    click.echo(f"{click.style(f'{severity}[{code}]', fg=colour, bold=True)} {printable(message)}", err=True)
+    colours = False if os.environ.get("NO_COLOR") else None  # None: where stderr is a terminal
+    label = click.style(f"{severity}[{code}]", fg=colour, bold=True)
+    click.echo(f"{label} {printable(message)}", err=True, color=colours)
     if do:
         click.echo(f"  do   {printable(do)}", err=True)
 

@@ -44,7 +44,7 @@ class TextDump:
         kind = None if name is None else name.kind
         if kind is FileKind.LOG_07:
             return  # its dump announces itself
-        self._out.put(f"Dumping {path}\n")
+        self._out.put(f"Dumping {self._shown(path)}\n")
         if name is None:
             return
         if kind is FileKind.LOG:
@@ -54,6 +54,10 @@ class TextDump:
             self._out.put("KRaft bootstrap snapshot\n")
         elif kind is FileKind.KRAFT_SNAPSHOT and name.base_offset is not None and name.epoch is not None:
             self._out.put(f"Snapshot end offset: {name.base_offset}, epoch: {name.epoch}\n")
+
+    def _shown(self, path: str) -> str:
+        """A file name: on a terminal without what a terminal obeys."""
+        return printable(path) if self._options.escape else path
 
     def log(self, path: str) -> TextRenderer:
         """What prints the batches of the log at `path`."""
@@ -77,11 +81,11 @@ class TextDump:
 
     def empty_index(self, path: str) -> None:
         """Kafka's line for an offset index without entries."""
-        self._out.put(f"{path} is empty.\n")
+        self._out.put(f"{self._shown(path)} is empty.\n")
 
     def sound_index(self, path: str) -> None:
         """Kafka's line for an index that a broker would accept."""
-        self._out.put(f"{path} passed sanity check.\n")
+        self._out.put(f"{self._shown(path)} passed sanity check.\n")
 
     def count(self, path: str | None, records: int, batches: int) -> None:
         """A line for a log, or for the sum of all."""
@@ -147,7 +151,8 @@ class TextRenderer:
 
     def trailing(self, count: int) -> None:
         """Kafka's line for what is behind the last batch."""
-        self._out.put(f"Found {count} invalid bytes at the end of {self._name}\n")
+        name = printable(self._name) if self._options.escape else self._name
+        self._out.put(f"Found {count} invalid bytes at the end of {name}\n")
 
     def _print(
         self, chunk: Chunk, base: int, row: int, last_row: int, record: int, last_record: int, flags: int

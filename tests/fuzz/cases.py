@@ -47,6 +47,7 @@ class Case(NamedTuple):
     buffers: Buffers
     shrink: tuple[int, int] | None
     selection: Selection | None
+    form: str  # text, json or jsonl
 
 
 def make_case(seed: int, number: int) -> Case:
@@ -69,7 +70,8 @@ def make_case(seed: int, number: int) -> Case:
     if rng.random() < 0.25:
         buffers = Buffers(rng.randrange(1, 5), rng.randrange(1, 6), rng.choice((1, 100, 700, 3000)),
                           rng.choice((1, 17, 61, 100, 1000)), rng.choice((1, 50, 1000)), rng.choice((64, 100, 1000)))
-    return Case(files, path, kind, dump, _options(rng), buffers, shrink, _selection(rng) if rng.random() < 0.12 else None)
+    return Case(files, path, kind, dump, _options(rng), buffers, shrink, _selection(rng) if rng.random() < 0.12 else None,
+                rng.choice(("text", "text", "jsonl", "json")))
 
 
 def _options(rng: random.Random) -> DumpOptions:

@@ -5,24 +5,19 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.identity import (
-    decode_clean_shutdown,
-    decode_meta_properties,
-    decode_partition_metadata,
-    decode_quorum_state,
-)
-from engine.checkpoint.leader_epochs import decode_leader_epochs
-from engine.checkpoint.offsets import decode_offset_checkpoint
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import KafkalogError
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, file_name, parse_file_name
-from engine.log import batch_heads, dump_log, text_buffer
-from engine.log.dump import TextDump
-from engine.log.dump_07 import dump_entries
+from engine.log import batch_heads, dump_log
+from engine.log.dump import Dump
+from engine.log.dump_json import JsonDump
+from engine.log.dump_text import TextDump
+from engine.log.json_stream import JsonStream
 from engine.log.selection import Selector
+from engine.log.text_buffer import TextBuffer
 from engine.record import columns, kafka07, kafka07_file, reader, windows
 from tests.support.memory_files import MemoryFiles
 
@@ -33,18 +28,6 @@ if TYPE_CHECKING:
     from tests.fuzz.cases import Buffers, Case
 
 _OFFSETS = (-(2**63), -1, 0, 1, 7, 2**31, 2**63 - 1)
-_DECODED = {
-    FileKind.LEADER_EPOCH_CHECKPOINT: decode_leader_epochs,
-    FileKind.PARTITION_METADATA: decode_partition_metadata,
-    FileKind.QUORUM_STATE: decode_quorum_state,
-    FileKind.META_PROPERTIES: decode_meta_properties,
-    FileKind.CLEAN_SHUTDOWN: decode_clean_shutdown,
-    FileKind.RECOVERY_POINT_CHECKPOINT: decode_offset_checkpoint,
-    FileKind.REPLICATION_CHECKPOINT: decode_offset_checkpoint,
-    FileKind.LOG_START_CHECKPOINT: decode_offset_checkpoint,
-    FileKind.CLEANER_CHECKPOINT: decode_offset_checkpoint,
-}
-
 
 class Result(NamedTuple):
     """What came of a case: text, findings, the final reports, and the error that ended it."""
@@ -64,27 +47,35 @@ def run(case: Case) -> Result:
     name = parse_file_name(file_name(case.dump))
     assert name is not None
     with sized(case.buffers):
+        out = TextBuffer(lambda text: parts.append(bytes(text)), case.buffers.text)
+        stream = JsonStream(out, array=case.form == "json", ascii=case.options.escape) if case.form != "text" else None
+        renderer = JsonDump(case.options, stream, findings.append) if stream else TextDump(case.options, out, findings.append)
         selector = Selector(case.selection) if case.selection else None
-        dump = TextDump(files, case.options, lambda text: parts.append(bytes(text)), findings.append, selector)  # type: ignore[arg-type]
+        dump = Dump(files, case.options, renderer, findings.append, selector)  # type: ignore[arg-type]
         try:
-            if name.kind is FileKind.LOG_07:
-                _log_07(files, case, parts, findings)
-            elif name.kind in _DECODED:
-                findings += _DECODED[name.kind](case.files[case.dump], case.dump).findings  # type: ignore[operator]
-            else:
-                dump.dump(case.dump, name)
-                _lookups(case, name.kind, findings)
+            dump.dump(case.dump, name)
+            _other_readers(files, case, name.kind, findings)
         except KafkalogError as caught:
             error = caught
-        dump.flush()
+        if stream:
+            for finding in sorted(findings, key=str):  # their order depends on where buffers end
+                stream.finding(finding)
+            stream.end(4 if findings else 0)
+        renderer.flush()
         return Result(b"".join(parts), findings, list(dump.reports.lines()), error)
 
 
-def _log_07(files: MemoryFiles, case: Case, parts: list[bytes], findings: list[Finding]) -> None:
+def _other_readers(files: MemoryFiles, case: Case, kind: FileKind, findings: list[Finding]) -> None:
+    """What other commands ask of a file."""
+    if kind is FileKind.LOG_07:
+        _log_07(files, case)
+    else:
+        _lookups(case, kind, findings)
+
+
+def _log_07(files: MemoryFiles, case: Case) -> None:
     window = case.buffers.window
     with files.open(case.dump) as file:
-        dump_entries(file, case.dump, print_payload=case.options.print_data, write=parts.append,  # type: ignore[arg-type]
-                     report=findings.append, window=window)
         kafka07_file.valid_size(file, window=window)  # type: ignore[arg-type]
         found = kafka07_file.iterate_file(file, 2**63 - 50, max_entry=500, window=window)  # type: ignore[arg-type]
         for _ in kafka07.open_sets(found, limit=case.options.max_decompressed_bytes):  # type: ignore[arg-type]
@@ -92,7 +83,6 @@ def _log_07(files: MemoryFiles, case: Case, parts: list[bytes], findings: list[F
 
 
 def _lookups(case: Case, kind: FileKind, findings: list[Finding]) -> None:
-    """What other commands ask of an index."""
     data = case.files[case.dump]
     if kind is FileKind.OFFSET_INDEX:
         index = OffsetIndex(data, 3, case.dump)
@@ -122,7 +112,6 @@ def sized(buffers: Buffers) -> Iterator[None]:
     defaults = (
         (columns.BatchColumns.__init__, (buffers.batch_rows,)),
         (columns.RecordColumns.__init__, (buffers.record_rows,)),
-        (text_buffer.TextBuffer.__init__, (buffers.text,)),
     )
     constants = (
         (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk), (dump_log, "_CHUNK", buffers.chunk),

@@ -1,0 +1,421 @@
+"""Hostile bytes, hostile names, hostile surroundings: an exit status and a line, never a traceback, hang or flood."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import resource
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.formats import BATCH_HEADER, BatchHeader, Codec
+from engine.record.codecs import deflate
+from tests.fuzz.mutate import repaired, zigzag
+from tests.support.run import kafkalog
+
+ROOT = Path(__file__).parents[2]
+LARGE = 300 << 20
+LOG = "00000000000000000000.log"
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+RECORD = zigzag(8, 32) + bytes([0, 0, 0]) + zigzag(-1, 32) + zigzag(2, 32) + b"hi" + zigzag(0, 32)
+
+
+def batch(body=RECORD, *, codec=Codec.NONE, count=1, base_offset=0, delta=0, crc=True, **fields):
+    """A v2 batch with a checksum that fits, whatever it claims."""
+    header = BatchHeader(base_offset, 0, 0, 2, 0, int(codec), delta, 1000, 1000, -1, -1, -1, count)._replace(**fields)
+    return repaired(BATCH_HEADER.pack(header) + body, crc=crc)
+
+
+def write(directory, data, name=LOG):
+    (directory / name).write_bytes(data)
+    return directory / name
+
+
+def program(*words, cwd=None, memory=None, **settings):
+    """The program in a process of its own → (stdout, stderr, status). `memory`: bytes of address space."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+    settings.setdefault("stdout", subprocess.PIPE)
+    settings.setdefault("stderr", subprocess.PIPE)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings.pop("env", {})}
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalog_cli.main", *words], cwd=cwd, env=environment, timeout=60, check=False,
+        preexec_fn=limit if memory else None, **settings,
+    )
+    return done.stdout, (done.stderr or b"").decode(), done.returncode
+
+
+def dump(path, *options, status, codes):
+    """Dump one file in every form; check the exit status and the codes of the findings → text on stdout."""
+    done = kafkalog("dump-log", *options, str(path))
+    lines = kafkalog("dump-log", "--format", "jsonl", *options, str(path))
+    objects = [json.loads(line) for line in lines.out.splitlines()]
+    found = {each["code"] for each in objects if each["type"] in {"finding", "error"}}
+    assert found == set(codes), found
+    assert (done.status, lines.status) == (status, status), done.err
+    for code in codes:
+        assert f"[{code}]" in done.err or code in {"offset-gap", "offset-order"}, done.err
+    assert "Traceback" not in done.err
+    return done.out.decode()
+
+
+# ---- hostile bytes
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_decompression_bomb(tmp_path, codec):
+    bomb = write(tmp_path, batch(deflate(codec, bytes(192 << 20)), codec=codec) + batch(base_offset=1))
+    options = "--print-data-log", "--max-decompressed-bytes", "1m"
+    out, err, status = program("dump-log", *options, str(bomb), memory=400 << 20)
+    assert status == 4
+    assert "[over-limit]" in err
+    assert "Traceback" not in err
+    assert b"offset: 1 " in out, "the batch behind the bomb is sound"
+
+
+def test_bomb_within_a_v1_wrapper(tmp_path):
+    value = deflate(Codec.GZIP, bytes(64 << 20), magic=1)
+    wrapper = struct.pack(">qiIbbqii", 0, 0, 0, 1, Codec.GZIP, 1000, -1, len(value)) + value
+    path = write(tmp_path, repaired(wrapper))
+    dump(path, "--print-data-log", "--max-decompressed-bytes", "1m", status=4, codes=["over-limit"])
+
+
+@pytest.mark.parametrize("body", [
+    b"\xfe\xff\xff\xff\x0f" + RECORD,  # a record of 2^31 - 1 bytes
+    b"\xff\xff\xff\xff\x0f" + RECORD,  # of -2^31
+    b"\x80" * 5 + b"\x01" + RECORD,  # a varint of six bytes
+    zigzag(8, 32) + bytes([0, 0, 0]) + zigzag(INT_MAX, 32) + b"xxx",  # a key of 2^31 - 1 bytes
+    zigzag(8, 32) + bytes([0, 0, 0]) + zigzag(-1, 32) + zigzag(-(2**31), 32) + zigzag(INT_MAX, 32),  # 2^31 - 1 headers
+    zigzag(5, 32) + bytes([0, 0, 0, 1, 1]) + zigzag(-1, 32),  # -1 headers
+    zigzag(15, 32) + b"\0" + b"\x80" * 11 + bytes([1, 0, 0]),  # a varlong of eleven bytes
+    b"",
+])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
+def test_lengths_that_do_not_fit(tmp_path, body, codec):
+    path = write(tmp_path, batch(deflate(codec, body), codec=codec) + batch(base_offset=1))
+    out = dump(path, "--print-data-log", status=4, codes=["record-invalid"])
+    assert "payload: hi" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("count", "codes"), [
+    (INT_MAX, ["record-invalid"]), (-1, ["record-count-mismatch"]), (-(2**31), ["record-count-mismatch"]),
+])
+def test_counts_that_lie(tmp_path, count, codes):
+    path = write(tmp_path, batch(count=count, delta=INT_MAX))
+    out = dump(path, "--deep-iteration", status=4, codes=codes)
+    assert f"count: {count} " in out
+
+
+def test_two_billion_records_of_one_byte(tmp_path):
+    """Records of one byte can not be; a million of them take no longer than the first."""
+    path = write(tmp_path, batch(bytes([2]) * 1_000_000, count=INT_MAX))
+    dump(path, "--deep-iteration", status=4, codes=["record-invalid"])
+    path = write(tmp_path, batch(deflate(Codec.ZSTD, bytes([0]) * 50_000_000), codec=Codec.ZSTD, count=INT_MAX))
+    dump(path, "--deep-iteration", status=4, codes=["record-invalid"])
+
+
+@pytest.mark.parametrize(("base_offset", "codes"), [(LONG_MAX, ["offset-order"]), (-(2**63), []), (-1, [])])
+def test_offsets_at_the_ends_of_64_bits(tmp_path, base_offset, codes):
+    second = zigzag(8, 32) + bytes([0, 0]) + zigzag(1, 32) + RECORD[4:]
+    path = write(tmp_path, batch(RECORD + second, count=2, base_offset=base_offset, delta=1), "x.log")
+    out = dump(path, "--print-data-log", status=4, codes=["name-invalid", *codes])
+    assert f"baseOffset: {base_offset} " in out
+    assert f"| offset: {(base_offset + 1 + 2**63) % 2**64 - 2**63} " in out
+
+
+def test_sizes_at_the_ends_of_32_bits(tmp_path):
+    for size, code in ((INT_MAX, "torn-tail"), (-1, "batch-size-invalid"), (-(2**31), "batch-size-invalid"), (13, "batch-size-invalid")):
+        data = batch()
+        path = write(tmp_path, data + data[:8] + size.to_bytes(4, "big", signed=True) + data[12:])
+        dump(path, "--print-data-log", status=4, codes=[code])
+
+
+def test_large_index(tmp_path):
+    """100 MB: more than an index may have. It is refused, not read."""
+    for suffix in (".index", ".timeindex"):
+        path = tmp_path / LOG.replace(".log", suffix)
+        with path.open("wb") as file:
+            file.truncate(100_000_000)
+        out, err, status = program("dump-log", str(path), memory=400 << 20)
+        assert status == 8
+        assert "100000000 bytes, more than the 67108864" in err
+        assert out.count(b"\n") == 1
+
+
+# ---- files that are none, and names
+
+
+def test_what_is_no_file(tmp_path):
+    (tmp_path / "1.log").mkdir()
+    os.mkfifo(tmp_path / "2.log")
+    (tmp_path / "3.log").symlink_to("4.log")
+    (tmp_path / "4.log").symlink_to("3.log")
+    write(tmp_path, b"", "5.log")
+    words = "1.log,2.log,3.log,/dev/null,/dev/zero,5.log,6.log,,"
+    done = kafkalog("dump-log", "--files", words, cwd=tmp_path)
+    assert done.status == 8
+    assert done.err.splitlines() == [
+        "error[unreadable-file] 1.log: a directory, not a file",
+        "error[unreadable-file] 2.log: a FIFO, not a file",
+        "error[unreadable-file] 3.log: Too many levels of symbolic links",
+        "Ignoring unknown file /dev/null",
+        "Ignoring unknown file /dev/zero",
+        "error[unreadable-file] 6.log: No such file or directory",
+    ]
+    assert done.out.decode().count("Dumping ") == 7
+
+
+def test_a_device_with_the_name_of_a_log(tmp_path):
+    for device in ("/dev/zero", "/dev/null"):
+        path = tmp_path / "7.log"
+        path.unlink(missing_ok=True)
+        path.symlink_to(device)
+        done = kafkalog("dump-log", str(path))
+        assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: a device, not a file\n")
+
+
+def test_a_directory_with_all_of_them_still_shows_the_sound_file(tmp_path):
+    write(tmp_path, batch())
+    os.mkfifo(tmp_path / "2.log")
+    (tmp_path / "3.log").symlink_to("3.log")
+    (tmp_path / "loop").symlink_to(".")
+    done = kafkalog("dump-log", str(tmp_path))
+    assert done.status == 8
+    assert b"baseOffset: 0 " in done.out
+    assert "a FIFO, not a file" in done.err
+    assert "Too many levels of symbolic links" in done.err
+
+
+def test_no_permission(tmp_path, monkeypatch):
+    """By a double of the operating system's call, since root may read everything."""
+    path = write(tmp_path, batch())
+    real = os.open
+
+    def refuse(name, *rest, **more):
+        if name == str(path):
+            raise PermissionError(13, "Permission denied", name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr("engine.files.os.open", refuse)
+    done = kafkalog("dump-log", str(path))
+    assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Permission denied\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_no_permission_for_real(tmp_path):
+    path = write(tmp_path, batch())
+    path.chmod(0)
+    assert kafkalog("dump-log", str(path)).status == 8
+
+
+def test_an_input_output_error_in_the_middle(tmp_path, monkeypatch):
+    path = write(tmp_path, batch())
+
+    def fail(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("engine.files.os.preadv", fail)
+    done = kafkalog("dump-log", "--print-data-log", str(path))
+    assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Input/output error\n")
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch):
+    path = write(tmp_path, batch() * 100)
+    real = os.preadv
+
+    def cut(*words):
+        os.truncate(path, 1000)
+        return real(*words)
+
+    monkeypatch.setattr("engine.files.os.preadv", cut)
+    done = kafkalog("dump-log", str(path))
+    assert done.status == 8
+    assert "[file-changed]" in done.err
+    assert "became shorter" in done.err
+
+
+@pytest.mark.parametrize("words", ["", ",", ",,", "a,,b", ",a", " ", "a, b"])
+def test_odd_lists_of_files(tmp_path, words):
+    done = kafkalog("dump-log", "--files", words, cwd=tmp_path)
+    names = [] if words in {",", ",,"} else words.split(",")
+    assert done.status == 0
+    assert done.out.decode() == "".join(f"Dumping {name}\n" for name in names)
+
+
+def test_an_empty_argument(tmp_path):
+    done = kafkalog("dump-log", "", cwd=tmp_path)
+    assert (done.status, done.err) == (8, "error[unreadable-file] : No such file or directory\n")
+
+
+NAMES = [b"new\nline", b"esc\x1b[31m\x07", b"not-utf8-\xff\xfe", "bidi\u202etxt".encode(), b"-dash", b" ", b"%s{path}"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_any_bytes(tmp_path, name):
+    directory = os.path.join(os.fsencode(tmp_path), name + b"-0")
+    os.mkdir(directory)
+    with open(os.path.join(directory, LOG.encode()), "wb") as file:
+        file.write(batch() + b"torn")
+    out, err, status = program("dump-log", "--print-data-log", str(tmp_path))
+    assert status == 4
+    assert b"payload: hi" in out
+    assert len(err.splitlines()) == 1, err
+    assert "\x1b[31" not in err
+    out, err, status = program("dump-log", "--format", "jsonl", str(tmp_path))
+    assert status == 4
+    assert {json.loads(line)["schema"] for line in out.splitlines()} == {1}
+
+
+# ---- hostile surroundings
+
+
+def test_disk_full(tmp_path):
+    path = write(tmp_path, batch() * 10)
+    for words in (["dump-log", str(path)], ["dump-log", "--print-data-log", str(path)], ["dump-log", "--count", str(path)],
+                  ["dump-log", "--format", "json", str(path)], ["--help"], ["--version"], ["dump-log", "--help"]):
+        with open("/dev/full", "wb") as full:
+            _, err, status = program(*words, stdout=full)
+        assert status == 8, words
+        assert err == "error[output-failed] the output can not be written: No space left on device\n", words
+
+
+def test_closed_streams(tmp_path):
+    path = write(tmp_path, batch() + b"torn")
+    command = f"'{sys.executable}' -m kafkalog_cli.main dump-log '{path}'"
+
+    def shell(redirection):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(["sh", "-c", f"{command} {redirection}"], env=environment, capture_output=True, timeout=60, check=False)
+        return done.stdout, done.stderr.decode(), done.returncode
+
+    assert shell(">&-") == (b"", "error[output-failed] stdout is closed\n", 8)
+    out, err, status = shell("2>&-")
+    assert (err, status) == ("", 4)
+    assert b"baseOffset: 0 " in out
+    assert shell(">/dev/full 2>/dev/full")[1:] == ("", 8)
+    assert shell("2>/dev/full")[2] in {4, 8}
+
+
+def test_a_reader_that_goes_away(tmp_path):
+    path = write(tmp_path, batch() * 50_000)
+    words = [sys.executable, "-m", "kafkalog_cli.main", "dump-log", str(path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(100)
+        process.stdout.close()
+        assert process.wait(60) == -signal.SIGPIPE
+        assert process.stderr.read() == b""
+
+
+def test_interrupt(tmp_path):
+    path = write(tmp_path, batch() * 50_000)
+    words = [sys.executable, "-m", "kafkalog_cli.main", "dump-log", "--print-data-log", str(path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(100)  # it is at work, and waits for a reader
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        err = process.stderr.read().decode()
+        assert process.wait(60) == 130
+    assert err.strip() == "interrupted"
+
+
+def on_terminal(*words, cwd, **environment):
+    """What a terminal gets to see, stdout and stderr together, and the exit status."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafkalog_cli.main", *words], cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment},
+    )
+    os.close(theirs)
+    seen, deadline = b"", time.monotonic() + 60
+    while time.monotonic() < deadline and select.select([ours], [], [], 60)[0]:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # Linux's way to say that the other side is closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(ours)
+    return seen, process.wait(60)
+
+
+def test_a_terminal_is_not_obeying_names_and_payloads(tmp_path):
+    body = RECORD.replace(b"hi", b"\x1bc")
+    directory = tmp_path / "esc\x1b]0;title\x07\u202e-0"
+    directory.mkdir()
+    write(directory, batch(body) + b"torn")
+    write(directory, b"", LOG.replace(".log", ".index"))
+    with open(directory / LOG.replace(".log", ".timeindex"), "wb") as file:
+        file.write(struct.pack(">qi", 5, 0))
+    os.mkfifo(directory / "00000000000000000007.log")
+    seen, status = on_terminal("dump-log", "--print-data-log", ".", cwd=tmp_path, NO_COLOR="1")
+    assert status == 8
+    assert b"\\x1b]0;title" in seen
+    assert b"payload: \\x1bc" in seen
+    assert b"\x07" not in seen
+    assert "\u202e".encode() not in seen
+    assert b"\x1b" not in seen, seen
+
+
+def test_colours_and_narrow_terminals(tmp_path):
+    write(tmp_path, batch() + b"torn")
+    for columns in ("1", "20", "500"):
+        plain, status = on_terminal("dump-log", LOG, cwd=tmp_path, COLUMNS=columns, NO_COLOR="1", LC_ALL="C")
+        assert status == 4
+        assert b"\x1b" not in plain
+        assert b"error[torn-tail]" in plain
+        coloured, _ = on_terminal("dump-log", LOG, cwd=tmp_path, COLUMNS=columns, NO_COLOR="")
+        assert b"\x1b[" in coloured
+    for columns in ("1", "20"):
+        _, status = on_terminal("dump-log", "--help", cwd=tmp_path, COLUMNS=columns)
+        assert status == 0
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "en_US.ISO-8859-1", "nonsense"])
+def test_locales(tmp_path, locale):
+    directory = tmp_path / "größe-0"
+    directory.mkdir()
+    write(directory, batch(RECORD.replace(b"hi", b"\xc3\xb6")) + b"torn")
+    wanted = program("dump-log", "--print-data-log", ".", cwd=tmp_path, env={"LC_ALL": "C.UTF-8"})
+    for settings in ({}, {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}):
+        out, err, status = program("dump-log", "--print-data-log", ".", cwd=tmp_path, env={"LC_ALL": locale, **settings})
+        assert status == 4, err
+        assert out.split(b"\n")[1:] == wanted[0].split(b"\n")[1:]
+        assert "[torn-tail]" in err
+        out, err, status = program("dump-log", "--count", ".", cwd=tmp_path, env={"LC_ALL": locale, **settings})
+        assert status == 4, err
+        assert b": 1 records in 1 batches" in out
+
+
+@pytest.mark.parametrize("option", ["--max-bytes", "--max-message-size", "--max-decompressed-bytes", "--max-batch-bytes"])
+@pytest.mark.parametrize("size", ["0", "1", str(LONG_MAX), "9999999t", "-1", "1e3", "99999999999999999999999", "", "٣"])
+def test_sizes_of_any_kind(tmp_path, option, size):
+    path = write(tmp_path, batch(deflate(Codec.GZIP, RECORD), codec=Codec.GZIP))
+    done = kafkalog("dump-log", "--deep-iteration", f"{option}={size}", str(path))
+    assert done.status in {0, 2, 4}
+    assert (done.status == 2) == ("Invalid value" in done.err)
+
+
+def test_not_enough_memory(tmp_path):
+    """A batch that is legal but does not fit: one line and status 8."""
+    path = tmp_path / LOG
+    head = batch()
+    with path.open("wb") as file:
+        file.write(head[:8] + LARGE.to_bytes(4, "big") + head[12:])
+        file.truncate(LARGE + 12)
+    _, err, status = program("dump-log", "--max-batch-bytes", "2g", "--deep-iteration", str(path), memory=LARGE)
+    assert status == 8
+    assert err.startswith("error[out-of-memory] ")
+    assert err.count("\n") == 1
+    _, err, status = program("dump-log", "--deep-iteration", str(path), memory=LARGE)
+    assert status == 4
+    assert "[batch-too-large]" in err
