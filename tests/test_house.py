@@ -91,7 +91,8 @@ def test_text_files_end_with_a_newline_and_have_no_trailing_blanks():
         text = path.read_text()
         if text and not text.endswith("\n"):
             wrong.append(f"{path.relative_to(ROOT)}: no newline at the end")
-        wrong += [f"{path.relative_to(ROOT)}:{number}" for number, line in enumerate(text.split("\n"), 1) if line != line.rstrip()]
+        lines = enumerate(text.split("\n"), 1)
+        wrong += [f"{path.relative_to(ROOT)}:{number}" for number, line in lines if line != line.rstrip()]
     assert wrong == []
 
 
