@@ -4,10 +4,10 @@ PYTHON := $(VENV)/bin/python
 KERNELS := $(wildcard engine/kernels/*.py engine/kernels/*.pxd)
 export KAFKALOG_KERNELS ?= auto
 
-.PHONY: help setup build demo test test-interpreted lint types fuzz fuzz-sanitize oracle bench docs clean
+.PHONY: help setup build demo test lint fuzz fuzz-sanitize oracle bench docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/ready ## make .venv with everything that development needs, kernels compiled
 

@@ -1,4 +1,4 @@
-"""README tells the truth: its commands run on the corpus and print what stands below them."""
+"""README and docs/ tell the truth: their commands run on the corpus and print what stands below them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import pytest
 from tests.support.console import ROOT, pattern, run, steps
 
 README = ROOT / "README.md"
-STEPS = steps(README)
+DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
 
 def test_there_are_commands():
-    assert len(STEPS) >= 10
+    assert len(steps(README)) >= 10
 
 
-def test_every_command_prints_what_the_readme_shows(corpus):
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if steps(ROOT / name)])
+def test_every_command_prints_what_the_document_shows(document, corpus):
     status = 0
     wrong = []
-    for step in STEPS:
+    for step in steps(ROOT / document):
         printed, status = run(step.command, corpus / "kafka-4.3.1" / "logs", status)
         if not pattern(step.printed).fullmatch(printed):
-            wrong.append(f"README.md:{step.line}: $ {step.command}\n{printed[:3000]}")
+            wrong.append(f"{document}:{step.line}: $ {step.command}\n{printed[:3000]}")
     assert not wrong, "\n\n".join(wrong)
 
 
-@pytest.mark.parametrize("document", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text()):

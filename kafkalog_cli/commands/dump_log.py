@@ -57,12 +57,12 @@ _EXAMPLES = (
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--files", type=FileList(), metavar="FILE,…",
               help="Files with commas between them, as kafka-dump-log takes them.")
-@click.option("--print-data-log", is_flag=True, help="Print records with keys and payloads.")
-@click.option("--deep-iteration", is_flag=True, help="Print every record, not only batches.")
+@click.option("--print-data-log", is_flag=True, help="Print every record with key and payload. Any decoder implies it.")
+@click.option("--deep-iteration", is_flag=True, help="Print every record, without key and payload.")
 @click.option("--verify-index-only", is_flag=True, help="Check indexes without printing their entries.")
 @click.option("--index-sanity-check", is_flag=True, help="Only make the check that a broker makes when it opens an index.")
-@size_option("--max-message-size", default=5 << 20, help="Size of the largest message, in bytes.")
-@size_option("--max-bytes", default=_INT_MAX, help="Read no more than this many bytes of each log.")
+@size_option("--max-message-size", default=5 << 20, help="Read no more than this of a log to check an entry of its index.")
+@size_option("--max-bytes", default=_INT_MAX, help="Read no more than this of each log.")
 @click.option("--skip-record-metadata", is_flag=True, help="Print only keys and payloads; control records become empty.")
 @click.option("--key-decoder-class", is_flag=False, flag_value="org.apache.kafka.tools.api.StringDecoder",
               type=DecoderClass(), metavar="CLASS",
@@ -76,7 +76,7 @@ _EXAMPLES = (
 @click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="Kafka's text, one JSON document, or one JSON object a line.")
-@click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name.")
+@click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name, for --print-data-log.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B", help="Only offsets from A up to, not including, B.")
 @click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
               help="Only timestamps from FROM up to, not including, TO: ISO-8601 (UTC unless it says), ms, or `2h ago`.")
@@ -90,7 +90,7 @@ _EXAMPLES = (
 @click.option("--transactional-only", is_flag=True, help="Only transactional batches.")
 @click.option("--limit", type=Whole(0), metavar="N", help="Show the first N matches only.")
 @click.option("--tail", type=Whole(0), metavar="N", help="Show the last N matches only.")
-@click.option("--count", is_flag=True, help="Show how many records and batches match, not the records.")
+@click.option("--count", is_flag=True, help="Show how many records and batches match, instead of them.")
 @click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Decode no batch larger than this.")

@@ -1,0 +1,118 @@
+"""Rules of the house that no other tool checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SEAM = {"os", "io", "mmap", "fcntl", "shutil", "time", "pathlib", "tempfile", "subprocess", "socket", "glob", "posix"}
+SOURCES = sorted(path for folder in ("engine", "kafkalog_cli") for path in (ROOT / folder).rglob("*.py"))
+# names of machines and of people's directories; hosts of package registries and mirrors
+FOREIGN = re.compile(
+    rb"(?<![\w.$}>-])/(?:root|home/\w+|Users/\w+|work|mnt|srv|tmp/[a-z])/|\bpypi\.[a-z]|\bfiles\.pythonhosted|\bartifactory|"
+    rb"\bnexus\.|index-url|(?:ghp_|AKIA)[A-Za-z0-9]{16}|BEGIN [A-Z ]*PRIVATE KEY"
+)
+BINARY = (".xz", ".log")
+
+
+def project_files() -> list[Path]:
+    """What belongs to the project: what git knows, or everything that is not ignored by habit."""
+    done = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                          capture_output=True, check=False)  # fmt: skip
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in done.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def imports(tree: ast.AST):
+    """(line, top-level name) of every import, inside functions too."""
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        yield from ((node.lineno, name.partition(".")[0]) for name in names)
+
+
+def test_only_the_seam_speaks_to_the_operating_system():
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in SOURCES
+        if path.is_relative_to(ROOT / "engine") and path != ROOT / "engine/files.py"
+        for line, name in imports(ast.parse(path.read_text()))
+        if name in SEAM
+    ]
+    assert wrong == []
+
+
+def test_only_the_seam_opens_files():
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in SOURCES
+        if path.is_relative_to(ROOT / "engine")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"open", "eval", "exec", "print"}
+    ]
+    assert wrong == []
+
+
+def test_nothing_imports_the_tests():
+    assert [path for path in SOURCES if any(name == "tests" for _line, name in imports(ast.parse(path.read_text())))] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_module_says_what_it_is_for(path):
+    tree = ast.parse(path.read_text())
+    if tree.body:
+        assert ast.get_docstring(tree)
+
+
+def test_no_file_knows_the_machine_it_was_written_on():
+    wrong = []
+    for path in project_files():
+        if path.suffix in BINARY or path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            found = FOREIGN.search(line)
+            if found:
+                wrong.append(f"{path.relative_to(ROOT)}:{number}: {found[0].decode(errors='replace')}")
+    assert wrong == []
+
+
+def test_text_files_end_with_a_newline_and_have_no_trailing_blanks():
+    wrong = []
+    for path in project_files():
+        if path.suffix not in {".py", ".md", ".toml", ".sh", ".pxd"} and path.name != "Makefile":
+            continue
+        text = path.read_text()
+        if text and not text.endswith("\n"):
+            wrong.append(f"{path.relative_to(ROOT)}: no newline at the end")
+        lines = enumerate(text.split("\n"), 1)
+        wrong += [f"{path.relative_to(ROOT)}:{number}" for number, line in lines if line != line.rstrip()]
+    assert wrong == []
+
+
+def test_every_target_of_the_makefile_is_listed_by_help():
+    text = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):(?!=)", text, re.MULTILINE))
+    documented = set(re.findall(r"^([a-z-]+):.*?## \S", text, re.MULTILINE))
+    phony = set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)[1].split())
+    assert targets == documented == phony
+
+
+def test_what_the_architecture_names_exists():
+    text = (ROOT / "docs/architecture.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "`" in line and ".py" in line]
+    missing = []
+    for row in rows:
+        folder = ""
+        for name in re.findall(r"`([\w/*]+\.py)`", row.split("|")[2]):
+            folder = name.rpartition("/")[0] if "/" in name else folder
+            path = name if "/" in name else f"{folder}/{name}"
+            if not list(ROOT.glob(path)):
+                missing.append(path)
+    assert set(missing) <= {"engine/kernels/reference.py"}  # it says why there is none
