@@ -15,7 +15,7 @@ from engine.log.dump import LOGS, TextDump, kafka_file_name
 from engine.log.matches import tally
 from engine.log.selection import Selector
 from engine.log.skipping import may_hold_matches
-from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.app import Outcome, printable, say_interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +59,7 @@ def dump_all(
     files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions, selection: Selection | None
 ) -> int:
     """Dump what `--files` lists as kafka-dump-log would, then everything the plain arguments lead to → exit status."""
+    say_interpreted()
     outcome = Outcome(_REPORTED)
     targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
     selector = None

@@ -87,7 +87,7 @@ class Kafka:
     def __init__(self) -> None:
         self._class_path = class_path()
         self._stage = Path(tempfile.mkdtemp(prefix="kafkalog-oracle-")).resolve()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the JVM
+        self._errors = tempfile.TemporaryFile()  # lives as long as the JVM
         self._process = subprocess.Popen(
             ["java", *OPTIONS, "-cp", self._class_path, "kafkalog.oracle.Main", "serve"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd=self._stage, env=ENVIRONMENT,
