@@ -36,9 +36,6 @@ oracle: build ## compare with real Kafka (Java, Maven)
 bench: build ## measure against real Kafka (Java, Maven); BENCH="--quick" for less
 	$(PYTHON) -m tests.bench $(BENCH)
 
-fuzz: build ## damaged files by the million; FUZZ="--help" for less
-	$(PYTHON) -m tests.fuzz $(FUZZ)
-
 docs: build ## make man pages, completions and the tables in docs/ anew
 	$(PYTHON) -m kafkalog_cli.manual
 
