@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -40,6 +39,8 @@ class LazyGroup(DocumentedCommand, click.Group):
         """As click does it; a name that is none of ours is met with the nearest one."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
             near = [known for known in COMMANDS if known.startswith(name)] or get_close_matches(name, COMMANDS)
             hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(COMMANDS))}"
             raise click.UsageError(f"no command {name!r}; {hint}", ctx)
