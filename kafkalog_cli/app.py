@@ -20,6 +20,14 @@ SHOWN_PER_CODE = 10  # findings of one code and file that are written out; more 
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
+def say_interpreted() -> None:
+    """Tell people, not scripts, that this runs without compiled kernels. For commands that read records."""
+    from engine.kernels import BUILD
+
+    if BUILD == "interpreted" and sys.stderr.isatty():
+        click.echo("kafkalog: the kernels are not compiled: same results, but a hundred times slower", err=True)
+
+
 class Outcome:
     """Collects findings and errors, writes them to stderr, knows the exit status.
 

@@ -16,7 +16,7 @@ from engine.log.matches import tally
 from engine.log.selection import Selector
 from engine.log.skipping import may_hold_matches
 from engine.log.text_buffer import TextBuffer
-from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.app import Outcome, printable, say_interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +65,7 @@ def dump_all(
 
     form  text, json or jsonl
     """
+    say_interpreted()
     out = TextBuffer(sys.stdout.buffer.write)
     renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
     targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]

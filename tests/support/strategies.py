@@ -73,9 +73,11 @@ def record_lists(draw: st.DrawFn, magic: int = 2, min_size: int = 0, max_size: i
 
 
 @st.composite
-def batches(draw: st.DrawFn, min_size: int = 0, codecs: tuple[Codec, ...] = tuple(Codec)) -> BatchCase:
+def batches(
+    draw: st.DrawFn, min_size: int = 0, codecs: tuple[Codec, ...] = tuple(Codec), magics: tuple[int, ...] = (2, 2, 2, 1, 0)
+) -> BatchCase:
     """A batch that Kafka's own builder can write too, of any format, codec and kind."""
-    magic = draw(st.sampled_from([2, 2, 2, 1, 0]))
+    magic = draw(st.sampled_from(magics))
     records = draw(record_lists(magic, min_size))
     allowed = [codec for codec in codecs if magic == 2 or codec != Codec.ZSTD]
     options: dict[str, Any] = {"magic": magic, "codec": draw(st.sampled_from(allowed))}

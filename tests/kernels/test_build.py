@@ -1,0 +1,108 @@
+"""The build that the other tests run on is the one that is meant, and one without a compiler and Cython works."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+from tests.support.load_kernel import KERNELS, load_kernel
+
+ROOT = KERNELS.parents[1]
+WITHOUT = """
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("cython", "Cython"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Nothing())
+from tests.support.interpreted import install
+install()
+"""
+
+
+def names() -> list[str]:
+    """KERNELS of setup.py that exist."""
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == "KERNELS":
+            return [name for name in ast.literal_eval(node.value) if (KERNELS / f"{name}.py").exists()]
+    raise AssertionError("setup.py has no KERNELS")
+
+
+def compiled(name: str) -> Path | None:
+    return next((KERNELS / f"{name}{end}" for end in EXTENSION_SUFFIXES if (KERNELS / f"{name}{end}").exists()), None)
+
+
+def run_without(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a Python that finds neither Cython nor a compiled kernel."""
+    return subprocess.run([sys.executable, "-c", WITHOUT + program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", names())
+def test_compiled_kernels_are_as_new_as_their_source(name):
+    library = compiled(name)
+    if library is None:
+        load_kernel(name, "compiled")  # skips, or fails in CI
+    sources = [KERNELS / f"{name}.py", KERNELS / f"{name}.pxd"]
+    newest = max(source.stat().st_mtime for source in sources if source.exists())
+    assert library.stat().st_mtime >= newest, f"{library.name} is older than its source: `make build`"
+
+
+def test_every_compiled_kernel_has_a_source():
+    strays = [file.name for file in KERNELS.glob("*.so") if file.name.partition(".")[0] not in names()]
+    assert strays == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_kernels_load_without_cython(name):
+    done = run_without(f"import engine.kernels.{name}, cython; print(cython.__name__)")
+    assert (done.stdout, done.stderr) == ("engine.kernels.shadow\n", "")
+
+
+def test_the_stand_in_has_all_that_kernels_name():
+    from engine.kernels import shadow
+
+    only_compiled = {"cimports"}
+    for name in names():
+        for node in ast.walk(ast.parse((KERNELS / f"{name}.py").read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cython":
+                assert node.attr in only_compiled or hasattr(shadow, node.attr), f"{name}.py: cython.{node.attr}"
+
+
+def test_the_program_runs_without_cython(tmp_path):
+    from engine.record.builder import NewRecord, build_batch
+
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    log.write_bytes(build_batch([NewRecord(0, 17, b"k", b"value"), NewRecord(1, 18, None, None, [(b"h", None)])]))
+    program = f"""
+from kafkalog_cli.main import main
+main(["dump-log", "--print-data-log", {str(log)!r}])
+"""
+    done = run_without(program)
+    compiled_run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout == compiled_run.stdout
+    assert "keySize: 1 valueSize: 5" in done.stdout
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_people_are_told_once(tmp_path, terminal):
+    (tmp_path / "00000000000000000000.log").write_bytes(b"")
+    program = f"""
+sys.stderr.isatty = lambda: {terminal}
+from kafkalog_cli.main import main
+main(["dump-log", {str(tmp_path)!r}, {str(tmp_path)!r}])
+"""
+    assert run_without(program).stderr.count("not compiled") == terminal
+
+
+def test_ci_has_compiled_kernels():
+    if os.environ.get("CI") != "true" or os.environ.get("KAFKALOG_KERNELS") == "interpreted":
+        pytest.skip("not in CI")
+    assert [name for name in names() if compiled(name) is None] == []

@@ -1,0 +1,106 @@
+"""Laws of the scan kernel, for both builds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.formats import BATCH_HEADER, BatchField, Codec, Status
+from engine.record.columns import BatchColumns
+from engine.record.windows import _TABLES
+from tests.support.kernel_calls import field_of, mutate, scan
+from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.strategies import batches
+
+
+@pytest.fixture(params=BUILDS, scope="module")
+def kernel(request):
+    return load_kernel("scan", request.param)
+
+
+logs = st.lists(batches(min_size=1), max_size=3).map(lambda cases: [case.build() for case in cases])
+
+
+@given(logs, st.integers(1, 5))
+@settings(deadline=None, max_examples=40)
+def test_every_batch_of_a_log_is_found(kernel, built, capacity):
+    data = b"".join(built)
+    found, at, status = [], 0, Status.FULL
+    while status == Status.FULL:
+        scanned = scan(kernel, data, at, capacity=capacity)
+        found += scanned.rows
+        at, status = scanned.stop, scanned.status
+        assert len(scanned.rows) == capacity or status == Status.END
+    assert status == Status.END
+    sizes = field_of(found, BatchField.SIZE)
+    assert sum(sizes) == at == len(data)
+    assert field_of(found, BatchField.POSITION) == [sum(sizes[:row]) for row in range(len(sizes))]
+    assert set(field_of(found, BatchField.VALID)) <= {1}
+
+
+@given(batches(min_size=1, codecs=(Codec.NONE,), magics=(2,)))
+@settings(deadline=None, max_examples=40)
+def test_headers_are_read(kernel, case):
+    data = case.build()
+    row = scan(kernel, data).rows[0]
+    header = BATCH_HEADER.read(data)
+    assert row == (
+        0, len(data), 2, 1, header.crc, header.attributes & 255, header.base_offset,
+        header.base_offset + header.last_offset_delta, len(case.records), header.max_timestamp, header.base_timestamp,
+        header.producer_id, header.producer_epoch, header.base_sequence, header.partition_leader_epoch,
+        BATCH_HEADER.size, len(data),
+    )  # fmt: skip
+
+
+@given(logs.filter(bool), st.data())
+@settings(deadline=None, max_examples=40)
+def test_any_damage_is_a_status(kernel, built, draw):
+    data = mutate(b"".join(built), draw)
+    rows, stop, status = scan(kernel, data)
+    assert 0 <= stop <= len(data)
+    assert stop == sum(field_of(rows, BatchField.SIZE))
+    assert (status == Status.END) == (stop == len(data))
+    for row in rows:
+        assert row[BatchField.POSITION] <= row[BatchField.BODY] <= row[BatchField.BODY_END] <= len(data)
+
+
+@given(st.binary(max_size=200), st.integers(-300, 300), st.integers(-300, 300))
+@settings(deadline=None, max_examples=40)
+def test_any_arguments_are_a_status(kernel, data, start, end):
+    rows, stop, status = scan(kernel, data, start, end)
+    if 0 <= start <= end <= len(data):
+        assert status in {Status.END, Status.TORN, Status.BAD_SIZE}
+        assert start <= stop <= end
+    else:
+        assert (rows, stop, status) == ([], start, Status.BAD_START)
+
+
+@pytest.mark.parametrize("size", [0, 13, -1, -(2**31)])
+def test_a_size_that_no_batch_can_have_ends_the_walk(kernel, size):
+    data = bytes(8) + size.to_bytes(4, "big", signed=True) + bytes(20)
+    assert scan(kernel, data).status == Status.BAD_SIZE
+
+
+def test_a_header_cut_off_by_its_own_size_is_no_valid_batch(kernel):
+    data = bytes(8) + (20).to_bytes(4, "big") + bytes(4) + b"\x02" + bytes(60)
+    rows, stop, _ = scan(kernel, data)
+    assert stop >= 32
+    assert (rows[0][BatchField.VALID], rows[0][BatchField.BODY]) == (0, rows[0][BatchField.BODY_END])
+
+
+@given(batches(min_size=1, codecs=(Codec.NONE,), magics=(2,)), st.binary(max_size=60))
+@settings(deadline=None, max_examples=40)
+def test_a_batch_behind_garbage_is_a_candidate(kernel, case, garbage):
+    data = garbage + case.build()
+    at, found = 0, set()
+    while (at := kernel.find_candidate(memoryview(data), at, len(data), 1 << 20)) >= 0:
+        found.add(at)
+        at += 1
+    assert len(garbage) in found
+
+
+def test_nothing_is_written_behind_the_columns(kernel):
+    batches_of_two = b"".join(bytes(8) + (20).to_bytes(4, "big") + bytes(20) for _ in range(2))
+    columns = BatchColumns(1)
+    assert kernel.scan_batches(memoryview(batches_of_two), 0, 64, columns.table, *_TABLES) == (1, 32, Status.FULL)

@@ -1,0 +1,109 @@
+"""Laws of the text kernel, for both builds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.formats import BatchField, Codec, RecordField, Status
+from engine.record.builder import increment_sequence
+from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.java_text import java_utf8
+from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
+from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.strategies import INT_MAX, LONG_MAX, batches
+
+META, CONTENTS, ESCAPE, NO_NEWLINE = 1, 2, 4, 8
+
+
+@pytest.fixture(params=BUILDS, scope="module")
+def kernel(request):
+    return load_kernel("text", request.param)
+
+
+def decoded(data):
+    scanned = scan(load_kernel("scan", "interpreted"), data)
+    table = table_of(scanned.rows)
+    records = decode(load_kernel("decode", "interpreted"), data, table, len(scanned.rows)).records
+    return table, len(scanned.rows), columns_of(records), len(records)
+
+
+plain_logs = st.lists(
+    batches(min_size=1, codecs=(Codec.NONE,), magics=(2,)), min_size=1, max_size=3
+)
+
+
+@given(plain_logs, st.integers(1, 3000))
+@settings(deadline=None, max_examples=40)
+def test_records_stand_behind_their_batches(kernel, cases, room):
+    data = b"".join(case.build() for case in cases)
+    printed, _ = text(kernel, data, *decoded(data), META | CONTENTS, room)
+    rest = printed
+    for case in cases:
+        base = case.options["base_offset"]
+        line, _, rest = rest.partition(b"\n")
+        assert line.startswith(b"baseOffset: %d lastOffset: " % base)
+        for record in case.records:
+            sequence = case.options.get("base_sequence", -1)
+            sequence = increment_sequence(sequence, record.offset - base) if sequence >= 0 else -1
+            sizes = [-1 if field is None else len(field) for field in (record.key, record.value)]
+            keys = b",".join(java_utf8(key) for key, _ in record.headers)
+            wanted = b" keySize: %d valueSize: %d sequence: %d headerKeys: [%s]" % (*sizes, sequence, keys)
+            for name, field in ((b" key: ", record.key), (b" payload: ", record.value)):
+                wanted += b"" if field is None else name + java_utf8(field)
+            assert rest.startswith(b"| offset: %d " % record.offset)
+            line, found, rest = rest.partition(wanted + b"\n")
+            assert found
+            assert line.count(b":") == 2  # offset and timestamp
+    assert rest == b""
+
+
+@given(st.binary(max_size=60) | st.text(max_size=20).map(str.encode), st.booleans())
+@settings(deadline=None, max_examples=400)
+def test_payloads_are_java_text(kernel, payload, escape):
+    batches_of_one, records = BatchColumns(1), RecordColumns(1)
+    records.table[RecordField.KEY_SIZE, 0], records.table[RecordField.VALUE_SIZE, 0] = -1, len(payload)
+    flags = CONTENTS | NO_NEWLINE | (ESCAPE if escape else 0)
+    printed, _ = text(kernel, payload, batches_of_one, 0, records, 1, flags)
+    shown = printed.removeprefix(b"| payload: ").decode()
+    if escape:
+        assert not any(char < " " or "\x7f" <= char < "\xa0" or char in "\u202e\u2066\ufeff" for char in shown)
+        shown.encode()
+    else:
+        assert shown.encode() == java_utf8(payload)
+
+
+@pytest.mark.parametrize(("payload", "shown"), [
+    (b"\n\r\t\0\x1b\x7f", rb"\n\r\t\x00\x1b\x7f"),
+    ("\x85\u202e\ufeff\u200b\u2066\u061c".encode(), rb"\x85\u202e\ufeff\u200b\u2066\u061c"),
+    ("\u00e9\u20ac\U0001f600".encode(), "\u00e9\u20ac\U0001f600".encode()), (b"\xed\xa0\x80", "\ufffd".encode()),
+])  # fmt: skip
+def test_a_terminal_is_shown_escapes(kernel, payload, shown):
+    records = RecordColumns(1)
+    records.table[RecordField.KEY_SIZE, 0], records.table[RecordField.VALUE_SIZE, 0] = -1, len(payload)
+    assert text(kernel, payload, BatchColumns(1), 0, records, 1, CONTENTS | ESCAPE)[0] == b"| payload: " + shown + b"\n"
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, -1, 7, 8, 32, INT_MAX, -INT_MAX - 1, LONG_MAX, -LONG_MAX - 1]), min_size=17,
+                max_size=17))  # fmt: skip
+@settings(deadline=None, max_examples=40)
+def test_any_batch_fits_its_room(kernel, fields):
+    batches_of_one = table_of([tuple(fields)])
+    batches_of_one.table[BatchField.ATTRIBUTES, 0] &= 255
+    batches_of_one.table[BatchField.MAGIC, 0] = min(max(fields[BatchField.MAGIC], -128), 127)
+    out = bytearray(640)
+    base = 0 if fields[BatchField.POSITION] else 5
+    at, row, status = kernel.print_batches(out, 0, batches_of_one.table, 0, 1, base)
+    assert (row, status) == (1, Status.END)
+    assert out[:at].count(b"\n") == 1
+    assert kernel.print_batches(out, 1, batches_of_one.table, 0, 1, 0) == (1, 0, Status.FULL)
+
+
+@pytest.mark.parametrize(("at", "row", "last_row", "record", "last_record"), [
+    (-1, 0, 1, 0, 1), (0, -1, 1, 0, 1), (0, 0, 2, 0, 1), (0, 0, 1, -1, 1), (0, 0, 1, 0, 2),
+])  # fmt: skip
+def test_what_lies_outside_is_refused(kernel, at, row, last_row, record, last_record):
+    answer = kernel.print_records(bytearray(2000), at, memoryview(b""), BatchColumns(1).table, row, last_row,
+                                  RecordColumns(1).table, record, last_record, META, 0)  # fmt: skip
+    assert answer == (at, row, record, Status.BAD_START)
