@@ -25,7 +25,7 @@ def say_interpreted() -> None:
     from engine.kernels import BUILD
 
     if BUILD == "interpreted" and sys.stderr.isatty():
-        click.echo("kafkalog: the kernels are not compiled: same results, but a hundred times slower", err=True)
+        click.echo("kafkalog: the kernels are not compiled: same results, about ten times slower", err=True)
 
 
 class Outcome:

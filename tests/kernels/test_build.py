@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.load_kernel import KERNELS, load_kernel
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ROOT = KERNELS.parents[1]
 WITHOUT = """
