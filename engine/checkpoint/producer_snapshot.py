@@ -9,10 +9,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-import crc32c
-
 from engine.findings import Finding, Where
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER, ProducerSnapshotEntry
+from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +44,7 @@ class ProducerSnapshot:
         self.count: int | None = None
         if len(data) >= _COUNT_AT:
             self.stored_crc = int.from_bytes(data[_CRC_AT:_COUNT_AT], "big")
-            self.computed_crc = crc32c.crc32c(memoryview(data)[_COUNT_AT:])
+            self.computed_crc = crc32c(memoryview(data)[_COUNT_AT:])
         if len(data) >= PRODUCER_SNAPSHOT_HEADER.size:
             self.count = PRODUCER_SNAPSHOT_HEADER.read(data).entry_count
 

@@ -11,8 +11,6 @@ import zlib
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
 from engine.errors import KafkalogError
 from engine.formats import (
     BATCH_HEADER,
@@ -41,6 +39,7 @@ from engine.formats import (
     Status,
 )
 from engine.kernels.encode import encode_legacy, encode_records, measure_records
+from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
     from engine.record.columns import RecordColumns

@@ -10,13 +10,12 @@ import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
 from engine.errors import became_shorter
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, BatchField, Status
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.scan import find_candidate, scan_batches
 from engine.record.columns import BatchColumns
+from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -91,7 +91,7 @@ class Bench:
         our, their = median(our_runs), median(their_runs)
         work = " ".join([f".{case.suffix}", *case.options]) if case.options else "shallow"
         return Result(self.titles[case.workload], work, our.seconds, their.seconds, case.target, our.peak_bytes,
-                      their.peak_bytes, peak_limit=MEMORY_LIMIT)  # fmt: skip
+                      their.peak_bytes, None, MEMORY_LIMIT, our.cpu_seconds, their.cpu_seconds)  # fmt: skip
 
     def columns(self, workload: str) -> list[Result]:
         """Records into columns against kafka-clients' iteration, both warm, each in a process of its own."""

@@ -27,6 +27,8 @@ class Result(NamedTuple):
     kafka_peak: int | None = None
     limit: float | None = None  # seconds, at most
     peak_limit: int | None = None
+    cpu: float | None = None  # seconds of all processors, less moved by what else a machine does
+    kafka_cpu: float | None = None
 
     @property
     def ratio(self) -> float | None:

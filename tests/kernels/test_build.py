@@ -70,7 +70,7 @@ def test_kernels_load_without_cython(name):
 def test_the_stand_in_has_all_that_kernels_name():
     from engine.kernels import shadow
 
-    only_compiled = {"cimports"}
+    only_compiled = {"cimports", "address"}  # behind `if cython.compiled`
     for name in names():
         for node in ast.walk(ast.parse((KERNELS / f"{name}.py").read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cython":
