@@ -15,7 +15,7 @@ SANITIZE = [
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-fno-wrapv", "-g",
 ] if os.environ.get("KAFKALOG_SANITIZE") else []
 BOUNDS = os.environ.get("KAFKALOG_SANITIZE") == "bounds"
-OPTIMIZE = ["-O1"] if SANITIZE else ["-O3"]
+OPTIMIZE = ["-O0"] if SANITIZE else ["-O3"]  # -O0 compiles three times as fast, and leaves every access in
 
 
 class BuildKernels(build_ext):
