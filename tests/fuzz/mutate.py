@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _EXTREMES = (0, 1, -1, 2, 127, 128, 255, 256, 32767, -32768, 65535, 2**31 - 1, -(2**31), 2**31, 2**32 - 1,
              2**62, 2**63 - 1, -(2**63), 2**63 - 2, 13, 14, 17, 61)
+_WORDS = (b"", b"-", b"+7", b"0x10", b"1e3", b"\xd9\xa3", b"\xff", b"\\u12", b"=", b"[" * 3000, b"null")
 _INFLATED = 1 << 17
 _COMPRESS_MAX = 1 << 16
 _BATCH_FIELDS = tuple(zip(
@@ -111,7 +112,7 @@ def _text(rng: random.Random, data: bytearray) -> bytes:
         if how == 0:
             words[at] = str(rng.choice(_EXTREMES)).encode() if rng.random() < 0.8 else b"1" * rng.choice((19, 20, 40, 5000))
         elif how == 1:
-            words[at] = rng.choice((b"", b"-", b"+7", b"0x10", b"1e3", b"\xd9\xa3", b"\xff", b"\\u12", b"=", b"[" * 3000, b"null"))
+            words[at] = rng.choice(_WORDS)
         elif how == 2:
             words.insert(at, rng.choice(words))
         elif how == 3:

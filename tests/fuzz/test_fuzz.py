@@ -120,3 +120,28 @@ def test_repaired_entries_have_a_checksum_that_fits():
     damaged = batch[:40] + b"\xff\xff\xff" + batch[43:] + b"more"
     assert not any(entry.sound for entry in laws.plain_walk(damaged)[0])
     assert [entry.sound for entry in laws.plain_walk(repaired(damaged))[0]] == [True]
+
+
+@pytest.mark.parametrize("damage", ["library.less(-2**63)", "library.peek(id(sound) + bytes.__basicsize__ - 1, 81)"])
+def test_the_sanitizers_are_awake(tmp_path, damage):
+    """In the environment that the kernels run in, an overflow and a read outside a buffer end the process."""
+    libraries = sanitize.sanitizer_libraries()
+    if libraries is None:
+        pytest.skip("no compiler with AddressSanitizer and UBSan")
+    (tmp_path / "x.c").write_text("long long less(long long a) { return a - 1; } int peek(char *p, long i) { return p[i]; }")
+    flags = ["-fwrapv", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-wrapv", "-O0", "-shared", "-fPIC"]
+    subprocess.run([*sanitize.compiler(), *flags, str(tmp_path / "x.c"), "-o", str(tmp_path / "x.so")], check=True)
+    code = f"""
+import ctypes
+library = ctypes.CDLL({str(tmp_path / "x.so")!r})
+library.less.argtypes, library.peek.argtypes = [ctypes.c_longlong], [ctypes.c_void_p, ctypes.c_long]
+sound = bytes(range(80))
+library.less(5), library.peek(id(sound) + bytes.__basicsize__ - 1, 79)
+print("sound", flush=True)
+{damage}
+"""
+    words, settings = [sys.executable, "-c", code], sanitize.environment(libraries)
+    done = subprocess.run(words, env=settings, capture_output=True, text=True, check=False)
+    assert done.stdout == "sound\n"
+    assert done.returncode != 0
+    assert "signed integer overflow" in done.stderr or "heap-buffer-overflow" in done.stderr
