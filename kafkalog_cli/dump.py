@@ -17,6 +17,7 @@ from engine.log.selection import Selector
 from engine.log.skipping import may_hold_matches
 from engine.log.text_buffer import TextBuffer
 from kafkalog_cli.app import Outcome, printable, say_interpreted
+from kafkalog_cli.output import BackgroundWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engine.layout import FileName
     from engine.log.dump_options import DumpOptions
     from engine.log.renderer import DumpRenderer
+    from engine.log.reports import DumpReports
     from engine.log.selection import Selection
 
 _SLASHES = re.compile("/{2,}")
@@ -66,23 +68,31 @@ def dump_all(
     form  text, json or jsonl
     """
     say_interpreted()
-    out = TextBuffer(sys.stdout.buffer.write)
-    renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
-    targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
-    if selection is not None and selection.count:
-        _count(files, _wanted(files, targets, selection), options, selection, renderer, outcome)
-    else:
-        _dump(files, targets, options, selection, renderer, outcome)
-    status = outcome.finish()
-    renderer.flush()
-    sys.stdout.buffer.flush()
+    with BackgroundWriter(sys.stdout.buffer.write) as output:
+        out = TextBuffer(output.write)
+        renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
+        targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
+        if selection is not None and selection.count:
+            _count(files, _wanted(files, targets, selection), options, selection, renderer, outcome)
+        else:
+            reports = _dump(files, targets, options, selection, renderer, outcome)
+            if not outcome.streams:
+                renderer.flush()
+                output.drain()
+                sys.stdout.buffer.flush()
+                for line in reports.lines():
+                    click.echo(printable(line) if sys.stderr.isatty() else line, err=True)
+        status = outcome.finish()
+        renderer.flush()
+        output.drain()
+        sys.stdout.buffer.flush()
     return status
 
 
 def _dump(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection | None,
     renderer: DumpRenderer, outcome: Outcome,
-) -> None:
+) -> DumpReports:
     selector = None
     if selection is not None:
         targets, skip = _behind_tail(files, _wanted(files, targets, selection), options, selection)
@@ -102,11 +112,7 @@ def _dump(
         except KafkalogError as error:
             renderer.flush()
             outcome.error(error)
-    if not outcome.streams:
-        renderer.flush()
-        sys.stdout.buffer.flush()
-        for line in dump.reports.lines():
-            click.echo(printable(line) if sys.stderr.isatty() else line, err=True)
+    return dump.reports
 
 
 def _text(options: DumpOptions, out: TextBuffer) -> tuple[DumpRenderer, Outcome]:

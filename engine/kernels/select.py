@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Decide over columns: gaps between offsets, and which records a selection keeps."""
+"""Decide over columns: gaps between offsets, what a selection keeps, runs of like batches, batches to look at."""
 
 import cython
 
@@ -8,6 +8,8 @@ from engine.formats import RECORD_FIELDS, BatchField, RecordField
 _B_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
 _B_PRODUCER_ID = cython.declare(cython.int, BatchField.PRODUCER_ID)
 _B_LEADER_EPOCH = cython.declare(cython.int, BatchField.LEADER_EPOCH)
+_B_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
+_B_VALID = cython.declare(cython.int, BatchField.VALID)
 _BATCH = cython.declare(cython.int, RecordField.BATCH)
 _OFFSET = cython.declare(cython.int, RecordField.OFFSET)
 _TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
@@ -86,3 +88,68 @@ def compact_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, 
                         records[field, kept] = records[field, index]
                 kept += 1
         return kept
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def run_end(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
+    """Behind the last batch from `row` on that is of the same kind: format below 2 or not, compressed or not, control.
+
+    last_row  no further than this
+    """
+    end: cython.Py_ssize_t = row + 1
+    legacy: cython.bint
+    compressed: cython.bint
+    control: cython.longlong
+    if row < 0 or last_row > batches.shape[1] or row >= last_row: return last_row
+    legacy = batches[_B_MAGIC, row] < 2
+    compressed = batches[_B_ATTRIBUTES, row] & 7 != 0
+    control = batches[_B_ATTRIBUTES, row] & 32
+    with cython.nogil:
+        while end < last_row:
+            if (batches[_B_MAGIC, end] < 2) != legacy: return end
+            if (batches[_B_ATTRIBUTES, end] & 7 != 0) != compressed: return end
+            if batches[_B_ATTRIBUTES, end] & 32 != control: return end
+            end += 1
+        return end
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def next_unsound(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
+    """First batch from `row` on with a wrong checksum, a magic outside 0–2 or an unknown codec; `last_row`: none."""
+    if row < 0 or last_row > batches.shape[1]: return last_row
+    with cython.nogil:
+        while row < last_row:
+            if batches[_B_VALID, row] == 0 or batches[_B_MAGIC, row] < 0 or batches[_B_MAGIC, row] > 2: return row
+            if batches[_B_ATTRIBUTES, row] & 7 > 4: return row
+            row += 1
+        return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def next_unchecked(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
+    """First batch from `row` on whose checksum the scan left to the libraries; `last_row`: none."""
+    if row < 0 or last_row > batches.shape[1]: return last_row
+    with cython.nogil:
+        while row < last_row and batches[_B_VALID, row] >= 0:
+            row += 1
+        return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def largest_timestamp(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t):
+    """Largest timestamp of records first … end − 1; −1 where none is larger."""
+    largest: cython.longlong = -1
+    if first < 0 or end > records.shape[1]: return -1
+    with cython.nogil:
+        while first < end:
+            if records[_TIMESTAMP, first] > largest: largest = records[_TIMESTAMP, first]
+            first += 1
+        return largest

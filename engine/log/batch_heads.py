@@ -1,4 +1,4 @@
-"""Heads of batches at positions that an index names."""
+"""Single batches at positions that an index names."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import became_shorter
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE
+from engine.record.windows import Window, scan_range
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
+    from engine.record.columns import BatchColumns
 
 _BLOCK = 256 << 10
 
@@ -28,8 +30,9 @@ class BatchHeads:
     def __init__(self, file: OpenFile) -> None:
         self._file = file
         self.size = file.size()
-        self._block = b""
-        self._start = 0
+        self._buffer = memoryview(bytearray(min(_BLOCK, max(self.size, 1))))
+        self._block = self._buffer[:0].toreadonly()  # what the buffer holds
+        self._start = 0  # file position of its first byte
 
     def at(self, position: int, limit: int | None = None) -> BatchAt | str:
         """The batch that begins at `position` and lies within `limit` bytes from there; else why there is none.
@@ -41,8 +44,8 @@ class BatchHeads:
         end = self.size if limit is None else min(self.size, position + limit)
         if end - position <= HEADER_SIZE_UP_TO_MAGIC:
             return f"no batch begins at byte {position}: the log ends there"
-        at = self._load(position)
-        head = memoryview(self._block)[at : at + BATCH_HEADER.size]
+        at = self._load(position, BATCH_HEADER.size)
+        head = self._block[at : at + BATCH_HEADER.size]
         if len(head) < min(BATCH_HEADER.size, self.size - position):
             raise became_shorter(self._file.path, self.size)
         length = int.from_bytes(head[8:12], "big", signed=True)
@@ -59,9 +62,23 @@ class BatchHeads:
             last_offset = (base_offset + delta + 2**63) % 2**64 - 2**63
         return BatchAt(position, length + LOG_OVERHEAD, base_offset, last_offset)
 
-    def _load(self, position: int) -> int:
-        """Make the head at `position` present → where it begins in the block."""
-        if not self._start <= position <= self._start + len(self._block) - BATCH_HEADER.size:
-            self._block = self._file.read(position, _BLOCK)
+    def window(self, batch: BatchAt, columns: BatchColumns) -> Window | None:
+        """The whole batch, its header in `columns`, its checksum not checked; None where it is larger than a block.
+
+        Valid until another batch is asked for. Raises UnreadableFile, and FileChangedWhileReading.
+        """
+        if batch.size > len(self._buffer):
+            return None
+        at = self._load(batch.position, batch.size)
+        if len(self._block) - at < batch.size:
+            raise became_shorter(self._file.path, self.size)
+        rows = scan_range(self._block, at, at + batch.size, columns)
+        return Window(self._block, self._start, columns, rows)
+
+    def _load(self, position: int, size: int) -> int:
+        """Make `size` bytes at `position` present, as far as the file has them → where they begin in the block."""
+        if not self._start <= position <= self._start + len(self._block) - size:
+            count = self._file.read_into(self._buffer[: max(0, min(len(self._buffer), self.size - position))], position)
+            self._block = self._buffer[:count].toreadonly()
             self._start = position
         return position - self._start

@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.formats import NO_TIMESTAMP, RecordField
+from engine.formats import NO_TIMESTAMP
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
+from engine.kernels.select import largest_timestamp
 from engine.log.batch_heads import BatchAt, BatchHeads
 from engine.record.columns import BatchColumns
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.log.dump_options import DumpOptions
     from engine.log.renderer import DumpRenderer
     from engine.log.reports import DumpReports
+    from engine.record.windows import Window
 
 
 class IndexDump:
@@ -119,7 +121,7 @@ class IndexDump:
                     what = f"entry {number}: no batch ends at offset {entry.offset}"
                     self._report(Finding("timeindex-offset-not-found", where, what))
                 else:
-                    largest = self._largest_timestamp(log, batch, reader, damage)
+                    largest = self._largest_timestamp(log, heads, batch, reader, damage)
                     if largest not in (None, entry.timestamp):
                         self._reports.timestamp_mismatch(absolute, entry.timestamp, largest)
                         what = f"entry {number} says {entry.timestamp} ms, the batch's largest is {largest}"
@@ -143,18 +145,24 @@ class IndexDump:
             position += batch.size
 
     def _largest_timestamp(
-        self, log: OpenFile, batch: BatchAt, reader: ChunkReader, damage: list[Finding]
+        self, log: OpenFile, heads: BatchHeads, batch: BatchAt, reader: ChunkReader, damage: list[Finding]
     ) -> int | None:
         """Largest timestamp of the batch's records, −1 at least; None where they could not all be read.
 
         damage  where `reader` reports to
         """
         largest = NO_TIMESTAMP
-        end, limit = batch.position + batch.size, self._options.max_batch_bytes
         damage.clear()
-        for window in LogWalk(log, batch.position, end, max_batch_bytes=limit, batches=self._batches):
-            for chunk in reader.chunks(window):
-                largest = max(largest, *chunk.records.field(RecordField.TIMESTAMP)[chunk.first : chunk.end], NO_TIMESTAMP)
+        windows: Iterable[Window]
+        window = heads.window(batch, self._batches)
+        if window is not None and batch.size <= self._options.max_batch_bytes:
+            windows = (window,)
+        else:
+            end, limit = batch.position + batch.size, self._options.max_batch_bytes
+            windows = LogWalk(log, batch.position, end, max_batch_bytes=limit, batches=self._batches)
+        for part in windows:
+            for chunk in reader.chunks(part):
+                largest = max(largest, largest_timestamp(chunk.records.table, chunk.first, chunk.end))
         for finding in damage:
             self._report(finding)
         return None if damage else largest

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CODEC_MASK, MAGIC_V2, BatchField, Codec
+from engine.kernels.select import next_unsound
 from engine.log.dump_options import UNLIMITED
 from engine.record.reader import Chunk, ChunkReader
 from engine.record.windows import LogWalk, Stop, Window
@@ -99,23 +100,18 @@ class LogDump:
 
     def _check_headers(self, window: Window) -> None:
         """Findings for checksums, magics and codecs; a deep iteration finds unknown codecs by itself."""
-        rows = window.rows
-        valid = window.batches.field(BatchField.VALID)[:rows].tolist()
-        magics = window.batches.field(BatchField.MAGIC)[:rows].tolist()
-        codecs = {attributes & CODEC_MASK for attributes in set(window.batches.field(BatchField.ATTRIBUTES)[:rows])}
-        look_at_codecs = max(codecs) > Codec.ZSTD and not self._options.iterates
-        if all(valid) and min(magics) >= 0 and max(magics) <= MAGIC_V2 and not look_at_codecs:
-            return
-        table = window.batches.table
-        for row in range(rows):
+        table, rows = window.batches.table, window.rows
+        row = next_unsound(table, 0, rows)
+        while row < rows:
             where = Where(self._path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
-            codec = table[BatchField.ATTRIBUTES, row] & CODEC_MASK
-            if not 0 <= magics[row] <= MAGIC_V2:
-                self._report(Finding("unknown-magic", where, f"magic {magics[row]}"))
-            if codec > Codec.ZSTD and look_at_codecs:
+            magic, codec = table[BatchField.MAGIC, row], table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+            if not 0 <= magic <= MAGIC_V2:
+                self._report(Finding("unknown-magic", where, f"magic {magic}"))
+            if codec > Codec.ZSTD and not self._options.iterates:
                 self._report(Finding("unknown-codec", where, f"codec {codec}"))
-            if not valid[row]:
+            if not table[BatchField.VALID, row]:
                 self._report(_bad_checksum(where, table, row))
+            row = next_unsound(table, row + 1, rows)
 
     def _after(self, walk: LogWalk, size: int) -> None:
         """What is behind the last batch: Kafka's line on stdout, and a finding."""

@@ -1,4 +1,4 @@
-"""Text on its way out: one reusable buffer that kernels write into, flushed to a sink."""
+"""Text on its way out: reusable buffers that kernels write into, handed to a sink in turn."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ _LARGEST = 1 << 30
 class TextBuffer:
     """Kernels fill `data` from `at` on and leave `at` behind their text.
 
-    write  takes bytes-like objects, which it must be done with when it returns
+    write  takes the text; it must be done with a view when its next call returns (there are two buffers)
     """
 
     def __init__(self, write: Callable[[memoryview], object], size: int = SIZE) -> None:
         self._write = write
         self.data = memoryview(bytearray(size))
+        self._other = memoryview(bytearray(size))
         self.at = 0
 
     def flush(self) -> None:
@@ -29,6 +30,7 @@ class TextBuffer:
         if self.at:
             at, self.at = self.at, 0
             self._write(self.data[:at])
+            self.data, self._other = self._other, self.data
 
     def put(self, text: bytes | str) -> None:
         """Append text. Lone surrogates become `?`, as in Java's output."""
@@ -49,4 +51,4 @@ class TextBuffer:
         elif len(self.data) >= _LARGEST:
             raise KafkalogError("a single record needs more than 1 GiB of text", do="leave --print-data-log out")
         else:
-            self.data = memoryview(bytearray(2 * len(self.data)))
+            self.data = memoryview(bytearray(max(2 * len(self.data), len(self._other))))

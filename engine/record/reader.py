@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, BatchField, Codec, RecordField, Status
 from engine.kernels.decode import decode_records, read_varint
+from engine.kernels.select import run_end
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
@@ -191,16 +192,8 @@ class ChunkReader:
 
 def _end_of_run(window: Window, row: int, last_row: int) -> int:
     """Behind the last batch that can be decoded together with `row`."""
-    attributes = window.batches.field(BatchField.ATTRIBUTES)
-    magics = window.batches.field(BatchField.MAGIC)
-    legacy, kind = magics[row] < MAGIC_V2, _kind(attributes[row])
-    end = row + 1
-    if window.partial or (legacy and attributes[row] & CODEC_MASK):
-        return end
-    while end < last_row and (magics[end] < MAGIC_V2) == legacy and _kind(attributes[end]) == kind:
-        end += 1
+    table = window.batches.table
+    if window.partial or (table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK):
+        return row + 1
+    end: int = run_end(table, row, last_row)
     return end
-
-
-def _kind(attributes: int) -> int:
-    return (attributes & CONTROL_FLAG) + (attributes & CODEC_MASK != 0)

@@ -14,6 +14,7 @@ from engine.errors import became_shorter
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, BatchField, Status
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.scan import find_candidate, scan_batches
+from engine.kernels.select import next_unchecked
 from engine.record.columns import BatchColumns
 from engine.record.crc import crc32c
 
@@ -172,13 +173,21 @@ class LogWalk:
         return crc
 
 
+def scan_range(data: memoryview, start: int, end: int, batches: BatchColumns) -> int:
+    """Read the headers of the whole batches in data[start:end] into `batches` → how many there are.
+
+    Large ones have VALID −1: their checksum is not computed.
+    """
+    rows: int = scan_batches(data, start, end, batches.table, *_TABLES)[0]
+    return rows
+
+
 def check_large_batches(data: memoryview, batches: BatchColumns, rows: int) -> None:
     """Fill VALID for the batches that the scan left to the checksum libraries."""
     table = batches.table
     valid, position, size = BatchField.VALID, BatchField.POSITION, BatchField.SIZE
-    for row in range(rows):
-        if table[valid, row] >= 0:
-            continue
+    row = next_unchecked(table, 0, rows)
+    while row < rows:
         at = table[position, row]
         end = at + table[size, row]
         if table[BatchField.MAGIC, row] >= 2:
@@ -186,3 +195,4 @@ def check_large_batches(data: memoryview, batches: BatchColumns, rows: int) -> N
         else:
             crc = zlib.crc32(data[at + _CRC_START_LEGACY : end])
         table[valid, row] = crc == table[BatchField.CRC, row]
+        row = next_unchecked(table, row + 1, rows)
