@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, CODEC_MASK, MAGIC_V2, BatchField, Codec
+from engine.formats import BATCH_HEADER, CODEC_MASK, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
 from engine.log.dump_options import UNLIMITED
 from engine.record.reader import Chunk, ChunkReader
@@ -74,17 +74,27 @@ class LogDump:
                         self._renderer.records(chunk, window.base)
                 else:
                     self._renderer.batches(window, 0, window.rows)
-            self._after(walk, size)
-            if walk.stop == Stop.END or not options.continue_on_corruption:
-                return
-            damaged = walk.position
-            found = walk.resynchronise()
-            skipped = (end if found is None else found) - damaged
-            where = Where(self._path, damaged)
-            behind = "the end of the file" if found is None else f"a sound batch at byte {found}"
-            self._report(Finding("skipped-bytes", where, f"{skipped} bytes skipped up to {behind}"))
+            damaged, stop = walk.position, walk.stop
+            found = walk.resynchronise() if stop != Stop.END and options.continue_on_corruption else None
             if found is None:
+                self._after(stop, damaged, end, size)
                 return
+            self._skipped(damaged, found)
+
+    def _skipped(self, damaged: int, found: int) -> None:
+        """The walk went on behind damage."""
+        where = Where(self._path, damaged)
+        if found > damaged:
+            what = f"size field {self._size_field(damaged)}, but sound batches follow"
+            self._report(Finding("batch-size-invalid", where, what))
+            what = f"{found - damaged} bytes skipped up to a sound batch at byte {found}"
+            self._report(Finding("skipped-bytes", where, what))
+        else:
+            what = f"a sound batch begins at byte {found}, inside one with a wrong checksum"
+            self._report(Finding("batch-size-invalid", where, what))
+
+    def _size_field(self, position: int) -> int:
+        return int.from_bytes(self._file.read(position + 8, 4), "big", signed=True)
 
     def _select(self, selector: Selector, window: Window) -> None:
         """What the selection wants of a window."""
@@ -113,26 +123,22 @@ class LogDump:
                 self._report(_bad_checksum(where, table, row))
             row = next_unsound(table, row + 1, rows)
 
-    def _after(self, walk: LogWalk, size: int) -> None:
-        """What is behind the last batch: Kafka's line on stdout, and a finding."""
-        left = size - walk.position
+    def _after(self, stop: Stop, position: int, end: int, size: int) -> None:
+        """What is behind the last batch, from `position` on: Kafka's line on stdout, and a finding."""
+        left = size - position
         limited = self._options.max_bytes != UNLIMITED
-        if walk.stop == Stop.END or (limited and walk.end < size):
+        if stop == Stop.END or (limited and end < size):
             return
-        where = Where(self._path, walk.position)
-        if walk.stop == Stop.BAD_SIZE:
-            stored = int.from_bytes(self._file.read(walk.position + 8, 4), "big", signed=True)
-            if self._only_zeros(walk.position, size):
-                self._report(Finding("zero-tail", where, f"{left} zero bytes behind the last batch"))
-            else:
-                self._report(Finding("batch-size-invalid", where, f"size field {stored}, the smallest legal one is 14"))
-            return
-        if not limited:
+        where = Where(self._path, position)
+        if stop == Stop.TORN and not limited:
             self._renderer.trailing(left)
-        if self._only_zeros(walk.position, size):
+        if self._only_zeros(position, size):
             self._report(Finding("zero-tail", where, f"{left} zero bytes behind the last batch"))
-        else:
+        elif stop == Stop.TORN:
             self._report(Finding("torn-tail", where, f"{left} bytes at the end are no whole batch"))
+        else:
+            what = f"size field {self._size_field(position)}, the smallest legal one is {MIN_RECORD_SIZE}"
+            self._report(Finding("batch-size-invalid", where, what))
 
     def _only_zeros(self, start: int, end: int) -> bool:
         return all(not self._file.read(at, min(_CHUNK, end - at)).strip(b"\x00") for at in range(start, end, _CHUNK))

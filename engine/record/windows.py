@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WINDOW_SIZE = 4 << 20
 MAX_BATCH_BYTES = 64 << 20  # brokers accept 1 MiB by default; nobody is known to go beyond this
 _CHUNK = 1 << 20
+_SEARCH_BUDGET = 32  # a search for a sound batch checksums no more than this many times what is left of the file
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
 _TABLES = (make_tables(CASTAGNOLI), make_tables(IEEE))
@@ -74,6 +75,8 @@ class LogWalk:
         self.position = start
         self.end = file.size() if end is None else end
         self.stop = Stop.END
+        self._suspect = start  # file position of the first of the batches with wrong checksums right before `position`
+        self._is_suspicious = False  # is there such a batch?
         self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
         self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
         self._batches = BatchColumns() if batches is None else batches
@@ -86,8 +89,11 @@ class LogWalk:
                 rows, at, status = scan_batches(data, at, len(data), self._batches.table, *_TABLES)
                 if rows:
                     check_large_batches(data, self._batches, rows)
+                    self._note_suspects(rows)
                     yield Window(data, self.position, self._batches, rows)
             self.position += at
+            if not self._is_suspicious:
+                self._suspect = self.position
             if status == Status.BAD_SIZE:
                 self.stop = Stop.BAD_SIZE
                 return
@@ -102,33 +108,55 @@ class LogWalk:
                 else:
                     self._buffer = bytearray(size)
 
+    def _note_suspects(self, rows: int) -> None:
+        """Remember where the batches with wrong checksums begin that end the walk so far, if any do."""
+        table, row = self._batches.table, rows
+        while row and not table[BatchField.VALID, row - 1]:
+            row -= 1
+        if row == rows:
+            self._is_suspicious = False
+        elif row or not self._is_suspicious:
+            self._suspect = self.position + table[BatchField.POSITION, row]
+            self._is_suspicious = True
+
     def resynchronise(self) -> int | None:
         """File position of the next sound batch behind the damage, and go on from there; None: there is none.
 
-        A sound batch has magic 2, a plausible header and a right checksum.
+        A sound batch has magic 2, a plausible header and a right checksum. The search begins in the last batches whose
+        checksums were wrong: one of their size fields may be what led astray. Its work is bounded: where headers that
+        only look right stand thick, it gives up.
         """
-        largest = min(self._max_batch_bytes, self.end)
-        at = self.position + 1
-        while at < self.end:
-            data = memoryview(self.file.read(at, min(_CHUNK, self.end - at)))
-            found: int = find_candidate(data, 0, len(data), min(largest, self.end - at))
+        at = self._suspect + 1
+        budget = _SEARCH_BUDGET * (self.end - at)
+        data, start = memoryview(b""), at
+        while at < self.end and budget > 0:
+            if at + BATCH_HEADER.size > start + len(data):
+                data, start = memoryview(self.file.read(at, min(_CHUNK, self.end - at))), at
+            largest = min(self._max_batch_bytes, self.end - at)
+            found: int = find_candidate(data, at - start, len(data), largest)
             if found < 0:
-                if at + len(data) >= self.end or len(data) < BATCH_HEADER.size:
+                if start + len(data) >= self.end or len(data) < BATCH_HEADER.size:
                     return None
-                at += len(data) - BATCH_HEADER.size + 1
+                at = start + len(data) - BATCH_HEADER.size + 1
                 continue
-            at += found
-            if self._is_sound(at):
-                self.position, self.stop = at, Stop.END
+            at = start + found
+            size = self._size_at(at)
+            if self._is_sound(at, size):
+                self.position = self._suspect = at
+                self.stop = Stop.END
                 return at
+            budget -= size
             at += 1
         return None
 
-    def _is_sound(self, at: int) -> bool:
-        """Does the batch at file position `at` lie within the file, with a right checksum?"""
-        header = BATCH_HEADER.read(self._header_at(at))
-        size = header.batch_length + LOG_OVERHEAD
-        return size <= self.end - at and self._stream_crc(at + _CRC_START_V2, at + size) == header.crc
+    def _size_at(self, at: int) -> int:
+        """Whole size that the header at file position `at` claims."""
+        return BATCH_HEADER.read(self._header_at(at)).batch_length + LOG_OVERHEAD
+
+    def _is_sound(self, at: int, size: int) -> bool:
+        """Does the batch of `size` bytes at file position `at` lie within the file, with a right checksum?"""
+        crc = BATCH_HEADER.read(self._header_at(at)).crc
+        return BATCH_HEADER.size <= size <= self.end - at and self._stream_crc(at + _CRC_START_V2, at + size) == crc
 
     def _fill(self) -> memoryview:
         """The next bytes of the file, as many as the buffer takes."""

@@ -1,0 +1,114 @@
+"""The walk over batches, and the search for sound ones behind damage."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import FileChangedWhileReading
+from engine.formats import BATCH_HEADER, BatchField
+from engine.record.builder import NewRecord, build_batch
+from engine.record.windows import LogWalk, Stop
+from tests.support.memory_files import MemoryFiles
+
+
+def batch(number, codec=0):
+    records = [NewRecord(10 * number + i, 1000 + i, b"k%d" % i, b"v" * (i * 7 + number)) for i in range(1 + number % 5)]
+    return build_batch(records, base_offset=10 * number, codec=codec)
+
+
+BATCHES = [batch(number, number % 5) for number in range(12)]
+LOG = b"".join(BATCHES)
+STARTS = [sum(map(len, BATCHES[:i])) for i in range(len(BATCHES))]
+
+
+def walk(data, **options):
+    """(positions of batches with their validity, why the walk ended, where)."""
+    with MemoryFiles({"x.log": data}).open("x.log") as file:
+        log = LogWalk(file, **options)
+        return positions(log), log.stop, log.position
+
+
+def positions(log):
+    found = []
+    for window in log:
+        table = window.batches.table
+        found += [(window.base + table[BatchField.POSITION, r], bool(table[BatchField.VALID, r])) for r in range(window.rows)]
+    return found
+
+
+@pytest.mark.parametrize("window_size", [1, 18, 61, 100, 1000, 1 << 20])
+def test_any_window_finds_every_batch(window_size):
+    assert walk(LOG, window_size=window_size) == ([(at, True) for at in STARTS], Stop.END, len(LOG))
+
+
+@pytest.mark.parametrize("max_batch_bytes", [1, 80, 150])
+def test_batches_above_the_limit_are_checked_all_the_same(max_batch_bytes):
+    assert walk(LOG, max_batch_bytes=max_batch_bytes)[0] == [(at, True) for at in STARTS]
+    damaged = LOG[:-1] + bytes([LOG[-1] ^ 1])
+    assert walk(damaged, max_batch_bytes=max_batch_bytes)[0] == [(at, at != STARTS[-1]) for at in STARTS]
+
+
+@given(st.integers(0, len(LOG)))
+def test_a_cut_log_is_torn_unless_cut_between_batches(size):
+    found, stop, position = walk(LOG[:size])
+    whole = [start for start, data in zip(STARTS, BATCHES, strict=True) if start + len(data) <= size]
+    assert found == [(at, True) for at in whole]
+    assert position == (whole[-1] + len(BATCHES[len(whole) - 1]) if whole else 0)
+    assert stop == (Stop.END if position == size else Stop.TORN)
+
+
+def salvage(data):
+    """Positions of the sound batches that a walk with searches finds, and how often it searched."""
+    with MemoryFiles({"x.log": data}).open("x.log") as file:
+        log, found, searches = LogWalk(file), [], 0
+        while True:
+            found += [at for at, valid in positions(log) if valid]
+            if log.stop == Stop.END:
+                return found, searches
+            searches += 1
+            assert searches <= len(data)
+            if log.resynchronise() is None:
+                return found, searches
+
+
+@given(st.integers(0, len(LOG) - 1), st.binary(min_size=1, max_size=40))
+def test_what_is_not_damaged_is_found(at, damage):
+    data = LOG[:at] + damage + LOG[at + len(damage) :]
+    found, _ = salvage(data)
+    for start, sound in zip(STARTS, BATCHES, strict=True):
+        if data[start : start + len(sound)] == sound:
+            assert start in found
+
+
+@pytest.mark.parametrize("change", [-7, -1, 1, 7, 60, 5000, 2**30])
+def test_a_wrong_size_field_costs_one_batch(change):
+    at = STARTS[4]
+    size = (int.from_bytes(LOG[at + 8 : at + 12], "big") + change).to_bytes(4, "big")
+    found, _ = salvage(LOG[: at + 8] + size + LOG[at + 12 :])
+    assert found == [start for start in STARTS if start != at]
+
+
+def test_garbage_and_holes():
+    rng = random.Random(7)
+    garbage = rng.randbytes(3_000_000)
+    found, searches = salvage(BATCHES[0] + garbage + BATCHES[1] + bytes(100_000) + BATCHES[2] + garbage[:50])
+    at = len(BATCHES[0]) + len(garbage)
+    assert found == [0, at, at + len(BATCHES[1]) + 100_000]
+    assert searches == 3
+
+
+def test_a_search_gives_up_where_headers_only_look_right():
+    """A file full of headers that claim the rest of it would otherwise be summed over and over."""
+    head = BATCH_HEADER.pack(BATCH_HEADER.read(BATCHES[0])._replace(batch_length=1 << 20, crc=1))
+    data = b"\0" * 18 + head * 40_000
+    assert salvage(data)[0] == []
+
+
+def test_a_file_that_shrinks():
+    files = MemoryFiles({"x.log": LOG})
+    with files.open("x.log") as file:
+        log = LogWalk(file, end=len(LOG) + 1)
+        with pytest.raises(FileChangedWhileReading):
+            positions(log)
