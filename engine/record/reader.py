@@ -18,6 +18,7 @@ from engine.record.legacy import decode_entry, decode_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import ThreadPoolExecutor
 
     from engine.record.windows import Window
 
@@ -78,6 +79,54 @@ class Chunk(NamedTuple):
         return None if length < 0 else bytes(self.data[table[position, record] : table[position, record] + length])
 
 
+class Arena(NamedTuple):
+    """Inflated bodies of batches row … row + len(spans) − 1, and what is wrong with some of them: (code, what) by row."""
+
+    row: int
+    data: memoryview
+    spans: list[tuple[int, int]]  # where each body begins and ends in `data`
+    problems: dict[int, tuple[str, str]]
+
+
+class _Arenas:
+    """Inflates the batches row … end − 1 of a window, as many at a time as fill an arena. Touches no columns."""
+
+    def __init__(self, window: Window, row: int, end: int, limit: int) -> None:
+        self._window, self._row, self._end, self._limit = window, row, end, limit
+        table = window.batches.table
+        fields = (BatchField.ATTRIBUTES, BatchField.BODY, BatchField.BODY_END, BatchField.COUNT)
+        self._batches = [tuple(table[field, current] for field in fields) for current in range(row, end)]
+
+    @property
+    def exhausted(self) -> bool:
+        """Every batch is in an arena."""
+        return not self._batches
+
+    def fill(self) -> Arena:
+        """The next arena: about 1 MiB, or one larger batch."""
+        arena = bytearray()
+        alone: memoryview | None = None  # a batch that fills an arena by itself, taken without a copy
+        spans: list[tuple[int, int]] = []
+        problems: dict[int, tuple[str, str]] = {}
+        for attributes, body, body_end, count in self._batches:
+            start = len(arena)
+            if count or body < body_end:
+                inflated = inflate(attributes & CODEC_MASK, self._window.data[body:body_end], self._limit)
+                if inflated.status != InflateStatus.OK:
+                    problems[self._row + len(spans)] = (_CODEC_FINDINGS[inflated.status], inflated.problem or "")
+                if not start and len(inflated.data) >= _ARENA:
+                    alone = memoryview(inflated.data)
+                    spans.append((0, len(alone)))
+                    break
+                arena += inflated.data
+            spans.append((start, len(arena)))
+            if len(arena) >= _ARENA:
+                break
+        first, self._row = self._row, self._row + len(spans)
+        del self._batches[: len(spans)]
+        return Arena(first, memoryview(arena) if alone is None else alone, spans, problems)
+
+
 class ChunkReader:
     """Decodes the records of windows. One reader serves one file; its columns are reused from chunk to chunk.
 
@@ -91,6 +140,7 @@ class ChunkReader:
         self._report = report
         self._limit = limit
         self._records = RecordColumns()
+        self._helper: ThreadPoolExecutor | None = None
 
     def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
         """Batches row … last_row − 1 of `window` (default: all) in order, with their records."""
@@ -134,28 +184,28 @@ class ChunkReader:
             row = after
 
     def _inflate(self, window: Window, row: int, end: int, control: bool) -> Iterator[Chunk]:
-        """Compressed batches, gathered in an arena so that many small ones are decoded together."""
+        """Compressed batches, many small ones decoded together; while one arena is used, a thread fills the next."""
         table = window.batches.table
-        arena = bytearray()
-        problems: dict[int, tuple[str, str]] = {}
-        first = row
-        for current in range(row, end):
-            if table[BatchField.COUNT, current] > 0:
-                codec = table[BatchField.ATTRIBUTES, current] & CODEC_MASK
-                body = window.data[table[BatchField.BODY, current] : table[BatchField.BODY_END, current]]
-                inflated = inflate(codec, body, self._limit)
-                if inflated.status != InflateStatus.OK:
-                    problems[current] = (_CODEC_FINDINGS[inflated.status], inflated.problem or "")
-                table[BatchField.BODY, current] = len(arena)
-                arena += inflated.data
-                table[BatchField.BODY_END, current] = len(arena)
-            else:
-                table[BatchField.BODY, current] = table[BatchField.BODY_END, current] = len(arena)
-            if len(arena) >= _ARENA:
-                yield from self._decode(window, memoryview(arena), first, current + 1, control, problems)
-                arena, problems, first = bytearray(), {}, current + 1
-        if first < end:
-            yield from self._decode(window, memoryview(arena), first, end, control, problems)
+        arenas = _Arenas(window, row, end, self._limit)
+        coming = self._begin(arenas, alone=True)
+        while coming is not None:
+            arena = coming()
+            coming = self._begin(arenas)
+            for current, (start, behind) in enumerate(arena.spans, arena.row):
+                table[BatchField.BODY, current], table[BatchField.BODY_END, current] = start, behind
+            yield from self._decode(window, arena.data, arena.row, arena.row + len(arena.spans), control, arena.problems)
+
+    def _begin(self, arenas: _Arenas, *, alone: bool = False) -> Callable[[], Arena] | None:
+        """Begin to fill the next arena → what waits for it; None: there is none. `alone`: there is nothing to do meanwhile."""
+        if arenas.exhausted:
+            return None
+        if alone:
+            return arenas.fill
+        if self._helper is None:
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._helper = ThreadPoolExecutor(1, "kafkalog-inflate")
+        return self._helper.submit(arenas.fill).result
 
     def _decode(
         self, window: Window, data: memoryview, row: int, end: int, control: bool, problems: dict[int, tuple[str, str]]

@@ -1,7 +1,7 @@
 """Walk a log by windows: `pread` into one reusable buffer, scan, check checksums. Mirrors FileLogInputStream.
 
-Memory is one window (4 MiB), grown to the size of a larger batch up to `max_batch_bytes`; beyond that only the
-header of a batch is kept and its checksum is computed by streaming.
+Memory is one window (1 MiB: it stays in the cache), grown to the size of a larger batch up to `max_batch_bytes`; beyond
+that only the header of a batch is kept and its checksum is computed by streaming.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile
 
-WINDOW_SIZE = 4 << 20
+WINDOW_SIZE = 1 << 20
 MAX_BATCH_BYTES = 64 << 20  # brokers accept 1 MiB by default; nobody is known to go beyond this
 _CHUNK = 1 << 20
 _SEARCH_BUDGET = 32  # a search for a sound batch checksums no more than this many times what is left of the file
