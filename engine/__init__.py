@@ -1,1 +1,55 @@
-"""kafkalog's engine: Kafka's on-disk log directories, read and kept in order. See docs/architecture.md."""
+"""kafkalog's engine: Kafka's on-disk log directories, read and kept in order. See docs/architecture.md.
+
+The names below are the public ones; each is loaded when it is first used. Everything else is private to its layer.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.errors import KafkalogError as KafkalogError
+    from engine.files import ReadOnlyFiles as ReadOnlyFiles
+    from engine.findings import Finding as Finding
+    from engine.findings import Severity as Severity
+    from engine.findings import Where as Where
+    from engine.index.offset import OffsetIndex as OffsetIndex
+    from engine.index.time import TimeIndex as TimeIndex
+    from engine.index.transaction import TransactionIndex as TransactionIndex
+    from engine.log.dump import Dump as Dump
+    from engine.record.batch import Record as Record
+    from engine.record.batch import RecordBatch as RecordBatch
+    from engine.record.batch import read_batches as read_batches
+    from engine.record.batch import read_records as read_records
+    from engine.record.columns import BatchColumns as BatchColumns
+    from engine.record.columns import RecordColumns as RecordColumns
+
+_HOMES = {
+    "KafkalogError": "engine.errors",
+    "ReadOnlyFiles": "engine.files",
+    "Finding": "engine.findings",
+    "Severity": "engine.findings",
+    "Where": "engine.findings",
+    "OffsetIndex": "engine.index.offset",
+    "TimeIndex": "engine.index.time",
+    "TransactionIndex": "engine.index.transaction",
+    "Dump": "engine.log.dump",
+    "Record": "engine.record.batch",
+    "RecordBatch": "engine.record.batch",
+    "read_batches": "engine.record.batch",
+    "read_records": "engine.record.batch",
+    "BatchColumns": "engine.record.columns",
+    "RecordColumns": "engine.record.columns",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605  # the table is the list
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'engine' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
