@@ -12,7 +12,6 @@ from engine.formats import BatchField, RecordField, Status
 from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
 
 if cython.compiled:
-    from cython.cimports.libc.string import memcpy
     from cython.cimports.engine.kernels.words import (
         advance,
         code_point,
@@ -22,6 +21,7 @@ if cython.compiled:
         utf8_sequence,
         varint,
     )
+    from cython.cimports.libc.string import memcpy
 else:
     from engine.kernels.words import advance, code_point, delta, is_unsafe, number, utf8_sequence, varint
 

@@ -14,7 +14,6 @@ from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_long
 from engine.log.dump_index import IndexDump
 from engine.log.dump_log import LogDump
-from engine.log.entries import SMALL_FILES, read_small_file
 from engine.log.gaps import Gaps, was_cleaned
 from engine.log.reports import DumpReports
 from engine.log.skipping import start_position
@@ -73,7 +72,13 @@ class Dump:
             self._transaction_index(path, name)
         elif kind is FileKind.PRODUCER_SNAPSHOT:
             self._producer_snapshot(path)
-        elif kind in SMALL_FILES:
+        else:
+            self._small_file(path, kind)
+
+    def _small_file(self, path: str, kind: FileKind) -> None:
+        from engine.log.entries import SMALL_FILES, read_small_file
+
+        if kind in SMALL_FILES:
             entries, findings = read_small_file(self._files, path, kind)
             for entry in entries:
                 self._renderer.entry(entry)

@@ -9,7 +9,7 @@ from engine.formats import BATCH_HEADER, CODEC_MASK, MAGIC_V2, MIN_RECORD_SIZE, 
 from engine.kernels.select import next_unsound
 from engine.log.dump_options import UNLIMITED
 from engine.record.reader import Chunk, ChunkReader
-from engine.record.windows import LogWalk, Stop, Window
+from engine.record.windows import LogWalk, Stop, Window, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +62,7 @@ class LogDump:
         end = min(size, options.max_bytes)
         walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
         while True:
-            for window in walk:
+            for window in read_ahead(walk):
                 self._check_headers(window)
                 if self._selector is not None:
                     self._select(self._selector, window)

@@ -16,10 +16,8 @@ from engine.index.transaction import aborted_txn_text
 from engine.kernels.text import print_batches, print_records
 from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
 from engine.layout import FileKind, file_name
-from engine.log.dump_07 import dump_entries
 from engine.log.record_text import control_record_text, printable, printer_for, terminal_safe
 from engine.record.control import ControlRecordInvalid
-from engine.schema.decode import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +63,8 @@ class TextDump:
 
     def log_07(self, file: OpenFile, path: str) -> None:
         """A log of 0.7."""
+        from engine.log.dump_07 import dump_entries
+
         dump_entries(file, path, print_payload=self._options.print_data, write=self._put_07, report=self._report)
 
     def entry(self, entry: Entry) -> None:
@@ -179,6 +179,8 @@ class TextRenderer:
         self._print(chunk, base, row, chunk.last_row, chunk.end, chunk.end, flags)
 
     def _control_text(self, chunk: Chunk, record: int, base: int) -> bytes:
+        from engine.schema.wire import SchemaError
+
         key, value = chunk.key(record), chunk.value(record)
         try:
             return control_record_text(key, value).encode("utf-8", "replace")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from engine.formats import ControlType
 from engine.record.control import control_type, end_txn_marker, known_control_type
 from engine.record.java_text import java_utf8
-from engine.schema.decode import control_text, decoder, internal_topic_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +48,8 @@ def control_record_text(key: bytes | None, value: bytes | None) -> str:
         return f" controlType: UNKNOWN({kind})"
     if known in (ControlType.ABORT, ControlType.COMMIT):
         return f" endTxnMarker: {known.name} coordinatorEpoch: {end_txn_marker(value)}"
+    from engine.schema.decode import control_text
+
     return control_text(kind, key or b"", value or b"")
 
 
@@ -56,6 +57,8 @@ def decoder_for(path: str, options: DumpOptions) -> RecordDecoder | None:
     """The decoder of an internal topic's records that is asked for, or chosen by the path, for the log at `path`."""
     if options.decoder is not None or not options.auto_decode:
         return options.decoder
+    from engine.schema.decode import decoder, internal_topic_decoder
+
     topic, _, partition = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
     chosen = internal_topic_decoder(topic) if partition.isdigit() else None
     return decoder("cluster-metadata") if chosen is None and path.endswith(".checkpoint") else chosen

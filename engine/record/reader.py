@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.background import Background
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, BatchField, Codec, RecordField, Status
 from engine.kernels.decode import decode_records, read_varint
@@ -18,7 +19,6 @@ from engine.record.legacy import decode_entry, decode_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from concurrent.futures import ThreadPoolExecutor
 
     from engine.record.windows import Window
 
@@ -140,7 +140,6 @@ class ChunkReader:
         self._report = report
         self._limit = limit
         self._records = RecordColumns()
-        self._helper: ThreadPoolExecutor | None = None
 
     def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
         """Batches row … last_row − 1 of `window` (default: all) in order, with their records."""
@@ -187,25 +186,16 @@ class ChunkReader:
         """Compressed batches, many small ones decoded together; while one arena is used, a thread fills the next."""
         table = window.batches.table
         arenas = _Arenas(window, row, end, self._limit)
-        coming = self._begin(arenas, alone=True)
-        while coming is not None:
-            arena = coming()
-            coming = self._begin(arenas)
-            for current, (start, behind) in enumerate(arena.spans, arena.row):
-                table[BatchField.BODY, current], table[BatchField.BODY_END, current] = start, behind
-            yield from self._decode(window, arena.data, arena.row, arena.row + len(arena.spans), control, arena.problems)
-
-    def _begin(self, arenas: _Arenas, *, alone: bool = False) -> Callable[[], Arena] | None:
-        """Begin to fill the next arena → what waits for it; None: there is none. `alone`: there is nothing to do meanwhile."""
-        if arenas.exhausted:
-            return None
-        if alone:
-            return arenas.fill
-        if self._helper is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._helper = ThreadPoolExecutor(1, "kafkalog-inflate")
-        return self._helper.submit(arenas.fill).result
+        arena: Arena | None = arenas.fill()  # there is nothing to do meanwhile
+        with Background[Arena]("inflate") as helper:
+            while arena is not None:
+                if not arenas.exhausted:
+                    helper.begin(arenas.fill)
+                for current, (start, behind) in enumerate(arena.spans, arena.row):
+                    table[BatchField.BODY, current], table[BatchField.BODY_END, current] = start, behind
+                last_row = arena.row + len(arena.spans)
+                yield from self._decode(window, arena.data, arena.row, last_row, control, arena.problems)
+                arena = helper.wait() if helper.is_busy else None
 
     def _decode(
         self, window: Window, data: memoryview, row: int, end: int, control: bool, problems: dict[int, tuple[str, str]]

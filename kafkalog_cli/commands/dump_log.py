@@ -109,6 +109,14 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     return dump_all(ReadOnlyFiles(), paths, files, options_from(values), selection_from(values), form)
 
 
+def _record_decoder(name: str | None) -> Any:
+    if name is None:
+        return None
+    from engine.schema.decode import decoder
+
+    return decoder(name)
+
+
 def selection_from(values: dict[str, Any]) -> Any:
     """The Selection that the command line asks for; None: everything."""
     from engine.log.selection import Selection
@@ -139,7 +147,6 @@ def selection_from(values: dict[str, Any]) -> Any:
 def options_from(values: dict[str, Any]) -> Any:
     """DumpOptions from the command line."""
     from engine.log.dump_options import DumpOptions
-    from engine.schema.decode import decoder
     from kafkalog_cli.decoders import payload_decoder
 
     chosen = next((name for flag, name in _DECODERS.items() if values[flag]), None)
@@ -152,7 +159,7 @@ def options_from(values: dict[str, Any]) -> Any:
         sanity_only=values["index_sanity_check"],
         max_message_size=values["max_message_size"],
         max_bytes=values["max_bytes"],
-        decoder=decoder(chosen) if chosen else None,
+        decoder=_record_decoder(chosen),
         auto_decode=values["decode"] == "auto",
         key_decoder=None if chosen else payload_decoder(classes[0]),
         value_decoder=None if chosen else payload_decoder(classes[1]),

@@ -1,0 +1,81 @@
+"""One thread that does one thing at a time while its owner does another.
+
+Worth it where both spend their time outside the interpreter: kernels, codecs and the operating system release its lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+Result = TypeVar("Result")
+
+
+class Background(Generic[Result]):
+    """`begin` a function, do something else, then `wait` for what it returned or raised. Close it, or use `with`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._function: Callable[[], Result] | None = None
+        self._result: Result | None = None
+        self._error: BaseException | None = None
+        self._work = threading.Semaphore(0)
+        self._done = threading.Semaphore(0)
+        self._busy = False
+        self._thread: threading.Thread | None = None
+
+    def begin(self, function: Callable[[], Result]) -> None:
+        """Have `function` called in the thread. What was begun before must have been waited for."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"kafkalog-{self._name}", daemon=True)
+            self._thread.start()
+        self._function, self._busy = function, True
+        self._work.release()
+
+    @property
+    def is_busy(self) -> bool:
+        """Something was begun and not waited for yet."""
+        return self._busy
+
+    def wait(self) -> Result:
+        """What the function returned, when it is done. Raises what it raised."""
+        self._done.acquire()
+        self._busy = False
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        result, self._result = self._result, None
+        return result  # type: ignore[return-value]  # begin and wait come in turn
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the thread, behind what it is doing. An error that nobody waited for stays unheard."""
+        if self._thread is None:
+            return
+        if self._busy:
+            self._done.acquire()
+            self._busy = False
+        self._function = None
+        self._work.release()
+        self._thread.join()
+        self._thread = None
+
+    def _run(self) -> None:
+        while True:
+            self._work.acquire()
+            if self._function is None:
+                return
+            try:
+                self._result = self._function()
+            except BaseException as error:  # noqa: BLE001  # it is raised where the result is waited for
+                self._error = error
+            self._done.release()
