@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 KERNELS := $(wildcard engine/kernels/*.py engine/kernels/*.pxd)
 export KAFKALOG_KERNELS ?= auto
 
-.PHONY: help setup build demo test lint fuzz fuzz-sanitize oracle bench docs clean
+.PHONY: help setup build demo test lint fuzz fuzz-sanitize oracle goldens bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ lint: build ## ruff, mypy, import layers
 
 oracle: build ## compare with real Kafka (Java, Maven)
 	$(PYTHON) -m pytest tests/oracle -m oracle
+
+goldens: build ## store anew what real Kafka and kafkalog print, then read the diff
+	$(PYTHON) -m pytest tests/oracle/test_golden.py tests/oracle/test_batches.py -k "golden or stored" --rewrite
+	$(PYTHON) -m pytest tests/golden --rewrite
 
 bench: build ## measure against real Kafka (Java, Maven); BENCH="--quick" for less
 	$(PYTHON) -m tests.bench $(BENCH)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="store goldens anew; those of Kafka only from real Kafka")
+
+
 def pytest_report_header() -> str:
     from engine.kernels import BUILD
 

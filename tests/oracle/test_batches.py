@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from typing import Any
 
 import pytest
@@ -60,10 +59,10 @@ def test_kafka_writes_and_reads_the_same(kafka, work, name):
     check(kafka, work, CASES[name])
 
 
-def test_stored_bytes_are_those_that_kafka_writes_now(kafka, work):
-    """KAFKALOG_REWRITE=1 stores them anew."""
+def test_stored_bytes_are_those_that_kafka_writes_now(kafka, work, request):
+    """--rewrite stores them anew."""
     made = {name: fingerprint(case, kafka_builds(kafka, work, description(case))) for name, case in CASES.items()}
-    if os.environ.get("KAFKALOG_REWRITE") == "1":
+    if request.config.getoption("--rewrite"):
         STORED.write_text(json.dumps(made, indent=1) + "\n")
     assert stored() == made
 
