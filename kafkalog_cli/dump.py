@@ -16,6 +16,7 @@ from engine.log.matches import tally
 from engine.log.selection import Selector
 from engine.log.skipping import may_hold_matches
 from engine.log.text_buffer import TextBuffer
+from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
 from kafkalog_cli.output import BackgroundWriter
 
@@ -140,7 +141,7 @@ def listed_targets(listed: str | None) -> Iterator[Target]:
 
 def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> Iterator[Target]:
     """The files behind plain arguments."""
-    for argument in paths:
+    for argument in [path for pattern in paths for path in expand(files, pattern)]:
         try:
             found = discover(files, argument)
         except KafkalogError as error:

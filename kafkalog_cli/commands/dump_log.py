@@ -98,7 +98,7 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
 
     A drop-in for kafka-dump-log.sh 4.3.1: the same options, the same text on stdout. PATHS are files, partition
-    directories, log directories or trees of them. Problems found go to stderr and decide the exit status. Nothing is
+    directories, log directories, trees of them, or quoted patterns. Problems found go to stderr and decide the exit status. Nothing is
     ever written.
     """
     from engine.files import ReadOnlyFiles

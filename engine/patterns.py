@@ -1,0 +1,43 @@
+"""Patterns that no shell has expanded: `logs/*-0/0*.log` in quotes, in a cron table, in a configuration file."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from engine.errors import UnreadableFile
+from engine.layout import file_order
+
+if TYPE_CHECKING:
+    from engine.files import ReadOnlyFiles
+
+_MAGIC = re.compile(r"[*?[]")
+
+
+def expand(files: ReadOnlyFiles, pattern: str) -> list[str]:
+    """The paths that `pattern` names, in order: `*`, `?` and `[…]` stand for a part of one name, never for `/`.
+
+    A path that exists is itself, whatever its characters. A pattern that fits nothing comes back as it is, so that
+    opening it says what is wrong. Names that begin with a dot need a pattern that does.
+    """
+    if not _MAGIC.search(pattern) or files.exists(pattern):
+        return [pattern]
+    found = ["/" if pattern.startswith("/") else ""]
+    for part in pattern.split("/"):
+        if part:
+            found = [path for base in found for path in _step(files, base, part)]
+    return found or [pattern]
+
+
+def _step(files: ReadOnlyFiles, base: str, part: str) -> list[str]:
+    """Everything in the directory `base` that `part` names."""
+    prefix = base if not base or base.endswith("/") else base + "/"
+    if not _MAGIC.search(part):
+        return [prefix + part] if files.exists(prefix + part) else []
+    try:
+        names = files.list(base or ".")
+    except UnreadableFile:
+        return []  # a file, or a directory that is closed to us: nothing in it fits
+    visible = (name for name in names if part.startswith(".") or not name.startswith("."))
+    return [prefix + name for name in sorted(visible, key=file_order) if fnmatchcase(name, part)]
