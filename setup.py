@@ -18,7 +18,7 @@ OPTIMIZE = ["-O0"] if SANITIZE else ["-O3"]  # -O0 compiles three times as fast,
 
 
 class BuildKernels(build_ext):
-    """build_ext that may do without a compiler."""
+    """build_ext that may do without a compiler. All kernels are compiled or none: compiled ones call each other in C."""
 
     def run(self):
         try:
@@ -26,15 +26,12 @@ class BuildKernels(build_ext):
         except Exception as error:
             if MODE == "compiled":
                 raise
+            for extension in self.extensions:
+                for built in (self.get_ext_fullpath(extension.name), self.get_ext_filename(extension.name)):
+                    if os.path.exists(built):
+                        os.remove(built)
+            self.extensions = []  # nothing is left to be copied or packed
             print(f"kafkalog: kernels stay interpreted (slower, same results): {error}", file=sys.stderr)
-
-    def build_extension(self, ext):
-        try:
-            super().build_extension(ext)
-        except Exception as error:
-            if MODE == "compiled":
-                raise
-            print(f"kafkalog: kernel {ext.name} stays interpreted (slower, same results): {error}", file=sys.stderr)
 
 
 def extensions():

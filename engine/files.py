@@ -1,4 +1,4 @@
-"""The one seam to the operating system: the engine reads and writes files through nothing else.
+"""The one seam to the operating system: the engine reads files through nothing else, and writes none yet.
 
 `ReadOnlyFiles` has no method that could change a byte. Reading is by `pread`: a mapped file that another process
 truncates would kill us with SIGBUS.
@@ -10,7 +10,7 @@ import os
 import stat
 from typing import NamedTuple, Self
 
-from engine.errors import UnreadableFile
+from engine.errors import UnreadableFile, became_shorter
 
 
 class FileInfo(NamedTuple):
@@ -68,6 +68,14 @@ class OpenFile:
         buffer = bytearray(min(size, max(0, self.size() - position)))
         count = self.read_into(memoryview(buffer), position)
         return bytes(memoryview(buffer)[:count])
+
+
+    def read_exactly(self, position: int, size: int) -> bytes:
+        """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
+        data = self.read(position, size)
+        if len(data) < size:
+            raise became_shorter(self.path, position + size)
+        return data
 
 
 class ReadOnlyFiles:

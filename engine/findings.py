@@ -18,7 +18,7 @@ class Severity(Enum):
 
 
 class Kind(NamedTuple):
-    """What is known about a code: severity, why it happens, what to do (`{path}` and `{partition}` are filled in)."""
+    """What is known about a code: severity, why it happens, what to do (`{path}` is filled in)."""
 
     severity: Severity
     why: str

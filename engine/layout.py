@@ -228,6 +228,19 @@ def parse_partition_dir(name: str) -> PartitionDir | None:
     return PartitionDir(topic, partition, kind, unique_id)
 
 
+def partition_of(path: str) -> PartitionDir | None:
+    """The partition whose directory holds the file at `path`, which must be absolute; None: the directory is none."""
+    return parse_partition_dir(file_name(parent_of(path)))
+
+
+def parent_of(path: str) -> str:
+    """What stands before the last part of `path`; `/` for what stands in the root."""
+    parent = path.rstrip("/").rpartition("/")[0]
+    while parent.endswith("/."):
+        parent = parent[:-2]
+    return parent or "/"
+
+
 def partition_dir_name(directory: PartitionDir) -> str:
     """The name of a partition directory.
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from engine.errors import KafkalogError
-from engine.layout import discover, file_name, parse_file_name
+from engine.errors import KafkalogError, UsageError
+from engine.layout import FileKind, discover, file_name, parse_file_name
 from engine.log.dump import LOGS, Dump, kafka_file_name
 from engine.log.matches import tally
 from engine.log.selection import Selector
@@ -18,7 +18,7 @@ from engine.log.skipping import may_hold_matches
 from engine.log.text_buffer import TextBuffer
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
-from kafkalog_cli.output import BackgroundWriter
+from kafkalog_cli.output import BackgroundWriter, raw_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +58,8 @@ class Target(NamedTuple):
 
     path: str
     name: FileName | None
+    is_named: bool = True  # the user named this very file
+    is_listed: bool = False  # by --files, so that kafka-dump-log's ways count
 
 
 def dump_all(
@@ -69,12 +71,12 @@ def dump_all(
     form  text, json or jsonl
     """
     say_interpreted()
-    with BackgroundWriter(sys.stdout.buffer.write) as output:
+    with BackgroundWriter(raw_stdout()) as output:
         out = TextBuffer(output.write)
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
         targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
         if selection is not None and selection.count:
-            _count(files, _wanted(files, targets, selection), options, selection, renderer, outcome)
+            _count(files, _wanted(files, targets, selection, outcome), options, selection, renderer, outcome)
         else:
             reports = _dump(files, targets, options, selection, renderer, outcome)
             if not outcome.streams:
@@ -96,13 +98,16 @@ def _dump(
 ) -> DumpReports:
     selector = None
     if selection is not None:
-        targets, skip = _behind_tail(files, _wanted(files, targets, selection), options, selection)
+        targets, skip = _behind_tail(files, _wanted(files, targets, selection, outcome), options, selection)
         selector = Selector(replace(selection, limit=selection.limit if selection.tail is None else selection.tail), skip)
     dump = Dump(files, options, renderer, outcome.finding, selector)
     for target in targets:
         if selector is not None and selector.finished:
             break
         if target.name is None:
+            if not target.is_listed:
+                outcome.error(UsageError(f"{target.path}: not one of Kafka's files, by its name"))
+                continue
             renderer.file(target.path, None)
             if not outcome.streams:
                 renderer.flush()
@@ -136,7 +141,7 @@ def listed_targets(listed: str | None) -> Iterator[Target]:
     """The files of `--files`, taken for what kafka-dump-log takes them for."""
     for part in java_split(listed) if listed is not None else []:
         path = java_path(part)
-        yield Target(path, kafka_file_name(path))
+        yield Target(path, kafka_file_name(path), is_listed=True)
 
 
 def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> Iterator[Target]:
@@ -150,16 +155,23 @@ def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome
         for finding in found.findings:
             outcome.finding(finding)
         for path in found.paths:
-            yield Target(path, parse_file_name(file_name(path)))
+            yield Target(path, parse_file_name(file_name(path)), path == argument)
 
 
-def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection) -> list[Target]:
-    """A selection is about records: it leaves out every file that can hold none that fits."""
-    return [
-        target for target in targets
-        if target.name is not None and target.name.kind in LOGS
-        and may_hold_matches(files, target.path, target.name, selection)
-    ]  # fmt: skip
+def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, outcome: Outcome) -> list[Target]:
+    """A selection is about records: it leaves out every file that can hold none that fits.
+
+    Files that it can not look into are an error where the user named them, and logs of 0.7 always.
+    """
+    wanted = []
+    for target in targets:
+        if target.name is not None and target.name.kind in LOGS:
+            if may_hold_matches(files, target.path, target.name, selection):
+                wanted.append(target)
+        elif target.is_named or (target.name is not None and target.name.kind is FileKind.LOG_07):
+            what = "a selection shows records of logs since Kafka 0.8, and this is none"
+            outcome.error(UsageError(f"{target.path}: {what}"))
+    return wanted
 
 
 def _count(

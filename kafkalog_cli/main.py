@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from kafkalog_cli.help import DocumentedCommand, Example
+from kafkalog_cli.options import version_option
 
 # name → (module, one line of help)
 COMMANDS = {
@@ -52,21 +53,6 @@ class LazyGroup(DocumentedCommand, click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
 
 
-def _print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if not value or ctx.resilient_parsing:
-        return
-    from importlib.metadata import PackageNotFoundError, version
-
-    from engine.kernels import BUILD
-
-    try:
-        number = version("kafkalog")
-    except PackageNotFoundError:
-        number = "unknown"
-    click.echo(f"kafkalog {number} ({BUILD} kernels, Python {sys.version.split()[0]})")
-    ctx.exit()
-
-
 _EXAMPLES = (
     Example("What a log directory holds, batch by batch:", "kafkalog dump-log /var/lib/kafka/data/orders-7"),
     Example("Everything about a command:", "kafkalog dump-log --help"),
@@ -75,8 +61,7 @@ _EXAMPLES = (
 
 @click.group(cls=LazyGroup, examples=_EXAMPLES,
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
-              help="Show the version and how the kernels were built.")
+@version_option
 def cli() -> None:
     """Read and check the files that Apache Kafka keeps in its log directories, without a broker."""
 

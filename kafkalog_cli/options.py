@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -100,3 +101,25 @@ class KafkaCommand(DocumentedCommand):
                 raise click.UsageError("--files was given more than once; separate the files by commas", ctx)
             seen.add(name)
         return super().parse_args(ctx, rewritten)
+
+
+def print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    """--version: say it and end. A callback of click's."""
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    from engine.kernels import BUILD
+
+    try:
+        number = version("kafkalog")
+    except PackageNotFoundError:
+        number = "unknown"
+    click.echo(f"kafkalog {number} ({BUILD} kernels, Python {sys.version.split()[0]})")
+    ctx.exit()
+
+
+version_option = click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
+    help="Show the version and how the kernels were built.",
+)

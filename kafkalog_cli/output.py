@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from engine.background import Background
@@ -35,5 +37,23 @@ class BackgroundWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: object) -> None:
-        self._thread.close()
+    def __exit__(self, error: object, *_more: object) -> None:
+        """End the thread; after an error, such as Ctrl-C, without waiting for a reader who may never come."""
+        if error is None:
+            self._thread.close()
+
+
+def raw_stdout() -> Callable[[memoryview], object]:
+    """What writes to standard output past Python's own buffer, whose lock a blocked thread would keep to the end."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return sys.stdout.buffer.write  # no file behind it: a test's
+    sys.stdout.flush()
+
+    def write(view: memoryview) -> None:
+        done = 0
+        while done < len(view):
+            done += os.write(descriptor, view[done:])
+
+    return write

@@ -50,7 +50,7 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
         if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
             self.fail(f"{value!r} is no range of offsets: write A:B, A: or :B", param, ctx)
         first = int(match[1]) if match[1] else -_LONG
-        end = int(match[3]) if match[3] else _LONG - 1 if match[2] else first + 1
+        end = int(match[3]) if match[3] else _LONG - 1 if match[2] else min(first + 1, _LONG - 1)  # the largest has no end
         if not -_LONG <= first <= end < _LONG:
             self.fail(f"{value!r} ends before it begins", param, ctx)
         return first, end

@@ -10,6 +10,9 @@ from engine.formats import (
     BATCH_HEADER,
     HEADER_SIZE_UP_TO_MAGIC,
     LEGACY_OVERHEAD_V0,
+    LEGACY_OVERHEAD_V1,
+    LEGACY_V0,
+    LEGACY_V1,
     LOG_OVERHEAD,
     MIN_RECORD_SIZE,
     BatchField,
@@ -26,6 +29,10 @@ _PRELUDE = cython.declare(cython.Py_ssize_t, HEADER_SIZE_UP_TO_MAGIC)
 _OVERHEAD = cython.declare(cython.Py_ssize_t, LOG_OVERHEAD)
 _SMALLEST = cython.declare(cython.Py_ssize_t, MIN_RECORD_SIZE)
 _LEGACY_TIMESTAMP_END = cython.declare(cython.Py_ssize_t, LOG_OVERHEAD + LEGACY_OVERHEAD_V0)
+
+_SMALLEST_V1 = cython.declare(cython.Py_ssize_t, LEGACY_OVERHEAD_V1)
+_KEY_AT_V0 = cython.declare(cython.Py_ssize_t, LEGACY_V0.positions["key_size"])
+_KEY_AT_V1 = cython.declare(cython.Py_ssize_t, LEGACY_V1.positions["key_size"])
 
 _LENGTH_AT = cython.declare(cython.Py_ssize_t, BATCH_HEADER.positions["batch_length"])
 _EPOCH_AT = cython.declare(cython.Py_ssize_t, BATCH_HEADER.positions["partition_leader_epoch"])
@@ -209,25 +216,34 @@ def _sum(offset: cython.longlong, delta: cython.longlong) -> cython.longlong:
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
-def find_candidate(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                   largest: cython.longlong):
-    """First position in data[start:end] that may begin a batch of magic 2; −1: none.
+def find_candidate(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, behind: cython.Py_ssize_t,
+                   end: cython.Py_ssize_t, largest: cython.longlong):
+    """First position from `start` on, before `behind`, that may begin a batch of any format; −1: none.
 
-    A candidate has magic 2, a size between its header and `largest` bytes, a codec that exists, and plausible offset,
-    delta and count. Its checksum is the caller's to check: the batch may go on behind `end`.
+    A candidate has magic 0, 1 or 2, a size between its header and `largest` bytes, a codec that exists, and plausible
+    offset, delta, count or key size. Its checksum is the caller's to check: the batch may go on behind `end`. A batch of
+    format 2 is only seen where its whole header lies before `end`: where data go on there, `behind` must leave room.
     """
     at: cython.Py_ssize_t = start
     size: cython.longlong
     count: cython.longlong
+    magic: cython.int
     if start < 0 or end > data.shape[0]: return -1
     with cython.nogil:
-        while end - at >= _HEADER:
-            if data[at + _MAGIC_AT] == 2 and data[at + _ATTRIBUTES_AT] == 0 and data[at] < 128:
+        while at < behind and end - at >= _OVERHEAD + _SMALLEST:
+            magic = data[at + _MAGIC_AT]
+            if magic <= 2 and data[at] < 128:
                 size = _i32(data, at + _LENGTH_AT) + _OVERHEAD
-                count = _i32(data, at + _COUNT_AT)
-                if _HEADER <= size <= largest and data[at + _ATTRIBUTES_AT + 1] & 7 <= 4 and 0 <= count <= size:
-                    if _i32(data, at + _DELTA_AT) >= 0:
+                if magic == 2:
+                    if end - at >= _HEADER and data[at + _ATTRIBUTES_AT] == 0 and data[at + _ATTRIBUTES_AT + 1] & 7 <= 4:
+                        count = _i32(data, at + _COUNT_AT)
+                        if _HEADER <= size <= largest and 0 <= count <= size and _i32(data, at + _DELTA_AT) >= 0:
+                            return at
+                elif data[at + _PRELUDE] <= 15 and data[at + _PRELUDE] & 7 <= 3 and size <= largest:
+                    if magic == 0 and size >= _OVERHEAD + _SMALLEST and -1 <= _i32(data, at + _KEY_AT_V0) <= size:
                         return at
+                    if magic == 1 and size >= _OVERHEAD + _SMALLEST_V1 and end - at >= _KEY_AT_V1 + 4:
+                        if -1 <= _i32(data, at + _KEY_AT_V1) <= size: return at
             at += 1
         return -1
 

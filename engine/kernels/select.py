@@ -17,6 +17,8 @@ _FIELDS = cython.declare(cython.Py_ssize_t, RECORD_FIELDS)
 
 ANY = -(2**63)  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)
+UNBOUNDED = 2**63 - 1  # for end_offset and to_ms: nothing is too large
+_UNBOUNDED = cython.declare(cython.longlong, UNBOUNDED)
 _LARGEST = cython.declare(cython.longlong, 2**63 - 1)
 
 
@@ -48,8 +50,8 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
                  transactional: cython.bint, keep: cython.uchar[::1]):
     """Write 1 into `keep` for each of `count` records that fits, else 0 → how many fit.
 
-    first_offset, end_offset   first_offset <= offset < end_offset
-    from_ms, to_ms             from_ms <= timestamp < to_ms
+    first_offset, end_offset   first_offset <= offset < end_offset; UNBOUNDED: no end
+    from_ms, to_ms             from_ms <= timestamp < to_ms; UNBOUNDED: no end
     producer_id, leader_epoch  of the record's batch; ANY: whatever it is
     transactional              only records of transactional batches
     """
@@ -61,8 +63,9 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
     with cython.nogil:
         for index in range(count):
             row = records[_BATCH, index]
-            fits = first_offset <= records[_OFFSET, index] < end_offset
-            fits = fits and from_ms <= records[_TIMESTAMP, index] < to_ms
+            fits = first_offset <= records[_OFFSET, index] and from_ms <= records[_TIMESTAMP, index]
+            fits = fits and (end_offset == _UNBOUNDED or records[_OFFSET, index] < end_offset)
+            fits = fits and (to_ms == _UNBOUNDED or records[_TIMESTAMP, index] < to_ms)
             fits = fits and (producer_id == _ANY or batches[_B_PRODUCER_ID, row] == producer_id)
             fits = fits and (leader_epoch == _ANY or batches[_B_LEADER_EPOCH, row] == leader_epoch)
             fits = fits and (not transactional or batches[_B_ATTRIBUTES, row] & 16 != 0)

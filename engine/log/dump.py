@@ -11,7 +11,7 @@ from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.index.transaction import TransactionIndex
-from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_long
+from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
 from engine.log.dump_index import IndexDump
 from engine.log.dump_log import LogDump
 from engine.log.gaps import Gaps, was_cleaned
@@ -92,8 +92,9 @@ class Dump:
             what = "a KRaft snapshot is named <20 digits>-<10 digits>.checkpoint"
             self._report(Finding("name-invalid", Where(path), what))
         base_offset = name.base_offset if name.kind is FileKind.LOG else None
-        gaps = Gaps(base_offset, compacted=was_cleaned(self._files, path, base_offset))
-        renderer = self._renderer.log(path)
+        absolute = self._files.absolute(path)
+        gaps = Gaps(base_offset, compacted=was_cleaned(self._files, absolute, base_offset))
+        renderer = self._renderer.log(path, partition_of(absolute))
         with self._files.open(path) as file:
             try:
                 start = 0
@@ -137,6 +138,8 @@ class Dump:
         if problem is not None:
             self._report(Finding("snapshot-corrupt", Where(path), problem))
             return
+        for finding in snapshot.sanity():  # what Kafka accepts, and we doubt
+            self._report(finding)
         for entry in snapshot:
             self._renderer.entry(entry)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.formats import NO_TIMESTAMP
+from engine.formats import NO_TIMESTAMP, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.kernels.select import largest_timestamp
-from engine.log.batch_heads import BatchAt, BatchHeads
+from engine.log.batch_heads import BatchAt, BatchHeads, Landmarks
 from engine.record.columns import BatchColumns
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from engine.log.renderer import DumpRenderer
     from engine.log.reports import DumpReports
     from engine.record.windows import Window
+
+_KEPT = 50_000  # wrong entries that are named one by one
 
 
 class IndexDump:
@@ -51,14 +53,14 @@ class IndexDump:
                 self._sanity(index, path)
             else:
                 self._offset_entries(index, path, BatchHeads(log) if log else None)
-            for finding in [*index.odd_size(), *index.zero_tail()]:
-                self._report(finding)
+                self._doubts(index)
         finally:
             if log:
                 log.close()
 
     def _offset_entries(self, index: OffsetIndex, path: str, heads: BatchHeads | None) -> None:
         wrong: list[tuple[int, int, BatchAt]] = []
+        wrong_count = 0
         by_first_offset = True  # brokers before 2.0 indexed the first offset of an append, not the last
         for number, entry in enumerate(index.dumped()):
             batch = heads.at(entry.position, self._options.max_message_size) if heads else None
@@ -70,20 +72,24 @@ class IndexDump:
             elif batch is not None:
                 if batch.last_offset != entry.offset:
                     if not unused:
-                        wrong.append((number, entry.offset, batch))
+                        wrong_count += 1
+                        by_first_offset = by_first_offset and batch.base_offset == entry.offset
+                        if len(wrong) < _KEPT:
+                            wrong.append((number, entry.offset, batch))
                 elif batch.last_offset != batch.base_offset:
                     by_first_offset = False
             if not self._options.verify_only:
                 self._renderer.entry(entry)
-        by_first_offset = by_first_offset and all(offset == batch.base_offset for _, offset, batch in wrong)
         if wrong and by_first_offset:
-            what = f"{len(wrong)} entries name the first offset of their batch, not the last"
+            what = f"{wrong_count} entries name the first offset of their batch, not the last"
             self._report(Finding("index-first-offsets", Where(path), what))
             return
         for number, offset, batch in wrong:
             self._reports.index_mismatch(self._files.absolute(path), offset, batch.last_offset)
             what = f"entry {number} says offset {offset}, the batch at byte {batch.position} ends at {batch.last_offset}"
             self._report(Finding("index-offset-mismatch", Where(path, number * index.entry_size, offset), what))
+        if wrong_count > len(wrong):
+            self._report(Finding("index-offset-mismatch", Where(path), f"{wrong_count - len(wrong)} more entries"))
 
     def time_index(self, path: str, log_path: str, index_path: str, base_offset: int) -> None:
         """A .timeindex file. Mirrors DumpLogSegments.dumpTimeIndex."""
@@ -94,8 +100,7 @@ class IndexDump:
                 self._sanity(index, path)
             else:
                 self._time_entries(index, path, log, self._offset_index_beside(path, index_path, base_offset))
-            for finding in [*index.odd_size(), *index.zero_tail()]:
-                self._report(finding)
+                self._doubts(index)
         finally:
             if log:
                 log.close()
@@ -104,7 +109,7 @@ class IndexDump:
         heads = BatchHeads(log) if log else None
         damage: list[Finding] = []
         reader = ChunkReader(log.path if log else path, damage.append, self._options.max_decompressed_bytes)
-        reached: BatchAt | None = None
+        landmarks = Landmarks()
         absolute = self._files.absolute(path)
         previous = NO_TIMESTAMP
         for number, entry in enumerate(index.dumped()):
@@ -112,9 +117,9 @@ class IndexDump:
             if heads and log and not unused:
                 where = Where(path, number * index.entry_size, entry.offset)
                 position = offsets.lookup(entry.offset, zero_tail=True).position
-                if reached is not None and reached.position > position and reached.base_offset <= entry.offset:
-                    position = reached.position  # the offset index is sparse, or not there: go on where we are
-                batch = reached = self._batch_with(heads, position, entry.offset)
+                # the offset index is sparse, or not there: no part of the log is walked for every entry again
+                position = max(position, landmarks.before(entry.offset))
+                batch = _batch_with(heads, position, entry.offset, landmarks)
                 if batch is None or batch.last_offset != entry.offset:
                     found = -1 if batch is None else batch.last_offset
                     self._reports.not_found(absolute, entry.offset, found)
@@ -134,16 +139,6 @@ class IndexDump:
                 self._renderer.entry(entry)
             previous = entry.timestamp
 
-    def _batch_with(self, heads: BatchHeads, position: int, offset: int) -> BatchAt | None:
-        """First batch from `position` on that ends at `offset` or behind it."""
-        while True:
-            batch = heads.at(position)
-            if isinstance(batch, str):
-                return None
-            if batch.last_offset >= offset:
-                return batch
-            position += batch.size
-
     def _largest_timestamp(
         self, log: OpenFile, heads: BatchHeads, batch: BatchAt, reader: ChunkReader, damage: list[Finding]
     ) -> int | None:
@@ -161,11 +156,19 @@ class IndexDump:
             end, limit = batch.position + batch.size, self._options.max_batch_bytes
             windows = LogWalk(log, batch.position, end, max_batch_bytes=limit, batches=self._batches)
         for part in windows:
+            if part.batches.table[BatchField.COUNT, 0] == 0:
+                return None  # the cleaner emptied the batch, and with it went what the entry was made from
             for chunk in reader.chunks(part):
                 largest = max(largest, largest_timestamp(chunk.records.table, chunk.first, chunk.end))
         for finding in damage:
             self._report(finding)
         return None if damage else largest
+
+    def _doubts(self, index: OffsetIndex | TimeIndex) -> None:
+        """What is wrong with the file itself, whatever its log holds."""
+        for finding in index.sanity():
+            if finding.code != "timeindex-out-of-order":  # those were reported entry by entry
+                self._report(finding)
 
     def _sanity(self, index: OffsetIndex | TimeIndex, path: str) -> None:
         """Only the check that a broker makes when it opens an index."""
@@ -179,6 +182,8 @@ class IndexDump:
         try:
             return self._files.open(log_path)
         except UnreadableFile as error:
+            if self._files.exists(log_path):
+                raise
             self._report(Finding("log-missing", Where(path), str(error)))
             return None
 
@@ -188,3 +193,15 @@ class IndexDump:
         except UnreadableFile as error:
             self._report(Finding("index-missing", Where(path), str(error)))
             return OffsetIndex(b"", base_offset, index_path)
+
+
+def _batch_with(heads: BatchHeads, position: int, offset: int, landmarks: Landmarks) -> BatchAt | None:
+    """First batch from `position` on that ends at `offset` or behind it."""
+    while True:
+        batch = heads.at(position)
+        if isinstance(batch, str):
+            return None
+        landmarks.note(batch)
+        if batch.last_offset >= offset:
+            return batch
+        position += batch.size

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile
-    from engine.layout import FileName
+    from engine.layout import FileName, PartitionDir
     from engine.log.dump_options import DumpOptions
     from engine.log.entries import Entry
     from engine.log.json_stream import JsonStream
@@ -64,9 +64,9 @@ class JsonDump:
         if name is None:
             self._report(Finding("file-ignored", Where(path), "not one of Kafka's files"))
 
-    def log(self, path: str) -> JsonRenderer:
+    def log(self, path: str, partition: PartitionDir | None) -> JsonRenderer:
         """What shows the batches of the log at `path`."""
-        return JsonRenderer(path, self._options, self._stream, self._report)
+        return JsonRenderer(path, partition, self._options, self._stream, self._report)
 
     def log_07(self, file: OpenFile, path: str) -> None:
         """Objects `entry-07`, and what is wrong with them."""
@@ -97,13 +97,14 @@ class JsonRenderer:
     """Writes one log's batches and records as objects. A LogRenderer."""
 
     def __init__(
-        self, path: str, options: DumpOptions, stream: JsonStream, report: Callable[[Finding], None]
+        self, path: str, partition: PartitionDir | None, options: DumpOptions, stream: JsonStream,
+        report: Callable[[Finding], None],
     ) -> None:
         self._path, self._options, self._stream, self._report = path, options, stream, report
         self._flags = (ARRAY if stream.array else 0) | (ESCAPE if options.escape else 0)
         contents = CONTENTS if options.print_data else 0
         self._record_flags = self._flags | (0 if options.skip_metadata else META) | contents
-        self._decoder = decoder_for(path, options)
+        self._decoder = decoder_for(path, partition, options)
         self._decodes = options.print_data and (
             self._decoder is not None or options.key_decoder is not None or options.value_decoder is not None
         )

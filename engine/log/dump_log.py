@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 from engine.findings import Finding, Where
@@ -59,21 +60,22 @@ class LogDump:
         """Walk the log from byte `start` on, where a batch begins."""
         options = self._options
         size = self._file.size()
-        end = min(size, options.max_bytes)
+        end = size if options.max_bytes == UNLIMITED else min(size, options.max_bytes)
         walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
         while True:
-            for window in read_ahead(walk):
-                self._check_headers(window)
-                if self._selector is not None:
-                    self._select(self._selector, window)
-                    if self._selector.finished or self._selector.selection.is_behind(window.batches.table, window.rows - 1):
-                        return
-                elif self._options.iterates:
-                    for chunk in self._reader.chunks(window):
-                        self._gaps.feed(chunk, window.base)
-                        self._renderer.records(chunk, window.base)
-                else:
-                    self._renderer.batches(window, 0, window.rows)
+            with closing(read_ahead(walk)) as windows:
+                for window in windows:
+                    self._check_headers(window)
+                    if self._selector is not None:
+                        self._select(self._selector, window)
+                        if self._selector.is_past(window) or self._selector.finished:
+                            return
+                    elif self._options.iterates:
+                        for chunk in self._reader.chunks(window):
+                            self._gaps.feed(chunk, window.base)
+                            self._renderer.records(chunk, window.base)
+                    else:
+                        self._renderer.batches(window, 0, window.rows)
             damaged, stop = walk.position, walk.stop
             found = walk.resynchronise() if stop != Stop.END and options.continue_on_corruption else None
             if found is None:
@@ -94,7 +96,7 @@ class LogDump:
             self._report(Finding("batch-size-invalid", where, what))
 
     def _size_field(self, position: int) -> int:
-        return int.from_bytes(self._file.read(position + 8, 4), "big", signed=True)
+        return int.from_bytes(self._file.read_exactly(position + 8, 4), "big", signed=True)
 
     def _select(self, selector: Selector, window: Window) -> None:
         """What the selection wants of a window."""
@@ -141,7 +143,7 @@ class LogDump:
             self._report(Finding("batch-size-invalid", where, what))
 
     def _only_zeros(self, start: int, end: int) -> bool:
-        return all(not self._file.read(at, min(_CHUNK, end - at)).strip(b"\x00") for at in range(start, end, _CHUNK))
+        return all(not self._file.read_exactly(at, min(_CHUNK, end - at)).strip(b"\x00") for at in range(start, end, _CHUNK))
 
 
 def _bad_checksum(where: Where, table: memoryview, row: int) -> Finding:

@@ -21,7 +21,7 @@ MAX_MESSAGE_SIZE = 5 << 20  # the default of --max-message-size
 class DumpOptions:
     """The options of kafka-dump-log, and ours. Sizes in bytes.
 
-    decoder            of an internal topic's records; AUTO_DECODER in `auto_decode` picks it by the topic's name
+    decoder            of an internal topic's records; `auto_decode` picks it by the topic's name
     key_decoder, value_decoder   bytes → what is printed, for --key-decoder-class and --value-decoder-class
     escape             control characters in payloads are shown escaped: for terminals
     """

@@ -18,17 +18,22 @@ from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
 from engine.layout import FileKind, file_name
 from engine.log.record_text import control_record_text, printable, printer_for, terminal_safe
 from engine.record.control import ControlRecordInvalid
+from engine.record.java_text import java_utf8, whole_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile
-    from engine.layout import FileName
+    from engine.layout import FileName, PartitionDir
     from engine.log.dump_options import DumpOptions
     from engine.log.entries import Entry, SmallEntry
     from engine.log.text_buffer import TextBuffer
     from engine.record.reader import Chunk
     from engine.record.windows import Window
+
+
+_LARGE = 256 << 10  # a key or payload that is printed in pieces, so that memory does not grow with it
+_PIECE = 64 << 10
 
 
 class TextDump:
@@ -57,9 +62,9 @@ class TextDump:
         """A file name: on a terminal without what a terminal obeys."""
         return printable(path) if self._options.escape else path
 
-    def log(self, path: str) -> TextRenderer:
+    def log(self, path: str, partition: PartitionDir | None) -> TextRenderer:
         """What prints the batches of the log at `path`."""
-        return TextRenderer(path, file_name(path), self._options, self._out, self._report)
+        return TextRenderer(path, partition, self._options, self._out, self._report)
 
     def log_07(self, file: OpenFile, path: str) -> None:
         """A log of 0.7."""
@@ -121,15 +126,15 @@ def small_entry_text(entry: SmallEntry) -> str:
 
 
 class TextRenderer:
-    """Writes one log's lines into a buffer. A LogRenderer.
+    """Writes one log's lines into a buffer. A LogRenderer."""
 
-    name  of the file, without its directory
-    """
-
-    def __init__(self, path: str, name: str, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None]) -> None:
-        self._path, self._name, self._options, self._out, self._report = path, name, options, out, report
+    def __init__(
+        self, path: str, partition: PartitionDir | None, options: DumpOptions, out: TextBuffer,
+        report: Callable[[Finding], None],
+    ) -> None:
+        self._path, self._name, self._options, self._out, self._report = path, file_name(path), options, out, report
         self._flags = (META if not options.skip_metadata else 0) | (ESCAPE if options.escape else 0)
-        self._printer = printer_for(path, options)
+        self._printer = printer_for(path, partition, options)
 
     def batches(self, window: Window, row: int, last_row: int) -> None:
         """Batch lines by the kernel."""
@@ -165,8 +170,42 @@ class TextRenderer:
                 last_record, flags, base,
             )
             if status == Status.FULL:
-                out.make_room()
+                if out.at or not flags & CONTENTS or not self._put_large(chunk, base, record, flags):
+                    out.make_room()
+                else:
+                    record += 1
+                    status = int(Status.FULL if record < last_record or row < last_row else Status.END)
         return row
+
+    def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> bool:
+        """Print a record that an empty buffer has no room for, piece by piece; False: it is not that large."""
+        table = chunk.records.table
+        key_size, value_size = table[RecordField.KEY_SIZE, record], table[RecordField.VALUE_SIZE, record]
+        if max(key_size, value_size) < _LARGE:
+            return False
+        behind = chunk.last_row  # no batch line is due any more
+        self._print(chunk, base, behind, behind, record, record + 1, (flags & ~CONTENTS) | OPEN)
+        prefix = " " if flags & META else "| "
+        for name, position, size in (
+            ("key: ", table[RecordField.KEY_POSITION, record], key_size),
+            ("payload: ", table[RecordField.VALUE_POSITION, record], value_size),
+        ):
+            if size >= 0:
+                self._out.put(prefix + name)
+                self._put_payload(chunk.data[position : position + size], escape=bool(flags & ESCAPE))
+                prefix = " "
+        self._out.put("" if flags & OPEN else "\n")
+        return True
+
+    def _put_payload(self, data: memoryview, *, escape: bool) -> None:
+        """Bytes as Java's text, never more of them at a time than a piece."""
+        while data:
+            piece = bytes(data[:_PIECE])
+            cut = whole_text(piece) if len(data) > _PIECE else len(piece)
+            cut = cut or len(piece)
+            text = java_utf8(piece[:cut])
+            self._out.put(terminal_safe(text.decode()) if escape else text)
+            data = data[cut:]
 
     def _one_by_one(self, chunk: Chunk, base: int, text: Callable[[Chunk, int, int], bytes]) -> None:
         """Records whose end of line is not the kernel's: control records, and what a decoder prints."""
@@ -189,7 +228,7 @@ class TextRenderer:
             return b""
 
     def _decoded_text(self, chunk: Chunk, record: int, base: int) -> bytes:
-        assert self._printer is not None  # _chunk has looked
+        assert self._printer is not None  # records() has looked
         offset = chunk.records.table[RecordField.OFFSET, record]
         text, problem = self._printer(offset, chunk.key(record), chunk.value(record))
         if problem is not None:

@@ -13,7 +13,7 @@ from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
 from engine.errors import UnreadableFile
 from engine.formats import DELETE_HORIZON_FLAG, MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_gap
-from engine.layout import FileKind, parse_partition_dir
+from engine.layout import FileKind, parent_of, partition_of
 
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
@@ -132,16 +132,18 @@ def _claim(batches: memoryview, row: int, claimed: int | None) -> int | None:
 
 
 def was_cleaned(files: ReadOnlyFiles, path: str, base_offset: int | None) -> bool:
-    """Do the topic, or the cleaner's checkpoint of the log dir, say that the cleaner was at work in this segment?"""
-    directory = path.rpartition("/")[0] or "."
-    partition = parse_partition_dir(directory.rpartition("/")[2])
+    """Do the topic, or the cleaner's checkpoint of the log dir, say that the cleaner was at work in this segment?
+
+    path  absolute: the directories above tell
+    """
+    partition = partition_of(path)
     if partition is None:
         return False
     if partition.topic in _COMPACTED_TOPICS:
         return True
-    above = directory.rpartition("/")[0] or ("." if "/" not in directory else "/")
+    log_dir = parent_of(parent_of(path))
     try:
-        checkpoint = read_offset_checkpoint(files, f"{above}/{FileKind.CLEANER_CHECKPOINT.value}")
+        checkpoint = read_offset_checkpoint(files, f"{log_dir}/{FileKind.CLEANER_CHECKPOINT.value}")
     except UnreadableFile:
         return False
     cleaned_up_to = by_partition(checkpoint.entries).get((partition.topic, partition.partition), 0)
@@ -151,6 +153,8 @@ def was_cleaned(files: ReadOnlyFiles, path: str, base_offset: int | None) -> boo
 def _shows_the_cleaner(chunk: Chunk) -> bool:
     """Is one of the chunk's new batches emptied, or does it carry a delete horizon?"""
     rows = slice(chunk.first_row, chunk.last_row)
+    if chunk.batches.table[BatchField.MAGIC, chunk.first_row] < MAGIC_V2:
+        return False
     if any(attributes & DELETE_HORIZON_FLAG for attributes in set(chunk.batches.field(BatchField.ATTRIBUTES)[rows])):
         return True
     return 0 in chunk.batches.field(BatchField.COUNT)[rows].tolist()

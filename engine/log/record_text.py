@@ -12,6 +12,7 @@ from engine.record.java_text import java_utf8
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.layout import PartitionDir
     from engine.log.dump_options import DumpOptions
     from engine.schema.decode import RecordDecoder
 
@@ -53,21 +54,20 @@ def control_record_text(key: bytes | None, value: bytes | None) -> str:
     return control_text(kind, key or b"", value or b"")
 
 
-def decoder_for(path: str, options: DumpOptions) -> RecordDecoder | None:
-    """The decoder of an internal topic's records that is asked for, or chosen by the path, for the log at `path`."""
+def decoder_for(path: str, partition: PartitionDir | None, options: DumpOptions) -> RecordDecoder | None:
+    """The decoder of an internal topic's records that is asked for, or chosen by topic, for the log at `path`."""
     if options.decoder is not None or not options.auto_decode:
         return options.decoder
     from engine.schema.decode import decoder, internal_topic_decoder
 
-    topic, _, partition = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
-    chosen = internal_topic_decoder(topic) if partition.isdigit() else None
+    chosen = internal_topic_decoder(partition.topic) if partition is not None else None
     return decoder("cluster-metadata") if chosen is None and path.endswith(".checkpoint") else chosen
 
 
-def printer_for(path: str, options: DumpOptions) -> Printer | None:
+def printer_for(path: str, partition: PartitionDir | None, options: DumpOptions) -> Printer | None:
     """What prints keys and payloads of the log at `path`; None: the kernel does, as UTF-8."""
     prefix = "| " if options.skip_metadata else " "
-    chosen = decoder_for(path, options)
+    chosen = decoder_for(path, partition, options)
     if chosen is not None:
         return _schema_printer(chosen, prefix, escape=options.escape)
     if options.key_decoder is None and options.value_decoder is None:
@@ -97,7 +97,7 @@ def _payload_printer(key_decoder: PayloadDecoder, value_decoder: PayloadDecoder,
                 text = start + b"key: " + key_decoder(key)
             if value is not None:
                 text += (b" " if text else start) + b"payload: " + value_decoder(value)
-        except Exception as error:  # noqa: BLE001  # a user's decoder may raise anything; it becomes a finding
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # a user's decoder may raise anything; it becomes a finding
             return text, f"the decoder failed: {type(error).__name__}: {error}"
         return (terminal_safe(text.decode("utf-8", "replace")).encode() if escape else text), None
 

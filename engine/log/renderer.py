@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
-    from engine.layout import FileName
+    from engine.layout import FileName, PartitionDir
     from engine.log.dump_log import LogRenderer
     from engine.log.entries import Entry
 
@@ -17,8 +17,8 @@ class DumpRenderer(Protocol):
     def file(self, path: str, name: FileName | None) -> None:
         """A file begins. None: its name is none of Kafka's, and it is not read."""
 
-    def log(self, path: str) -> LogRenderer:
-        """What shows the batches of the log at `path`."""
+    def log(self, path: str, partition: PartitionDir | None) -> LogRenderer:
+        """What shows the batches of the log at `path`; `partition` is what the name of its directory says."""
         ...
 
     def log_07(self, file: OpenFile, path: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.formats import MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
-from engine.kernels.select import ANY, compact_records, mask_records
+from engine.formats import CODEC_MASK, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
+from engine.kernels.select import ANY, UNBOUNDED, compact_records, mask_records
 from engine.record.columns import RECORD_ROWS
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
-FIRST, END = -(2**63), 2**63 - 1
+FIRST, END = -(2**63), UNBOUNDED
+_AGREEING = 3  # batches in a row that lie behind a selection before the walk believes it: an offset may be damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class Selection:
         """Can the batch in `row` of a BatchColumns table hold a record that fits? Headers alone decide."""
         if table[BatchField.LAST_OFFSET, row] < self.first_offset:
             return False
-        if table[BatchField.MAGIC, row] < MAGIC_V2:  # a wrapper's own offset is its last one, its time may be none
-            return self.producer_id == ANY and self.leader_epoch == ANY and not self.transactional
-        if table[BatchField.BASE_OFFSET, row] >= self.end_offset:
+        if table[BatchField.MAGIC, row] < MAGIC_V2:
+            return self._may_match_message(table, row)
+        if self.end_offset != END and table[BatchField.BASE_OFFSET, row] >= self.end_offset:
             return False
         if table[BatchField.MAX_TIMESTAMP, row] < self.from_ms and table[BatchField.VALID, row]:
             return False
@@ -66,9 +67,23 @@ class Selection:
             return False
         return self.leader_epoch in (ANY, table[BatchField.LEADER_EPOCH, row])
 
+    def _may_match_message(self, table: memoryview, row: int) -> bool:
+        """The same for formats 0 and 1. A compressed wrapper names its last offset and its largest time only."""
+        if self.producer_id != ANY or self.leader_epoch != ANY or self.transactional:
+            return False
+        timestamp = table[BatchField.MAX_TIMESTAMP, row]
+        if table[BatchField.MAGIC, row] != 0 and timestamp < self.from_ms:
+            return False
+        if table[BatchField.ATTRIBUTES, row] & CODEC_MASK:
+            return True
+        if self.end_offset != END and table[BatchField.LAST_OFFSET, row] >= self.end_offset:
+            return False
+        return bool(timestamp >= self.from_ms) and (self.to_ms == END or bool(timestamp < self.to_ms))
+
     def is_behind(self, table: memoryview, row: int) -> bool:
-        """Does nothing that fits come from this batch on? Offsets only grow; timestamps need not."""
-        return bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset) and table[BatchField.MAGIC, row] >= MAGIC_V2
+        """Does the batch begin behind the offsets that fit? A wrapper of formats 0 and 1 does not say."""
+        is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+        return self.end_offset != END and not is_wrapper and bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset)
 
 
 class Selector:
@@ -83,10 +98,23 @@ class Selector:
         self._left = selection.limit if selection.limit is not None else END
         self._keep = memoryview(bytearray(RECORD_ROWS))
         self._shown = -1  # file position of the last batch whose line is out
+        self._behind = 0  # batches in a row that began behind the selection
 
     def next_file(self) -> None:
         """Another file begins: its positions count from 0 again."""
         self._shown = -1
+        self._behind = 0
+
+    def is_past(self, window: Window) -> bool:
+        """Have all of the last batches begun behind the selection? Offsets only grow, so nothing that fits follows.
+
+        One batch is not believed: its base offset lies outside the checksum and may be damaged.
+        """
+        table, row = window.batches.table, window.rows
+        while row and self.selection.is_behind(table, row - 1):
+            row -= 1
+        self._behind = window.rows - row if row else self._behind + window.rows
+        return self._behind >= _AGREEING
 
     @property
     def finished(self) -> bool:

@@ -1,4 +1,4 @@
-"""Batches and records as objects: light views on columns, made on demand. Mirrors RecordBatch, Record, DefaultRecordBatch.
+"""Batches and records as objects, made from columns on demand. Mirrors RecordBatch, Record, DefaultRecordBatch.
 
 For people, tests and decisions about single batches; loops over all records read the columns.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.findings import Finding, Where
 from engine.formats import (
+    BATCH_FIELDS,
     CODEC_MASK,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
@@ -20,31 +22,31 @@ from engine.formats import (
 )
 from engine.record.builder import increment_sequence
 from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
-from engine.record.windows import LogWalk
+from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.files import OpenFile
-    from engine.findings import Finding
     from engine.record.columns import BatchColumns
     from engine.record.reader import Chunk
 
 
 class RecordBatch:
-    """One batch, or one entry of formats 0 and 1, as its header says. Valid as long as its window.
+    """One batch, or one entry of formats 0 and 1, as its header says: a copy of its row, so that it may be kept.
 
     base  file position of the window that positions in `batches` count from
     """
 
-    __slots__ = ("_base", "_batches", "_row")
+    __slots__ = ("_base", "_fields")
 
     def __init__(self, batches: BatchColumns, row: int, base: int) -> None:
-        self._batches, self._row, self._base = batches, row, base
+        table = batches.table
+        self._fields: tuple[int, ...] = tuple(table[field, row] for field in range(BATCH_FIELDS))
+        self._base = base
 
     def _field(self, field: BatchField) -> int:
-        value: int = self._batches.table[field, self._row]
-        return value
+        return self._fields[field]
 
     @property
     def position(self) -> int:
@@ -146,26 +148,18 @@ class RecordBatch:
 
 
 class Record:
-    """One record of a chunk; `batch` is the batch around it. Valid as long as its chunk."""
+    """One record of a chunk, with copies of its key, value and headers; `batch` is the batch around it."""
 
-    __slots__ = ("_chunk", "_column", "batch")
+    __slots__ = ("batch", "headers", "key", "offset", "timestamp", "value")
 
     def __init__(self, chunk: Chunk, column: int, batch: RecordBatch) -> None:
-        self._chunk, self._column, self.batch = chunk, column, batch
-
-    def _field(self, field: RecordField) -> int:
-        value: int = self._chunk.records.table[field, self._column]
-        return value
-
-    @property
-    def offset(self) -> int:
-        """Log offset."""
-        return self._field(RecordField.OFFSET)
-
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds since the epoch, or NO_TIMESTAMP."""
-        return self._field(RecordField.TIMESTAMP)
+        table = chunk.records.table
+        self.batch = batch
+        self.offset: int = table[RecordField.OFFSET, column]
+        self.timestamp: int = table[RecordField.TIMESTAMP, column]  # ms, or NO_TIMESTAMP
+        self.key = chunk.key(column)  # None is null
+        self.value = chunk.value(column)  # None is null: a tombstone, where the topic is compacted
+        self.headers = chunk.headers(column) if batch.magic >= MAGIC_V2 else []  # (key, value), in order
 
     @property
     def sequence(self) -> int:
@@ -173,53 +167,49 @@ class Record:
         first = self.batch.base_sequence
         return increment_sequence(first, self.offset - self.batch.base_offset) if first >= 0 else NO_SEQUENCE
 
-    @property
-    def key(self) -> bytes | None:
-        """A copy of the key; None is null."""
-        return self._chunk.key(self._column)
 
-    @property
-    def value(self) -> bytes | None:
-        """A copy of the value; None is null: a tombstone, where the topic is compacted."""
-        return self._chunk.value(self._column)
+def read_batches(file: OpenFile, report: Callable[[Finding], None]) -> Iterator[RecordBatch]:
+    """The batches of a log from its beginning to the first damage, headers only.
 
-    @property
-    def headers(self) -> list[tuple[bytes, bytes | None]]:
-        """Copies of the headers, in order. Formats 0 and 1 have none."""
-        return self._chunk.headers(self._column) if self.batch.magic >= MAGIC_V2 else []
-
-    @property
-    def key_size(self) -> int:
-        """Bytes of the key; −1: null."""
-        return self._field(RecordField.KEY_SIZE)
-
-    @property
-    def value_size(self) -> int:
-        """Bytes of the value; −1: null."""
-        return self._field(RecordField.VALUE_SIZE)
-
-
-def read_batches(file: OpenFile) -> Iterator[RecordBatch]:
-    """The batches of a log from its beginning to the first damage, headers only. Each is valid until the next.
-
+    report  takes where and why the walk ended early, and wrong checksums
     Raises UnreadableFile, and FileChangedWhileReading.
     """
-    for window in LogWalk(file):
+    walk = LogWalk(file)
+    for window in walk:
         for row in range(window.rows):
-            yield RecordBatch(window.batches, row, window.base)
+            batch = RecordBatch(window.batches, row, window.base)
+            _check(file.path, batch, report)
+            yield batch
+    _check_end(file.path, walk, report)
 
 
 def read_records(
     file: OpenFile, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:
-    """The records of a log, of every format, control records included. Each is valid until the next.
+    """The records of a log up to the first bad size field, of every format, control records included.
 
-    report  takes what is wrong inside batches        limit  bytes that a batch may inflate to
+    report  takes what is wrong        limit  bytes that a batch may inflate to
     Raises UnreadableFile, and FileChangedWhileReading.
     """
-    reader = ChunkReader(file.path, report, limit)
-    for window in LogWalk(file):
+    reader, walk = ChunkReader(file.path, report, limit), LogWalk(file)
+    for window in walk:
+        batches = [RecordBatch(window.batches, row, window.base) for row in range(window.rows)]
+        for batch in batches:
+            _check(file.path, batch, report)
         for chunk in reader.chunks(window):
             batch_of = chunk.records.field(RecordField.BATCH)
             for column in range(chunk.first, chunk.end):
-                yield Record(chunk, column, RecordBatch(chunk.batches, batch_of[column], window.base))
+                yield Record(chunk, column, batches[batch_of[column]])
+    _check_end(file.path, walk, report)
+
+
+def _check(path: str, batch: RecordBatch, report: Callable[[Finding], None]) -> None:
+    if not batch.is_valid:
+        where = Where(path, batch.position, batch.base_offset)
+        report(Finding("crc-mismatch", where, f"stored checksum {batch.crc:08x} does not fit the {batch.size_in_bytes} bytes"))
+
+
+def _check_end(path: str, walk: LogWalk, report: Callable[[Finding], None]) -> None:
+    if walk.stop is not Stop.END:
+        code = "torn-tail" if walk.stop is Stop.TORN else "batch-size-invalid"
+        report(Finding(code, Where(path, walk.position), f"no batch begins here, {walk.end - walk.position} bytes are left"))

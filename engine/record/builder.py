@@ -259,7 +259,9 @@ def split(records: Iterable[NewRecord], spec: BatchSpec, write_limit: int) -> It
 
 def increment_sequence(sequence: int, increment: int) -> int:
     """The sequence `increment` records later: behind 2^31 − 1 comes 0. Mirrors DefaultRecordBatch."""
-    return (sequence + increment) % (INT_MAX + 1)
+    room = (INT_MAX - increment + INT_MAX + 1) % (2 * INT_MAX + 2) - INT_MAX - 1  # in 32 bits, as Java subtracts
+    later = increment - (INT_MAX - sequence) - 1 if sequence > room else sequence + increment
+    return (later + INT_MAX + 1) % (2 * INT_MAX + 2) - INT_MAX - 1
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:

@@ -189,13 +189,18 @@ class ChunkReader:
         arena: Arena | None = arenas.fill()  # there is nothing to do meanwhile
         with Background[Arena]("inflate") as helper:
             while arena is not None:
-                if not arenas.exhausted:
+                is_large = len(arena.data) > 2 * _ARENA  # two of those would be too much memory
+                if not arenas.exhausted and not is_large:
                     helper.begin(arenas.fill)
                 for current, (start, behind) in enumerate(arena.spans, arena.row):
                     table[BatchField.BODY, current], table[BatchField.BODY_END, current] = start, behind
                 last_row = arena.row + len(arena.spans)
                 yield from self._decode(window, arena.data, arena.row, last_row, control, arena.problems)
-                arena = helper.wait() if helper.is_busy else None
+                if helper.is_busy:
+                    arena = helper.wait()
+                else:
+                    arena = None  # let go of it before the next one comes
+                    arena = None if arenas.exhausted else arenas.fill()
 
     def _decode(
         self, window: Window, data: memoryview, row: int, end: int, control: bool, problems: dict[int, tuple[str, str]]

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.background import Background
 from engine.errors import became_shorter
-from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, BatchField, Status
+from engine.formats import (
+    BATCH_HEADER,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    BatchField,
+    Status,
+)
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.scan import find_candidate, scan_batches
 from engine.kernels.select import next_unchecked
@@ -20,17 +27,18 @@ from engine.record.columns import BatchColumns
 from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from engine.files import OpenFile
 
 WINDOW_SIZE = 1 << 20
 MAX_BATCH_BYTES = 64 << 20  # brokers accept 1 MiB by default; nobody is known to go beyond this
 _CHUNK = 1 << 20
-_SEARCH_BUDGET = 32  # a search for a sound batch checksums no more than this many times what is left of the file
+_SEARCH_BUDGET = 32  # searches for sound batches checksum no more than this many times the file
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
 _TABLES = (make_tables(CASTAGNOLI), make_tables(IEEE))
+_CRC_AT_V2 = BATCH_HEADER.positions["crc"]
 _CRC_START_V2 = BATCH_HEADER.positions["attributes"]
 _CRC_START_LEGACY = BATCH_HEADER.positions["magic"]
 
@@ -53,7 +61,7 @@ class Window(NamedTuple):
     partial: bool = False  # one batch above max_batch_bytes: `data` holds its header only
 
 
-def read_ahead(walk: LogWalk) -> Iterator[Window]:
+def read_ahead(walk: LogWalk) -> Generator[Window, None, None]:
     """The windows of `walk`; of a log that is worth it the next one is read and checked while one is used."""
     if walk.end - walk.position <= 4 * WINDOW_SIZE:
         yield from walk
@@ -91,6 +99,7 @@ class LogWalk:
         self.stop = Stop.END
         self._suspect = start  # file position of the first of the batches with wrong checksums right before `position`
         self._is_suspicious = False  # is there such a batch?
+        self._budget = _SEARCH_BUDGET * (self.end - start)  # bytes that searches may still checksum
         self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
         self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
         self._batches = BatchColumns() if batches is None else batches
@@ -150,22 +159,25 @@ class LogWalk:
     def resynchronise(self) -> int | None:
         """File position of the next sound batch behind the damage, and go on from there; None: there is none.
 
-        A sound batch has magic 2, a plausible header and a right checksum. The search begins in the last batches whose
-        checksums were wrong: one of their size fields may be what led astray. Its work is bounded: where headers that
-        only look right stand thick, it gives up.
+        A sound batch has a plausible header of format 0, 1 or 2 and a right checksum. The search begins in the last
+        batches whose checksums were wrong: one of their size fields may be what led astray. Its work is bounded: where
+        headers that only look right stand thick, it gives up (`gave_up`).
         """
         at = self._suspect + 1
-        budget = _SEARCH_BUDGET * (self.end - at)
-        data, start = memoryview(b""), at
-        while at < self.end and budget > 0:
-            if at + BATCH_HEADER.size > start + len(data):
+        data, start, behind = memoryview(b""), at, at
+        while at < self.end:
+            if self.gave_up:
+                return None
+            if at >= behind:
                 data, start = memoryview(self.file.read(at, min(_CHUNK, self.end - at))), at
-            largest = min(self._max_batch_bytes, self.end - at)
-            found: int = find_candidate(data, at - start, len(data), largest)
-            if found < 0:
-                if start + len(data) >= self.end or len(data) < BATCH_HEADER.size:
+                is_last = start + len(data) >= self.end
+                behind = start + len(data) - (0 if is_last else BATCH_HEADER.size - 1)  # what begins there is in sight
+                if behind <= at:
                     return None
-                at = start + len(data) - BATCH_HEADER.size + 1
+            largest = min(self._max_batch_bytes, self.end - at)
+            found: int = find_candidate(data, at - start, behind - start, len(data), largest)
+            if found < 0:
+                at = behind
                 continue
             at = start + found
             size = self._size_at(at)
@@ -173,18 +185,29 @@ class LogWalk:
                 self.position = self._suspect = at
                 self.stop = Stop.END
                 return at
-            budget -= size
+            self._budget -= size
             at += 1
         return None
 
+    @property
+    def gave_up(self) -> bool:
+        """Have searches used up the work that they may make?"""
+        return self._budget <= 0
+
     def _size_at(self, at: int) -> int:
         """Whole size that the header at file position `at` claims."""
-        return BATCH_HEADER.read(self._header_at(at)).batch_length + LOG_OVERHEAD
+        return int.from_bytes(self.file.read_exactly(at + 8, 4), "big", signed=True) + LOG_OVERHEAD
 
     def _is_sound(self, at: int, size: int) -> bool:
         """Does the batch of `size` bytes at file position `at` lie within the file, with a right checksum?"""
-        crc = BATCH_HEADER.read(self._header_at(at)).crc
-        return BATCH_HEADER.size <= size <= self.end - at and self._stream_crc(at + _CRC_START_V2, at + size) == crc
+        if size > self.end - at:
+            return False
+        head = self.file.read_exactly(at, HEADER_SIZE_UP_TO_MAGIC + 4)
+        if head[_CRC_START_LEGACY] < MAGIC_V2:
+            stored = int.from_bytes(head[LOG_OVERHEAD : LOG_OVERHEAD + 4], "big")
+            return self._stream_crc(at + _CRC_START_LEGACY, at + size, legacy=True) == stored
+        stored = int.from_bytes(head[_CRC_AT_V2 : _CRC_AT_V2 + 4], "big")
+        return size >= BATCH_HEADER.size and self._stream_crc(at + _CRC_START_V2, at + size) == stored
 
     def _fill(self) -> memoryview:
         """The next bytes of the file, as many as the buffer takes."""
@@ -224,7 +247,7 @@ class LogWalk:
     def _stream_crc(self, start: int, end: int, *, legacy: bool = False) -> int:
         crc = 0
         for at in range(start, end, _CHUNK):
-            chunk = self.file.read(at, min(_CHUNK, end - at))
+            chunk = self.file.read_exactly(at, min(_CHUNK, end - at))
             crc = zlib.crc32(chunk, crc) if legacy else crc32c(chunk, crc)
         return crc
 

@@ -9,7 +9,7 @@ import click
 
 from kafkalog_cli.decoders import DecoderClass
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import FileList, KafkaCommand, Whole, size_option
+from kafkalog_cli.options import FileList, KafkaCommand, Whole, size_option, version_option
 from kafkalog_cli.ranges import Header, KeyRegex, OffsetRange, TimeRange
 
 _DECODERS = {
@@ -94,12 +94,13 @@ _EXAMPLES = (
 @click.option("--continue-on-corruption", is_flag=True, help="Go on behind damage, at the next batch that is sound.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Inflate no batch beyond this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Decode no batch larger than this.")
+@version_option
 def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any) -> int:
     """Print Kafka's files: logs, indexes, producer snapshots, checkpoints.
 
     A drop-in for kafka-dump-log.sh 4.3.1: the same options, the same text on stdout. PATHS are files, partition
-    directories, log directories, trees of them, or quoted patterns. Problems found go to stderr and decide the exit status. Nothing is
-    ever written.
+    directories, log directories, trees of them, or quoted patterns. Problems found go to stderr and decide the exit
+    status. Nothing is ever written.
     """
     from engine.files import ReadOnlyFiles
     from kafkalog_cli.dump import dump_all
@@ -140,6 +141,8 @@ def selection_from(values: dict[str, Any]) -> Any:
         given["leader_epoch"] = values["partition_leader_epoch"]
     if given["limit"] is not None and given["tail"] is not None:
         raise click.UsageError("--limit and --tail exclude each other")
+    if given["count"] and (given["limit"] is not None or given["tail"] is not None):
+        raise click.UsageError("--count counts every match: leave out --limit and --tail")
     selection = Selection(**given)
     return None if selection == Selection() else selection
 

@@ -252,7 +252,9 @@ def test_work_that_could_not_be_done(tmp_path):
 
 def test_a_foreign_file(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
-    objects, err, status = dump(str(tmp_path / "notes.txt"))
+    objects, _, status = dump(str(tmp_path / "notes.txt"))
+    assert ([found["type"] for found in objects], status) == (["error", "end"], 2)
+    objects, err, status = dump("--files", str(tmp_path / "notes.txt"))  # as kafka-dump-log takes it
     assert [found["type"] for found in objects] == ["file", "finding", "end"]
     assert objects[0]["kind"] is None
     assert (objects[1]["code"], err, status) == ("file-ignored", "", 0)

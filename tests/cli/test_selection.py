@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from engine.record.builder import NewRecord, build_batch
 from tests.support.run import kafkalog
 
 SMALL = "clean/d1/small_segments-0"
@@ -121,3 +122,53 @@ def test_wrong_words(logs, words):
     assert done.status == 2
     assert done.out == b""
     assert "Error" in done.err
+
+
+def log_of(directory, *batches):
+    partition = directory / "t-0"
+    partition.mkdir()
+    (partition / "00000000000000000000.log").write_bytes(b"".join(batches))
+    return str(partition)
+
+
+def test_the_largest_timestamp_and_offset_are_in_open_ranges(tmp_path):
+    largest = 2**63 - 1
+    path = log_of(
+        tmp_path,
+        build_batch([NewRecord(5, largest, b"k", b"v")], base_offset=5),
+        build_batch([NewRecord(largest, 7, b"k", b"v")], base_offset=largest),
+    )
+    for words in (["--count"], ["--count", "--key", "k"], ["--count", "--offset", "5:"], ["--count", "--time", "7:"]):
+        assert b": 2 records in 2 batches" in kafkalog("dump-log", path, *words).out
+    assert b": 1 records" in kafkalog("dump-log", path, "--count", "--offset", str(largest)).out
+    assert b": 1 records" in kafkalog("dump-log", path, "--count", "--time", f"{largest}:").out
+
+
+@pytest.mark.parametrize("words", [["--deep-iteration"], []])
+def test_plain_messages_of_format_1_are_selected(tmp_path, words):
+    batches = [build_batch([NewRecord(i, 1000 + i, b"k", b"v")], base_offset=i, magic=1) for i in range(10)]
+    path = log_of(tmp_path, *batches)
+    for selection in (["--offset", "2:4"], ["--time", "1002:1004"]):
+        done = kafkalog("dump-log", path, *selection, *words)
+        assert re.findall(rb"^offset: (\d+) ", done.out, re.MULTILINE) == [b"2", b"3"]
+
+
+def test_one_damaged_offset_does_not_end_a_selection(tmp_path):
+    batches = [build_batch([NewRecord(i, i, b"k", b"v" * 400)], base_offset=i) for i in range(6000)]
+    for index in range(1500, 3500, 50):  # the base offset lies outside the checksum
+        batches[index] = (10**9).to_bytes(8, "big") + batches[index][8:]
+    path = log_of(tmp_path, *batches)
+    done = kafkalog("dump-log", path, "--count", "--offset", "0:6000")
+    assert b": 5960 records in 5960 batches" in done.out
+
+
+def test_what_a_selection_can_not_look_into_is_said(own_corpus):
+    directory = next((own_corpus / "old/0.7.2/logs").iterdir())
+    done = kafkalog("dump-log", str(directory), "--count")
+    assert done.status == 2
+    assert "since Kafka 0.8" in done.err
+    assert kafkalog("dump-log", str(own_corpus / "kafka-4.3.1/logs" / SMALL / "partition.metadata"), "--tail", "1").status == 2
+
+
+def test_a_count_is_of_everything(logs):
+    assert kafkalog("dump-log", SMALL, "--count", "--limit", "3", cwd=logs).status == 2

@@ -94,7 +94,7 @@ def test_a_header_cut_off_by_its_own_size_is_no_valid_batch(kernel):
 def test_a_batch_behind_garbage_is_a_candidate(kernel, case, garbage):
     data = garbage + case.build()
     at, found = 0, set()
-    while (at := kernel.find_candidate(memoryview(data), at, len(data), 1 << 20)) >= 0:
+    while (at := kernel.find_candidate(memoryview(data), at, len(data), len(data), 1 << 20)) >= 0:
         found.add(at)
         at += 1
     assert len(garbage) in found

@@ -56,7 +56,7 @@ def test_headers_of_a_batch():
         partition_leader_epoch=4, last_offset=12,
     )  # fmt: skip
     with opened(data) as file:
-        batch = next(read_batches(file))
+        batch = next(read_batches(file, pytest.fail))
         assert (batch.position, batch.size_in_bytes, batch.magic, batch.codec) == (0, len(data), 2, Codec.LZ4)
         assert (batch.base_offset, batch.last_offset, batch.record_count, batch.max_timestamp) == (7, 12, 2, 1005)
         assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence) == (5, 3, 2**31 - 2, 3)
@@ -72,8 +72,8 @@ def test_damage_inside_a_batch_is_a_finding():
     findings = []
     with opened(bytes(data)) as file:
         assert list(read_records(file, findings.append)) == []
-        assert not next(read_batches(file)).is_valid
-    assert [finding.code for finding in findings] == ["record-invalid"]
+        assert not next(read_batches(file, findings.append)).is_valid
+    assert [finding.code for finding in findings] == ["crc-mismatch", "record-invalid", "crc-mismatch"]
 
 
 def test_columns_are_shared_not_copied():
@@ -89,3 +89,12 @@ def test_the_public_names_are_there():
         assert getattr(engine, name).__name__ == name
     with pytest.raises(AttributeError):
         engine.nothing  # noqa: B018
+
+
+def test_objects_may_be_kept_and_the_end_is_reported():
+    batches = [build_batch([NewRecord(i, i, b"%d" % i, b"v" * 500)], base_offset=i) for i in range(5000)]
+    findings = []
+    with opened(*batches, b"\0" * 30) as file:
+        assert [batch.base_offset for batch in list(read_batches(file, findings.append))] == list(range(5000))
+        assert [record.key for record in list(read_records(file, findings.append))] == [b"%d" % i for i in range(5000)]
+    assert [finding.code for finding in findings] == ["batch-size-invalid"] * 2

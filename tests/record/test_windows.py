@@ -112,3 +112,17 @@ def test_a_file_that_shrinks():
         log = LogWalk(file, end=len(LOG) + 1)
         with pytest.raises(FileChangedWhileReading):
             positions(log)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_messages_of_old_formats_are_found_again(magic, codec):
+    sets = [
+        build_batch([NewRecord(2 * i, 5, b"k", b"v" * 30), NewRecord(2 * i + 1, 6, b"k", b"v")], base_offset=2 * i, magic=magic,
+                    codec=codec)
+        for i in range(6)
+    ]
+    starts = [at for at, _ in walk(b"".join(sets))[0]]
+    damaged = b"".join(sets)
+    damaged = damaged[: starts[1] + 8] + b"\xff" * 4 + damaged[starts[1] + 12 :]
+    assert salvage(damaged)[0] == [at for at in starts if at != starts[1]]

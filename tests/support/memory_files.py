@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from engine.errors import UnreadableFile
+from engine.errors import UnreadableFile, became_shorter
 from engine.files import FileInfo
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ class MemoryFile:
 
     def read(self, position: int, size: int) -> bytes:
         return self._part(position, size)
+
+    def read_exactly(self, position: int, size: int) -> bytes:
+        data = self.read(position, size)
+        if len(data) < size:
+            raise became_shorter(self.path, position + size)
+        return data
 
     def _part(self, position: int, size: int) -> bytes:
         if position < 0 or size < 0:

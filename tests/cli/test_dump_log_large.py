@@ -1,0 +1,34 @@
+"""Records larger than any buffer, as text."""
+
+import pytest
+
+from engine.record.builder import NewRecord, build_batch
+from engine.record.java_text import java_utf8
+from tests.support.run import kafkalog
+
+PAYLOADS = {
+    "ascii": b"abcdefghij" * 60_000,
+    "three bytes a character": "\u65e5\u672c".encode() * 80_000,
+    "nothing that is UTF-8": b"\xed\xa0\x80\xf0\x9f" * 90_000,
+    "a character over a border": b"x" * 65_535 + "\U0001f4e6".encode() * 90_000,
+}
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+@pytest.mark.parametrize("skip", [False, True])
+def test_large_records_are_printed_as_small_ones(tmp_path, name, skip):
+    payload = PAYLOADS[name]
+    records = [NewRecord(0, 1, b"k", b"v"), NewRecord(1, 2, payload, payload), NewRecord(2, 3, None, payload), NewRecord(3, 4, b"", None)]
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch(records, base_offset=0, codec=3) + build_batch([NewRecord(4, 5, b"k", b"v")], base_offset=4))
+    done = kafkalog("dump-log", "--print-data-log", *(["--skip-record-metadata"] if skip else []), str(path))
+    text = java_utf8(payload)
+    lines = [b"key: k payload: v", b"key: " + text + b" payload: " + text, b"payload: " + text, b"key: ", b"key: k payload: v"]
+    heads = [
+        f"offset: {i} CreateTime: {i + 1} keySize: {-1 if r is None else len(r)} valueSize: {-1 if v is None else len(v)} "
+        f"sequence: -1 headerKeys: [] ".encode()
+        for i, (r, v) in enumerate([*((r.key, r.value) for r in records), (b"k", b"v")])
+    ]
+    wanted = [b"| " + (b"" if skip else head) + line for head, line in zip(heads, lines, strict=True)]
+    assert [line for line in done.out.split(b"\n") if line.startswith(b"|")] == wanted
+    assert done.out.count(b"baseOffset: ") == 2
