@@ -421,3 +421,19 @@ def test_not_enough_memory(tmp_path):
     _, err, status = program("dump-log", "--deep-iteration", str(path), memory=LARGE)
     assert status == 4
     assert "[batch-too-large]" in err
+
+
+def test_ctrl_c_while_nobody_reads(own_corpus):
+    """`kafkalog … | less`, and less does not read on: the thread that writes must not hold up the end."""
+    log = own_corpus / "kafka-4.3.1/logs/clean"
+    command = [sys.executable, "-m", "kafkalog_cli.main", "dump-log", "--print-data-log", *[str(log)] * 20]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout.read(1) == b"D"  # it has begun; the pipe fills up and stays full
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 130
+        assert process.stderr.read().decode().splitlines()[-1] == "interrupted"
+    finally:
+        process.kill()
+        process.communicate()
