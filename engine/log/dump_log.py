@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 from engine.findings import Finding, Where
@@ -10,7 +9,7 @@ from engine.formats import BATCH_HEADER, CODEC_MASK, MAGIC_V2, MIN_RECORD_SIZE, 
 from engine.kernels.select import next_unsound
 from engine.log.dump_options import UNLIMITED
 from engine.record.reader import Chunk, ChunkReader
-from engine.record.windows import LogWalk, Stop, Window, read_ahead
+from engine.record.windows import LogWalk, Stop, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,19 +62,18 @@ class LogDump:
         end = size if options.max_bytes == UNLIMITED else min(size, options.max_bytes)
         walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
         while True:
-            with closing(read_ahead(walk)) as windows:
-                for window in windows:
-                    self._check_headers(window)
-                    if self._selector is not None:
-                        self._select(self._selector, window)
-                        if self._selector.is_past(window) or self._selector.finished:
-                            return
-                    elif self._options.iterates:
-                        for chunk in self._reader.chunks(window):
-                            self._gaps.feed(chunk, window.base)
-                            self._renderer.records(chunk, window.base)
-                    else:
-                        self._renderer.batches(window, 0, window.rows)
+            for window in walk:
+                self._check_headers(window)
+                if self._selector is not None:
+                    self._select(self._selector, window)
+                    if self._selector.is_past(window) or self._selector.finished:
+                        return
+                elif self._options.iterates:
+                    for chunk in self._reader.chunks(window):
+                        self._gaps.feed(chunk, window.base)
+                        self._renderer.records(chunk, window.base)
+                else:
+                    self._renderer.batches(window, 0, window.rows)
             damaged, stop = walk.position, walk.stop
             found = walk.resynchronise() if stop != Stop.END and options.continue_on_corruption else None
             if found is None:

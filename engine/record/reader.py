@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.background import Background
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, BatchField, Codec, RecordField, Status
 from engine.kernels.decode import decode_records, read_varint
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
-_ARENA = 1 << 20  # inflated bytes that are decoded in one go
+_ARENA = 256 << 10  # inflated bytes that are decoded in one go, while they are in the cache
 
 _WHAT = {
     Status.BAD_VARINT: ("record-invalid", "a varint of record {record} is cut off or too long"),
@@ -103,7 +102,7 @@ class _Arenas:
         return not self._batches
 
     def fill(self) -> Arena:
-        """The next arena: about 1 MiB, or one larger batch."""
+        """The next arena: about _ARENA bytes, or one larger batch."""
         arena = bytearray()
         alone: memoryview | None = None  # a batch that fills an arena by itself, taken without a copy
         spans: list[tuple[int, int]] = []
@@ -183,24 +182,15 @@ class ChunkReader:
             row = after
 
     def _inflate(self, window: Window, row: int, end: int, control: bool) -> Iterator[Chunk]:
-        """Compressed batches, many small ones decoded together; while one arena is used, a thread fills the next."""
+        """Compressed batches, many small ones decoded together."""
         table = window.batches.table
         arenas = _Arenas(window, row, end, self._limit)
-        arena: Arena | None = arenas.fill()  # there is nothing to do meanwhile
-        with Background[Arena]("inflate") as helper:
-            while arena is not None:
-                is_large = len(arena.data) > 2 * _ARENA  # two of those would be too much memory
-                if not arenas.exhausted and not is_large:
-                    helper.begin(arenas.fill)
-                for current, (start, behind) in enumerate(arena.spans, arena.row):
-                    table[BatchField.BODY, current], table[BatchField.BODY_END, current] = start, behind
-                last_row = arena.row + len(arena.spans)
-                yield from self._decode(window, arena.data, arena.row, last_row, control, arena.problems)
-                if helper.is_busy:
-                    arena = helper.wait()
-                else:
-                    arena = None  # let go of it before the next one comes
-                    arena = None if arenas.exhausted else arenas.fill()
+        while not arenas.exhausted:
+            arena = arenas.fill()
+            for current, (start, behind) in enumerate(arena.spans, arena.row):
+                table[BatchField.BODY, current], table[BatchField.BODY_END, current] = start, behind
+            yield from self._decode(window, arena.data, arena.row, arena.row + len(arena.spans), control, arena.problems)
+            del arena  # a large one must not be there beside the next
 
     def _decode(
         self, window: Window, data: memoryview, row: int, end: int, control: bool, problems: dict[int, tuple[str, str]]

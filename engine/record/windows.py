@@ -10,7 +10,6 @@ import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.background import Background
 from engine.errors import became_shorter
 from engine.formats import (
     BATCH_HEADER,
@@ -27,7 +26,7 @@ from engine.record.columns import BatchColumns
 from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from engine.files import OpenFile
 
@@ -61,19 +60,6 @@ class Window(NamedTuple):
     partial: bool = False  # one batch above max_batch_bytes: `data` holds its header only
 
 
-def read_ahead(walk: LogWalk) -> Generator[Window, None, None]:
-    """The windows of `walk`; of a log that is worth it the next one is read and checked while one is used."""
-    if walk.end - walk.position <= 4 * WINDOW_SIZE:
-        yield from walk
-        return
-    windows = iter(walk.in_turn())
-    with Background[Window | None]("read") as reader:
-        reader.begin(lambda: next(windows, None))
-        while (window := reader.wait()) is not None:
-            reader.begin(lambda: next(windows, None))
-            yield window
-
-
 class LogWalk:
     """The batches of one log file, from `start` to `end` (byte positions; default: its size at this moment).
 
@@ -103,13 +89,6 @@ class LogWalk:
         self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
         self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
         self._batches = BatchColumns() if batches is None else batches
-        # the same again, or others where windows are read ahead: they are used in turn
-        self._spare_buffer, self._spare_batches = self._buffer, self._batches
-
-    def in_turn(self) -> LogWalk:
-        """From now on a window stays valid until the next but one is asked for."""
-        self._spare_buffer, self._spare_batches = bytearray(len(self._buffer)), BatchColumns()
-        return self
 
     def __iter__(self) -> Iterator[Window]:
         while self.position < self.end:
@@ -121,29 +100,22 @@ class LogWalk:
                     check_large_batches(data, self._batches, rows)
                     self._note_suspects(rows)
                     yield Window(data, self.position, self._batches, rows)
-                    self._batches, self._spare_batches = self._spare_batches, self._batches
             self.position += at
             if not self._is_suspicious:
                 self._suspect = self.position
             if status == Status.BAD_SIZE:
                 self.stop = Stop.BAD_SIZE
                 return
-            if at:
-                self._buffer, self._spare_buffer = self._spare_buffer, self._buffer
-            elif status == Status.TORN:
+            if status == Status.TORN and at == 0:
                 size = self._next_size(data)
                 if size > self.end - self.position:
                     self.stop = Stop.TORN
                     return
                 if size > self._max_batch_bytes:
                     yield self._header_only(size)
-                    self._batches, self._spare_batches = self._spare_batches, self._batches
                     self.position += size
                 else:
-                    grown = bytearray(size)
-                    if self._spare_buffer is self._buffer:
-                        self._spare_buffer = grown
-                    self._buffer = grown
+                    self._buffer = bytearray(size)
 
     def _note_suspects(self, rows: int) -> None:
         """Remember where the batches with wrong checksums begin that end the walk so far, if any do."""
