@@ -187,7 +187,7 @@ class JsonRenderer:
                 continue
             try:
                 fields[f"decoded_{name}"] = None if data is None else java_utf8(decode(data)).decode()
-            except Exception as error:  # noqa: BLE001  # a user's decoder may raise anything; it becomes a finding
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # a user's decoder may raise anything; it becomes a finding
                 fields[f"decoded_{name}"] = None
                 what = f"the decoder failed: {type(error).__name__}: {error}"
                 self._record_finding("record-undecodable", chunk, record, base, what)

@@ -91,7 +91,7 @@ class _Arenas:
     """Inflates the batches row … end − 1 of a window, as many at a time as fill an arena. Touches no columns."""
 
     def __init__(self, window: Window, row: int, end: int, limit: int) -> None:
-        self._window, self._row, self._end, self._limit = window, row, end, limit
+        self._window, self._row, self._limit = window, row, limit
         table = window.batches.table
         fields = (BatchField.ATTRIBUTES, BatchField.BODY, BatchField.BODY_END, BatchField.COUNT)
         self._batches = [tuple(table[field, current] for field in fields) for current in range(row, end)]

@@ -437,3 +437,12 @@ def test_ctrl_c_while_nobody_reads(own_corpus):
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+def test_a_decoder_that_exits_does_not_end_the_run(own_corpus, form):
+    log = own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0/00000000000000000000.log"
+    words = ["--print-data-log", "--value-decoder-class", "sys:exit", "--format", form, str(log)]
+    done = kafkalog("dump-log", *words)
+    assert done.status == 4
+    assert b"record-undecodable" in done.out + done.err.encode()
