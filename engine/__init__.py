@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from engine.dump.run import Dump as Dump
     from engine.errors import KafkalogError as KafkalogError
     from engine.files import ReadOnlyFiles as ReadOnlyFiles
     from engine.findings import Finding as Finding
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from engine.index.offset import OffsetIndex as OffsetIndex
     from engine.index.time import TimeIndex as TimeIndex
     from engine.index.transaction import TransactionIndex as TransactionIndex
-    from engine.log.dump import Dump as Dump
     from engine.record.batch import Record as Record
     from engine.record.batch import RecordBatch as RecordBatch
     from engine.record.batch import read_batches as read_batches
@@ -34,7 +34,7 @@ _HOMES = {
     "OffsetIndex": "engine.index.offset",
     "TimeIndex": "engine.index.time",
     "TransactionIndex": "engine.index.transaction",
-    "Dump": "engine.log.dump",
+    "Dump": "engine.dump.run",
     "Record": "engine.record.batch",
     "RecordBatch": "engine.record.batch",
     "read_batches": "engine.record.batch",

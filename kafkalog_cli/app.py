@@ -12,9 +12,9 @@ import click
 from engine.findings import Severity
 
 if TYPE_CHECKING:
+    from engine.dump.json_stream import JsonStream
     from engine.errors import KafkalogError
     from engine.findings import Finding
-    from engine.log.json_stream import JsonStream
 
 SHOWN_PER_CODE = 10  # findings of one code and file that are written out; more are counted
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
@@ -100,6 +100,6 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
 
 def printable(text: str) -> str:
     """Text for stderr: control characters and undecodable bytes of file names shown escaped."""
-    from engine.log.record_text import printable as safe
+    from engine.dump.record_text import printable as safe
 
     return safe(text)

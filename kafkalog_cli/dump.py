@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from engine.dump.matches import tally
+from engine.dump.run import LOGS, Dump, kafka_file_name
+from engine.dump.selection import Selector
+from engine.dump.skipping import may_hold_matches
+from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.layout import FileKind, discover, file_name, parse_file_name
-from engine.log.dump import LOGS, Dump, kafka_file_name
-from engine.log.matches import tally
-from engine.log.selection import Selector
-from engine.log.skipping import may_hold_matches
-from engine.log.text_buffer import TextBuffer
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
@@ -23,13 +23,13 @@ from kafkalog_cli.output import BackgroundWriter, raw_stdout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.dump.options import DumpOptions
+    from engine.dump.renderer import DumpRenderer
+    from engine.dump.reports import DumpReports
+    from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.layout import FileName
-    from engine.log.dump_options import DumpOptions
-    from engine.log.renderer import DumpRenderer
-    from engine.log.reports import DumpReports
-    from engine.log.selection import Selection
 
 _SLASHES = re.compile("/{2,}")
 # what kafka-dump-log reports in its own words when all files are done
@@ -122,15 +122,15 @@ def _dump(
 
 
 def _text(options: DumpOptions, out: TextBuffer) -> tuple[DumpRenderer, Outcome]:
-    from engine.log.dump_text import TextDump
+    from engine.dump.text import TextDump
 
     outcome = Outcome(_REPORTED)
     return TextDump(options, out, outcome.finding), outcome
 
 
 def _json(options: DumpOptions, out: TextBuffer, *, array: bool) -> tuple[DumpRenderer, Outcome]:
-    from engine.log.dump_json import JsonDump
-    from engine.log.json_stream import JsonStream
+    from engine.dump.json_lines import JsonDump
+    from engine.dump.json_stream import JsonStream
 
     stream = JsonStream(out, array=array, ascii=options.escape)
     outcome = Outcome(stream=stream)

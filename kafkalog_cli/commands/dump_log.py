@@ -120,7 +120,7 @@ def _record_decoder(name: str | None) -> Any:
 
 def selection_from(values: dict[str, Any]) -> Any:
     """The Selection that the command line asks for; None: everything."""
-    from engine.log.selection import Selection
+    from engine.dump.selection import Selection
 
     given: dict[str, Any] = {
         "keys": tuple(key.encode("utf-8", "surrogateescape") for key in values["keys"]),
@@ -149,7 +149,7 @@ def selection_from(values: dict[str, Any]) -> Any:
 
 def options_from(values: dict[str, Any]) -> Any:
     """DumpOptions from the command line."""
-    from engine.log.dump_options import DumpOptions
+    from engine.dump.options import DumpOptions
     from kafkalog_cli.decoders import payload_decoder
 
     chosen = next((name for flag, name in _DECODERS.items() if values[flag]), None)

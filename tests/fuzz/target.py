@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.dump import batch_heads, dump_log
+from engine.dump.json_lines import JsonDump
+from engine.dump.json_stream import JsonStream
+from engine.dump.run import Dump
+from engine.dump.selection import Selector
+from engine.dump.text import TextDump
+from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, file_name, parse_file_name
-from engine.log import batch_heads, dump_log
-from engine.log.dump import Dump
-from engine.log.dump_json import JsonDump
-from engine.log.dump_text import TextDump
-from engine.log.json_stream import JsonStream
-from engine.log.selection import Selector
-from engine.log.text_buffer import TextBuffer
 from engine.record import columns, kafka07, kafka07_file, reader, windows
 from tests.support.memory_files import MemoryFiles
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_snapshot import producer_text
+from engine.dump.record_text import control_record_text, printable, printer_for, terminal_safe
 from engine.findings import Finding, Where
 from engine.formats import AbortedTxn, BatchField, ProducerSnapshotEntry, RecordField, Status
 from engine.index.offset import OffsetPosition
@@ -16,18 +17,17 @@ from engine.index.transaction import aborted_txn_text
 from engine.kernels.text import print_batches, print_records
 from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
 from engine.layout import FileKind, file_name
-from engine.log.record_text import control_record_text, printable, printer_for, terminal_safe
 from engine.record.control import ControlRecordInvalid
 from engine.record.java_text import java_utf8, whole_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.entries import Entry, SmallEntry
+    from engine.dump.options import DumpOptions
+    from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.layout import FileName, PartitionDir
-    from engine.log.dump_options import DumpOptions
-    from engine.log.entries import Entry, SmallEntry
-    from engine.log.text_buffer import TextBuffer
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
@@ -68,7 +68,7 @@ class TextDump:
 
     def log_07(self, file: OpenFile, path: str) -> None:
         """A log of 0.7."""
-        from engine.log.dump_07 import dump_entries
+        from engine.dump.kafka07 import dump_entries
 
         dump_entries(file, path, print_payload=self._options.print_data, write=self._put_07, report=self._report)
 

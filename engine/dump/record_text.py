@@ -12,8 +12,8 @@ from engine.record.java_text import java_utf8
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.options import DumpOptions
     from engine.layout import PartitionDir
-    from engine.log.dump_options import DumpOptions
     from engine.schema.decode import RecordDecoder
 
     Printer = Callable[[int, bytes | None, bytes | None], tuple[bytes, str | None]]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.dump.batch_heads import BatchAt, BatchHeads, Landmarks
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import NO_TIMESTAMP, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.kernels.select import largest_timestamp
-from engine.log.batch_heads import BatchAt, BatchHeads, Landmarks
 from engine.record.columns import BatchColumns
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
@@ -22,10 +22,10 @@ from engine.record.windows import LogWalk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from engine.dump.options import DumpOptions
+    from engine.dump.renderer import DumpRenderer
+    from engine.dump.reports import DumpReports
     from engine.files import OpenFile, ReadOnlyFiles
-    from engine.log.dump_options import DumpOptions
-    from engine.log.renderer import DumpRenderer
-    from engine.log.reports import DumpReports
     from engine.record.windows import Window
 
 _KEPT = 50_000  # wrong entries that are named one by one

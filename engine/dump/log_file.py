@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from engine.dump.options import UNLIMITED
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CODEC_MASK, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
-from engine.log.dump_options import UNLIMITED
 from engine.record.reader import Chunk, ChunkReader
 from engine.record.windows import LogWalk, Stop, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.gaps import Gaps
+    from engine.dump.options import DumpOptions
+    from engine.dump.selection import Selector
     from engine.files import OpenFile
-    from engine.log.dump_options import DumpOptions
-    from engine.log.gaps import Gaps
-    from engine.log.selection import Selector
 
 _CHUNK = 1 << 20
 

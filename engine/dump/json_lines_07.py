@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.dump.json_stream import bytes_field
+from engine.dump.kafka07 import starting_offset
 from engine.findings import Finding, Where
-from engine.log.dump_07 import starting_offset
-from engine.log.json_stream import bytes_field
 from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Problem, Stopped, open_sets
 from engine.record.kafka07_file import iterate_file, tail_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.json_stream import JsonStream
+    from engine.dump.options import DumpOptions
     from engine.files import OpenFile
-    from engine.log.dump_options import DumpOptions
-    from engine.log.json_stream import JsonStream
 
 _CODECS = ("none", "gzip", "snappy")
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.dump.gaps import Gaps, was_cleaned
+from engine.dump.index_files import IndexDump
+from engine.dump.log_file import LogDump
+from engine.dump.reports import DumpReports
+from engine.dump.skipping import start_position
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
-from engine.log.dump_index import IndexDump
-from engine.log.dump_log import LogDump
-from engine.log.gaps import Gaps, was_cleaned
-from engine.log.reports import DumpReports
-from engine.log.skipping import start_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.options import DumpOptions
+    from engine.dump.renderer import DumpRenderer
+    from engine.dump.selection import Selector
     from engine.files import ReadOnlyFiles
-    from engine.log.dump_options import DumpOptions
-    from engine.log.renderer import DumpRenderer
-    from engine.log.selection import Selector
 
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)
 _BY_SUFFIX = {
@@ -76,7 +76,7 @@ class Dump:
             self._small_file(path, kind)
 
     def _small_file(self, path: str, kind: FileKind) -> None:
-        from engine.log.entries import SMALL_FILES, read_small_file
+        from engine.dump.entries import SMALL_FILES, read_small_file
 
         if kind in SMALL_FILES:
             entries, findings = read_small_file(self._files, path, kind)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.dump.kafka07 import dump_entries, starting_offset
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
-from engine.log.dump_07 import dump_entries, starting_offset
 from engine.record.java_text import java_utf8, whole_text
 from tests.support.corpus import own_corpus_directory
 
@@ -112,7 +112,7 @@ def test_entries_larger_than_the_window(tmp_path, monkeypatch, payload, magic):
     path = made(tmp_path, data)
     whole = dump(path), dump(path, print_payload=False)
     for piece in (1, 7, 16):
-        monkeypatch.setattr("engine.log.dump_07.WINDOW", piece)
+        monkeypatch.setattr("engine.dump.kafka07.WINDOW", piece)
         monkeypatch.setattr("engine.record.kafka07_file.WINDOW", piece)
         assert (dump(path, window=16), dump(path, print_payload=False, window=16)) == whole
     assert [finding.code for finding in whole[0][1]] == ["crc-mismatch", "unknown-codec"]

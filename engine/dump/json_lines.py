@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.identity import CleanShutdown, MetaProperties, PartitionMetadata, QuorumState
 from engine.checkpoint.leader_epochs import EpochEntry
 from engine.checkpoint.offsets import PartitionOffset
+from engine.dump.json_lines_07 import Json07
+from engine.dump.json_stream import text_field
+from engine.dump.record_text import decoder_for
 from engine.findings import Finding, Where
 from engine.formats import AbortedTxn, BatchField, ControlType, ProducerSnapshotEntry, RecordField, Status
 from engine.index.offset import OffsetPosition
 from engine.index.time import TimestampOffset
 from engine.kernels.ndjson import batch_objects, record_objects
 from engine.kernels.words import ARRAY, CONTENTS, ESCAPE, META, OPEN
-from engine.log.dump_json_07 import Json07
-from engine.log.json_stream import text_field
-from engine.log.record_text import decoder_for
 from engine.record.control import ControlRecordInvalid, control_type, end_txn_marker, known_control_type
 from engine.record.java_text import java_utf8
 from engine.schema.decode import SchemaError, control_data
@@ -23,11 +23,11 @@ from engine.schema.decode import SchemaError, control_data
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.entries import Entry
+    from engine.dump.json_stream import JsonStream
+    from engine.dump.options import DumpOptions
     from engine.files import OpenFile
     from engine.layout import FileName, PartitionDir
-    from engine.log.dump_options import DumpOptions
-    from engine.log.entries import Entry
-    from engine.log.json_stream import JsonStream
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 

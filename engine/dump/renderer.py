@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from engine.dump.entries import Entry
+    from engine.dump.log_file import LogRenderer
     from engine.files import OpenFile
     from engine.layout import FileName, PartitionDir
-    from engine.log.dump_log import LogRenderer
-    from engine.log.entries import Entry
 
 
 class DumpRenderer(Protocol):

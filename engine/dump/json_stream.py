@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from engine.kernels.ndjson import SCHEMA
 
 if TYPE_CHECKING:
+    from engine.dump.text_buffer import TextBuffer
     from engine.errors import KafkalogError
     from engine.findings import Finding
-    from engine.log.text_buffer import TextBuffer
 
 
 class JsonStream:

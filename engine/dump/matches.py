@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.log.dump_log import LogDump
-from engine.log.gaps import Gaps
-from engine.log.selection import Selector
-from engine.log.skipping import start_position
+from engine.dump.gaps import Gaps
+from engine.dump.log_file import LogDump
+from engine.dump.selection import Selector
+from engine.dump.skipping import start_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.options import DumpOptions
+    from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.layout import FileName
-    from engine.log.dump_options import DumpOptions
-    from engine.log.selection import Selection
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.dump.batch_heads import BatchHeads
+from engine.dump.selection import FIRST, Selection
 from engine.errors import UnreadableFile
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.layout import FileKind, FileName, file_name, parse_file_name
-from engine.log.batch_heads import BatchHeads
-from engine.log.selection import FIRST, Selection
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
