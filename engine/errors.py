@@ -30,6 +30,18 @@ class UnreadableFile(KafkalogError):
     code = "unreadable-file"
 
 
+class UnwritableFile(KafkalogError):
+    """A change that the operating system refused: no permission, no space, read-only, I/O error, not a plain file."""
+
+    code = "unwritable-file"
+
+
+class LogDirLocked(KafkalogError):
+    """Another process holds `.lock` of a log directory (LogManager.lockLogDirs)."""
+
+    code = "log-dir-locked"
+
+
 class FileChangedWhileReading(KafkalogError):
     """A file became shorter than it was when its reading began."""
 

@@ -1,16 +1,27 @@
-"""The one seam to the operating system: the engine reads files through nothing else, and writes none yet.
+"""The one seam to the operating system: the engine reads and changes files through nothing else.
 
-`ReadOnlyFiles` has no method that could change a byte. Reading is by `pread`: a mapped file that another process
-truncates would kill us with SIGBUS.
+`ReadOnlyFiles` has no method that could change a byte; `Files` adds those that do. Reading is by `pread`: a mapped
+file that another process truncates would kill us with SIGBUS. Tests put a seam of their own in its place, which
+stops, tears or fails any single operation.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
-from typing import NamedTuple, Self
+import time
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from engine.errors import UnreadableFile, became_shorter
+from engine.errors import LogDirLocked, UnreadableFile, UnwritableFile, became_shorter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    Buffer = bytes | bytearray | memoryview
+
+_COPY = 1 << 20  # bytes at a time
+_IOV_MAX = 1024  # buffers that one call takes
 
 
 class FileInfo(NamedTuple):
@@ -69,13 +80,66 @@ class OpenFile:
         count = self.read_into(memoryview(buffer), position)
         return bytes(memoryview(buffer)[:count])
 
-
     def read_exactly(self, position: int, size: int) -> bytes:
         """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
         data = self.read(position, size)
         if len(data) < size:
             raise became_shorter(self.path, position + size)
         return data
+
+
+class WritableFile(OpenFile):
+    """A file open for reading and writing. What was written is on the disk only after `sync`."""
+
+    __slots__ = ()
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        while views:
+            try:
+                count = os.pwritev(self._descriptor, views[:_IOV_MAX], position)
+            except OSError as error:
+                raise unwritable(self.path, error) from error
+            position += count
+            views = _behind(views, count)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or lengthen it with zeros that take no space. Raises UnwritableFile."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+
+    def sync(self) -> None:
+        """Wait until the file's bytes and size are on the disk (FileChannel.force). Raises UnwritableFile."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+
+
+def _behind(views: list[memoryview], count: int) -> list[memoryview]:
+    """What is left of `views` when their first `count` bytes are gone."""
+    for number, view in enumerate(views):
+        if count < len(view):
+            return [view[count:], *views[number + 1 :]]
+        count -= len(view)
+    return []
+
+
+class Lock:
+    """A lock on a file, held until `release`. Another process sees it; one of the same process must not ask for it."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let go. A second call does nothing."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
 
 class ReadOnlyFiles:
@@ -136,10 +200,137 @@ class ReadOnlyFiles:
         return path if path.startswith("/") else os.getcwd() + "/" + path
 
 
+class Files(ReadOnlyFiles):
+    """The operating system, with what changes it. Every method raises UnwritableFile where it is refused.
+
+    A new name, a renamed or removed one is on the disk only after `sync_directory` of its directory.
+    """
+
+    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+        """Open a plain file for reading and writing; `create`: an empty one is made where there is none.
+
+        A symbolic link is not followed: what it leads to may lie outside the log dir.
+        """
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+        try:
+            descriptor = os.open(path, flags, 0o644)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise UnwritableFile(f"{path}: {_kind_of(mode)}, not a file")
+        return WritableFile(path, descriptor)
+
+    def rename(self, path: str, to: str) -> None:
+        """Give the file or directory at `path` the name `to`; a file of that name is replaced."""
+        try:
+            os.rename(path, to)
+        except (OSError, ValueError) as error:
+            raise unwritable(f"{path} -> {to}", error) from error
+
+    def remove(self, path: str) -> None:
+        """Remove the file at `path`; that there is none is no error (Files.deleteIfExists)."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+
+    def make_directory(self, path: str) -> None:
+        """Make the directory at `path`; that there is one is no error."""
+        try:
+            os.mkdir(path)
+        except (OSError, ValueError) as error:
+            if not os.path.isdir(path):
+                raise unwritable(path, error) from error
+
+    def remove_directory(self, path: str) -> None:
+        """Remove the empty directory at `path`."""
+        try:
+            os.rmdir(path)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+
+    def sync_directory(self, path: str) -> None:
+        """Wait until the names in the directory at `path` are on the disk (Utils.flushDir)."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time of the last change of the file at `path`, ms since the epoch."""
+        try:
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except (OSError, ValueError, OverflowError) as error:
+            raise unwritable(path, error) from error
+
+    def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
+        """Copy the bytes [start, end) of `file` to `to`, from byte `position` on."""
+        while start < end:
+            data = file.read_exactly(start, min(_COPY, end - start))
+            to.write_at(position, data)
+            start += len(data)
+            position += len(data)
+
+    def lock(self, path: str) -> Lock:
+        """Lock the file at `path` as Java's FileChannel.tryLock does, making it where there is none.
+
+        A POSIX record lock: closing any other descriptor of the file in this process would drop it, so it is opened
+        here and nowhere else. Raises LogDirLocked where another process holds it.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if isinstance(error, (BlockingIOError, PermissionError)):
+                what = f"{path}: another process holds this lock, most likely a running broker"
+                raise LogDirLocked(what, do="stop the broker, or work on a copy") from error
+            raise unwritable(path, error) from error
+        return Lock(path, descriptor)
+
+
+def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
+    """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
+
+    Raises UnwritableFile; the file aside is then left behind or removed, `path` is as it was.
+    Mirrors CheckpointFile.write.
+    """
+    aside = path + ".tmp"
+    with files.open_writable(aside, create=True) as file:
+        file.truncate(0)
+        pieces: Sequence[Buffer] = list(parts)
+        file.write_at(0, *pieces)
+        file.sync()
+    files.rename(aside, path)
+    files.sync_directory(path.rpartition("/")[0] or ".")
+
+
+def now_ms() -> int:
+    """The clock: milliseconds since the epoch. Only commands ask it; the engine takes times as arguments."""
+    return time.time_ns() // 1_000_000
+
+
 def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
     """The error to raise for what the operating system said about `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return UnreadableFile(f"{path}: {reason}")
+
+
+def unwritable(path: str, error: OSError | ValueError | OverflowError) -> UnwritableFile:
+    """The error to raise where the operating system refused to change `path`."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UnwritableFile(f"{path}: {reason}")
 
 
 def _kind_of(mode: int) -> str:
