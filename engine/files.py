@@ -63,6 +63,8 @@ class OpenFile:
 
         Raises UnreadableFile on I/O errors.
         """
+        if position < 0:  # to Linux, −1 is the place where the last read or write ended
+            raise UnreadableFile(f"{self.path}: Invalid argument: position {position}")
         done = 0
         while done < len(buffer):
             try:
@@ -95,6 +97,8 @@ class WritableFile(OpenFile):
 
     def write_at(self, position: int, *parts: Buffer) -> None:
         """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        if position < 0:  # to Linux, −1 is the place where the last read or write ended
+            raise UnwritableFile(f"{self.path}: Invalid argument: position {position}")
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         while views:
             try:

@@ -1,4 +1,4 @@
-"""One suite over every implementation of the seam: the real one, and the double that other tests use."""
+"""One suite over every implementation of the seam: the real one, and the doubles that other tests use."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import pytest
 
 from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
+from tests.support.crash_files import CrashFiles
+from tests.support.disk_model import Disk
 from tests.support.memory_files import MemoryFiles
 
 CONTENTS = {"dir/a.log": b"0123456789", "dir/empty": b"", "dir/sub/b": b"x", "dir/ü\n": b"y"}
 
 
-@pytest.fixture(params=["real", "memory"])
+@pytest.fixture(params=["real", "memory", "crash"])
 def tree(request, tmp_path):
     """(files, directory that holds CONTENTS)."""
     top = str(tmp_path)
+    if request.param == "crash":
+        return CrashFiles(Disk({f"{top}/{path}".strip("/"): data for path, data in CONTENTS.items()})), top
     if request.param == "memory":
         return MemoryFiles({f"{top}/{path}": data for path, data in CONTENTS.items()}), top
     for path, data in CONTENTS.items():

@@ -1,0 +1,253 @@
+"""What a disk may hold after a power cut: files and directories in memory that remember what was never synced.
+
+A file remembers its unsynced writes and truncations, a directory its unsynced names. A power cut keeps some of them:
+`Choice` says which. Writes are torn at sectors. Changes of names in one directory that do not touch the same name, and
+any in different directories, are independent of one another: neither their order nor their being together is
+promised; a rename inside one directory is whole or undone, one across directories may show on either side, both or none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from random import Random
+
+SECTOR = 512  # bytes that reach the disk together or not at all
+CLOCK_MS = 1_700_000_000_000  # the time of last change of whatever is written
+
+
+class Choice(Protocol):
+    """Decides what a power cut keeps; called once for every one that is at stake."""
+
+    def keeps_data(self) -> bool:
+        """This sector of a write, or this truncation?"""
+
+    def keeps_names(self) -> bool:
+        """This change of names?"""
+
+    def keeps_size(self) -> bool:
+        """The size of this file, whatever became of the bytes? What is missing is zeros then."""
+
+
+class Keep(NamedTuple):
+    """All or nothing of each."""
+
+    data: bool
+    names: bool
+    sizes: bool
+
+    def keeps_data(self) -> bool:
+        return self.data
+
+    def keeps_names(self) -> bool:
+        return self.names
+
+    def keeps_size(self) -> bool:
+        return self.sizes
+
+
+class Drawn(NamedTuple):
+    """Each by the toss of a coin."""
+
+    random: Random
+
+    def toss(self) -> bool:
+        return self.random.random() < 0.5
+
+    keeps_data = keeps_names = keeps_size = toss
+
+
+class Write(NamedTuple):
+    position: int
+    data: bytes
+
+
+class Truncate(NamedTuple):
+    size: int
+
+
+@dataclass(eq=False)
+class FileNode:
+    """A plain file. `data` is what processes see, `durable` what is on the disk for sure, `changes` those in between."""
+
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+    changes: list[Write | Truncate] = field(default_factory=list)
+    modified_ms: int = CLOCK_MS
+    sync_failed: bool = False  # once it failed, a later sync tells nothing any more
+
+    def write(self, position: int, data: bytes) -> None:
+        self.changes.append(Write(position, data))
+        put(self.data, position, data)
+        self.modified_ms = CLOCK_MS
+
+    def truncate(self, size: int) -> None:
+        self.changes.append(Truncate(size))
+        resize(self.data, size)
+        self.modified_ms = CLOCK_MS
+
+    def sync(self) -> None:
+        if not self.sync_failed:
+            self.durable = bytes(self.data)
+            self.changes.clear()
+
+    def survives(self, choice: Choice) -> bytes:
+        """The bytes after a power cut."""
+        kept = bytearray(self.durable)
+        for change in self.changes:
+            if isinstance(change, Truncate):
+                if choice.keeps_data():
+                    resize(kept, change.size)
+                continue
+            for start, end in sectors(change):
+                if choice.keeps_data():
+                    put(kept, change.position + start, change.data[start:end])
+        if len(kept) < len(self.data) and self.changes and choice.keeps_size():
+            resize(kept, len(self.data))
+        return bytes(kept)
+
+
+@dataclass(eq=False)
+class DirectoryNode:
+    """A directory: `entries` is what processes see, `durable` what is on the disk for sure, `changes` those in between.
+
+    A change is the names that it sets, None where it removes one.
+    """
+
+    entries: dict[str, FileNode | DirectoryNode] = field(default_factory=dict)
+    durable: dict[str, FileNode | DirectoryNode] = field(default_factory=dict)
+    changes: list[dict[str, FileNode | DirectoryNode | None]] = field(default_factory=list)
+
+    def change(self, names: dict[str, FileNode | DirectoryNode | None]) -> None:
+        self.changes.append(names)
+        apply(self.entries, names)
+
+    def sync(self) -> None:
+        self.durable = dict(self.entries)
+        self.changes.clear()
+
+    def survives(self, choice: Choice) -> dict[str, FileNode | DirectoryNode]:
+        """The names after a power cut. What follows a lost change of the same name is lost with it."""
+        kept, lost = dict(self.durable), set[str]()
+        for names in self.changes:
+            if lost.isdisjoint(names) and choice.keeps_names():
+                apply(kept, names)
+            else:
+                lost.update(names)
+        return kept
+
+
+class Disk(NamedTuple):
+    """A tree at rest, everything in it durable: paths from the top, without a leading slash."""
+
+    contents: dict[str, bytes]
+    directories: frozenset[str] = frozenset()
+    modified_ms: dict[str, int] = {}  # noqa: RUF012 - never changed
+
+    @classmethod
+    def load(cls, top: Path, under: str = "") -> Disk:
+        """A copy of the real directory `top`, standing at `under`."""
+        prefix = f"{under}/" if under else ""
+        paths = [(prefix + path.relative_to(top).as_posix(), path) for path in sorted(top.rglob("*"))]
+        files = {name: path for name, path in paths if path.is_file()}
+        return cls(
+            {name: path.read_bytes() for name, path in files.items()},
+            frozenset([name for name, path in paths if path.is_dir()] + ([under] if under else [])),
+            {name: path.stat().st_mtime_ns // 1_000_000 for name, path in files.items()},
+        )
+
+    def save(self, top: Path) -> None:
+        """Write a copy of the tree to the real directory `top`."""
+        for name in sorted(self.directories):
+            (top / name).mkdir(parents=True, exist_ok=True)
+        for name, data in self.contents.items():
+            (top / name).parent.mkdir(parents=True, exist_ok=True)
+            (top / name).write_bytes(data)
+
+    def below(self, directory: str) -> dict[str, bytes]:
+        """The files of one directory by their path in it."""
+        prefix = directory.strip("/") + "/"
+        return {name[len(prefix) :]: data for name, data in self.contents.items() if name.startswith(prefix)}
+
+    def tree(self) -> DirectoryNode:
+        """The root of nodes that hold this."""
+        root = DirectoryNode()
+        for name in sorted(self.directories):
+            _directory(root, name)
+        for name, data in self.contents.items():
+            parent, _, last = name.rpartition("/")
+            node = FileNode(bytearray(data), data, modified_ms=self.modified_ms.get(name, CLOCK_MS))
+            _directory(root, parent).entries[last] = node
+        _settle(root)
+        return root
+
+    @classmethod
+    def of(cls, root: DirectoryNode, choice: Choice | None = None) -> Disk:
+        """What `root` holds: for running processes, or after a power cut that keeps what `choice` says."""
+        contents, directories, times = {}, set(), {}
+        for name, node in _nodes(root, "", choice):
+            if isinstance(node, DirectoryNode):
+                directories.add(name)
+            else:
+                contents[name] = bytes(node.data) if choice is None else node.survives(choice)
+                times[name] = node.modified_ms
+        return cls(contents, frozenset(directories), times)
+
+
+def apply(entries: dict[str, FileNode | DirectoryNode], names: dict[str, FileNode | DirectoryNode | None]) -> None:
+    for name, node in names.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+def put(data: bytearray, position: int, new: bytes) -> None:
+    """Write into `data`, zeros in a gap."""
+    if position > len(data):
+        resize(data, position)
+    data[position : position + len(new)] = new
+
+
+def resize(data: bytearray, size: int) -> None:
+    if size < len(data):
+        del data[size:]
+    else:
+        data.extend(bytes(size - len(data)))
+
+
+def sectors(write: Write) -> Iterator[tuple[int, int]]:
+    """The parts of a write that lie in one sector each: [start, end) in its bytes."""
+    start = 0
+    while start < len(write.data):
+        end = min(len(write.data), start + SECTOR - (write.position + start) % SECTOR)
+        yield start, end
+        start = end
+
+
+def _directory(root: DirectoryNode, path: str) -> DirectoryNode:
+    node = root
+    for part in path.split("/") if path else ():
+        below = node.entries.setdefault(part, DirectoryNode())
+        assert isinstance(below, DirectoryNode), path
+        node = below
+    return node
+
+
+def _settle(node: DirectoryNode) -> None:
+    node.sync()
+    for below in node.entries.values():
+        if isinstance(below, DirectoryNode):
+            _settle(below)
+
+
+def _nodes(node: DirectoryNode, prefix: str, choice: Choice | None) -> Iterator[tuple[str, FileNode | DirectoryNode]]:
+    entries = node.entries if choice is None else node.survives(choice)
+    for name, below in sorted(entries.items()):
+        yield prefix + name, below
+        if isinstance(below, DirectoryNode):
+            yield from _nodes(below, f"{prefix}{name}/", choice)
