@@ -10,7 +10,11 @@ from engine.checkpoint.text import (
     Checkpoint,
     decode_checkpoint,
     encode_checkpoint,
+    quoted,
+    text_lines,
+    words,
 )
+from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.layout import parse_int, parse_long
 
@@ -18,6 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.files import ReadOnlyFiles
+
+
+_MEND = "kafkalog recover rebuilds it from the log"
+
+
+class MalformedCheckpoint(KafkalogError):
+    """A checkpoint file that Kafka can not read: a broker would not load the log (KafkaStorageException)."""
+
+    code = "malformed-checkpoint"
 
 
 class EpochEntry(NamedTuple):
@@ -36,6 +49,37 @@ def decode_leader_epochs(data: bytes, path: str) -> Checkpoint[EpochEntry]:
     """The epochs in the bytes of a leader-epoch-checkpoint, in file order. Never raises."""
     checkpoint = decode_checkpoint(data, path, _parse)
     return checkpoint._replace(findings=checkpoint.findings + _doubtful(checkpoint.entries, path))
+
+
+def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
+    """The epochs in the bytes of a leader-epoch-checkpoint as Kafka reads them: all lines, or MalformedCheckpoint.
+
+    A file that ends before the number of entries has none. Mirrors CheckpointFile.CheckpointReadBuffer.
+    """
+    lines = [line.text for line in text_lines(data)]
+    version, count = (_number(path, lines[at]) if at < len(lines) else 0 for at in (0, 1))
+    if version != 0:
+        raise MalformedCheckpoint(f"{path}: unrecognised version {version}, 0 is expected", do=_MEND)
+    entries: list[EpochEntry] = []
+    for line in lines[2:]:
+        entry = None if line is None else _parse(words(line))
+        if entry is None:
+            raise _malformed(path, line)
+        entries.append(entry)
+    if count != len(entries):
+        raise MalformedCheckpoint(f"{path}: {count} entries are announced, {len(entries)} are there", do=_MEND)
+    return entries
+
+
+def _number(path: str, line: str | None) -> int:
+    number = None if line is None else parse_int(line)
+    if number is None:
+        raise _malformed(path, line)
+    return number
+
+
+def _malformed(path: str, line: str | None) -> MalformedCheckpoint:
+    return MalformedCheckpoint(f"{path}: malformed line {quoted(line)}", do=_MEND)
 
 
 def _parse(words: list[str]) -> EpochEntry | None:

@@ -1,7 +1,7 @@
 """Producer snapshots: the state of idempotent and transactional producers at an offset. Mirrors ProducerSnapshot.
 
 There is one version, 1, in every release since 0.11. The checksum covers all bytes behind itself, also those behind
-the last producer.
+the last producer. The order of the producers is that of a Java HashMap (see `producer_map`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,17 @@ import struct
 from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
-from engine.formats import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER, ProducerSnapshotEntry
+from engine.formats import (
+    PRODUCER_SNAPSHOT_ENTRY,
+    PRODUCER_SNAPSHOT_HEADER,
+    ProducerSnapshotEntry,
+    ProducerSnapshotHeader,
+)
 from engine.record.crc import crc32c
+from engine.record.sequences import decrement_sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
 
@@ -24,7 +30,6 @@ MAX_SNAPSHOT_SIZE = 64 * 1024 * 1024  # bytes: 1.4 million producers
 _SHORT = struct.Struct(">h")
 _CRC_AT = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
 _COUNT_AT = PRODUCER_SNAPSHOT_HEADER.positions["entry_count"]
-_INT_MAX = 2**31 - 1
 
 
 class ProducerSnapshot:
@@ -121,16 +126,17 @@ class ProducerSnapshot:
         return f"{rest} bytes behind the last producer" if rest else None
 
 
+def encode_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
+    """The bytes of a .snapshot with `entries` in this order. Mirrors ProducerStateManager.writeSnapshot."""
+    producers = [PRODUCER_SNAPSHOT_ENTRY.pack(entry) for entry in entries]
+    header = ProducerSnapshotHeader(VERSION, 0, len(producers))
+    checked = PRODUCER_SNAPSHOT_HEADER.pack(header)[_COUNT_AT:] + b"".join(producers)
+    return PRODUCER_SNAPSHOT_HEADER.pack(header._replace(crc=crc32c(checked)))[:_COUNT_AT] + checked
+
+
 def first_sequence(entry: ProducerSnapshotEntry) -> int:
-    """Sequence of the first record of the producer's last batch; sequences go on with 0 behind 2147483647."""
-    if entry.last_sequence < entry.offset_delta:
-        return _to_int(_INT_MAX - _to_int(entry.offset_delta - entry.last_sequence) + 1)
-    return _to_int(entry.last_sequence - entry.offset_delta)
-
-
-def _to_int(value: int) -> int:
-    """`value` in 32 bits, as Java's arithmetic leaves it."""
-    return (value + 2**31) % 2**32 - 2**31
+    """Sequence of the first record of the producer's last batch."""
+    return decrement_sequence(entry.last_sequence, entry.offset_delta)
 
 
 def producer_text(entry: ProducerSnapshotEntry) -> str:

@@ -1,0 +1,163 @@
+"""Which leader wrote from which offset on, kept in leader-epoch-checkpoint. Mirrors LeaderEpochFileCache (KIP-101).
+
+What Kafka writes in the background is written at once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.leader_epochs import EpochEntry, encode_leader_epochs, parse_leader_epochs
+from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
+from engine.files import replace
+from engine.layout import FileKind
+from engine.log.append_errors import IllegalArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import Files
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class EpochEndOffset(NamedTuple):
+    """Where the records of an epoch end, exclusive."""
+
+    epoch: int
+    end_offset: int
+
+
+class LeaderEpochFileCache:
+    """The epochs of the partition in `directory`: both epochs and start offsets grow from entry to entry.
+
+    Opening makes an empty file where there is none. Raises MalformedCheckpoint where Kafka can not read it;
+    IllegalArgument for a negative epoch or offset in it.
+    """
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+        self._entries: list[EpochEntry] = []
+        if files.exists(self._path):
+            for entry in parse_leader_epochs(files.read(self._path, MAX_CHECKPOINT_SIZE), self._path):
+                self._assign(entry)
+        else:
+            files.open_writable(self._path, create=True).close()
+
+    # ---- what it knows ----------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        """All entries, the oldest first."""
+        return list(self._entries)
+
+    @property
+    def is_empty(self) -> bool:
+        """Is no epoch known?"""
+        return not self._entries
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        """The newest entry."""
+        return self._entries[-1] if self._entries else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        """The oldest entry."""
+        return self._entries[0] if self._entries else None
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest epoch."""
+        return self._entries[-1].epoch if self._entries else None
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """The largest epoch below `epoch`."""
+        at = bisect_left(self._entries, (epoch,))
+        return self._entries[at - 1].epoch if at else None
+
+    def next_epoch(self, epoch: int) -> int | None:
+        """The smallest epoch above `epoch`."""
+        at = bisect_left(self._entries, (epoch + 1,))
+        return self._entries[at].epoch if at < len(self._entries) else None
+
+    def epoch_entry(self, epoch: int) -> EpochEntry | None:
+        """The entry of `epoch`."""
+        return next((entry for entry in self._entries if entry.epoch == epoch), None)
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch of the record at `offset`."""
+        at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[at - 1].epoch if at else None
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """The largest known epoch up to `epoch`, and where its records end (OffsetsForLeaderEpoch).
+
+        Below the first known epoch: `epoch` itself, and where the first known begins. Above the latest: undefined.
+        """
+        if epoch == UNDEFINED_EPOCH:
+            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+        if epoch == self.latest_epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        at = bisect_left(self._entries, (epoch + 1,))
+        if at == len(self._entries):
+            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+        return EpochEndOffset(self._entries[at - 1].epoch if at else epoch, self._entries[at].start_offset)
+
+    # ---- what changes it --------------------------------------------------------------------------
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`, and write the file if that is news.
+
+        Entries that do not lie before it, in epoch and offset, go. Raises IllegalArgument for negative ones.
+        """
+        if self._assign(EpochEntry(epoch, start_offset)):
+            self._write()
+
+    def assign_all(self, entries: Iterable[EpochEntry]) -> None:
+        """Assign several, and write the file once."""
+        changed = [self._assign(entry) for entry in entries]
+        if any(changed):
+            self._write()
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Remove the entries that begin at or above `end_offset`."""
+        if end_offset >= 0 and self._entries and self._entries[-1].start_offset >= end_offset:
+            while self._entries and self._entries[-1].start_offset >= end_offset:
+                self._entries.pop()
+            self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The entries up to `start_offset` become one, of the last of their epochs, that begins there."""
+        at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        first = EpochEntry(self._entries[at - 1].epoch, start_offset) if at else None
+        if first is not None and self._entries[:at] != [first]:
+            self._entries[:at] = [first]
+            self._write()
+
+    def clear_and_flush(self) -> None:
+        """Remove all entries and write the file."""
+        self._entries.clear()
+        self._write()
+
+    def _assign(self, entry: EpochEntry) -> bool:
+        if entry.epoch < 0 or entry.start_offset < 0:
+            raise IllegalArgument(
+                "Received invalid partition leader epoch entry "
+                f"EpochEntry[epoch={entry.epoch}, startOffset={entry.start_offset}]"
+            )
+        latest = self.latest_entry
+        if latest is not None and entry.epoch == latest.epoch and entry.start_offset >= latest.start_offset:
+            return False
+        while self._entries and (
+            self._entries[-1].epoch >= entry.epoch or self._entries[-1].start_offset >= entry.start_offset
+        ):
+            self._entries.pop()
+        self._entries.append(entry)
+        return True
+
+    def _write(self) -> None:
+        replace(self._files, self._path, [encode_leader_epochs(self._entries)])
