@@ -14,6 +14,7 @@ from engine.log.append_errors import (
     TransactionCoordinatorFenced,
 )
 from engine.log.producer_entry import BatchMetadata, CompletedTxn, TxnMetadata
+from engine.record.sequences import last_sequence
 
 if TYPE_CHECKING:
     from engine.log.producer_entry import EndTxnMarker, ProducerRow, ProducerStateEntry
@@ -63,7 +64,8 @@ class ProducerAppendInfo:
         if self._origin is AppendOrigin.CLIENT:
             self._check_sequence(row)
         delta = row.last_offset - row.base_offset
-        self.entry.add_batch(row.producer_epoch, BatchMetadata(row.last_sequence, row.last_offset, delta, row.max_timestamp))
+        last_seq = last_sequence(row.base_sequence, delta)
+        self.entry.add_batch(row.producer_epoch, BatchMetadata(last_seq, row.last_offset, delta, row.max_timestamp))
         if self.entry.current_txn_first_offset is not None and not row.is_transactional:
             raise InvalidTxnState(
                 f"Expected transactional write from producer {self.producer_id} at offset {row.base_offset} "
@@ -87,7 +89,7 @@ class ProducerAppendInfo:
         self.entry.end_transaction(row.producer_epoch, marker.coordinator_epoch, marker.timestamp)
         if first_offset is None:
             return None  # a marker without data moves nothing
-        return CompletedTxn(self.producer_id, first_offset, row.base_offset, marker.kind is ControlType.ABORT)
+        return CompletedTxn(self.producer_id, first_offset, row.base_offset, marker.control_type is ControlType.ABORT)
 
     def _check_epoch(self, epoch: int, offset: int, transaction_version: int) -> None:
         current, strict = self.entry.producer_epoch, transaction_version >= _STRICT_VERSION

@@ -15,7 +15,7 @@ BATCHES_TO_RETAIN = 5
 class EndTxnMarker(NamedTuple):
     """The record of a batch that ends a transaction. Mirrors EndTransactionMarker."""
 
-    kind: ControlType  # ABORT or COMMIT
+    control_type: ControlType  # ABORT or COMMIT
     coordinator_epoch: int
     timestamp: int
 
@@ -35,11 +35,6 @@ class ProducerRow(NamedTuple):
     is_transactional: bool = False
     is_control: bool = False
     marker: EndTxnMarker | None = None
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record."""
-        return last_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
 
 class BatchMetadata(NamedTuple):
@@ -169,7 +164,7 @@ class ProducerStateEntry:
         """The remembered batch with the same epoch and sequences."""
         if row.producer_epoch != self.producer_epoch:
             return None
-        wanted = (row.base_sequence, row.last_sequence)
+        wanted = (row.base_sequence, last_sequence(row.base_sequence, row.last_offset - row.base_offset))
         return next((batch for batch in self.batches if (batch.first_seq, batch.last_seq) == wanted), None)
 
     def _set_epoch(self, producer_epoch: int) -> None:

@@ -166,24 +166,23 @@ class ProducerStateManager:
         txn.last_offset = completed.last_offset
         self.unreplicated.put(txn)
 
-    def update_recovered(self, rows: Iterable[ProducerRow]) -> list[AbortedTxn]:
-        """Take in batches of a segment that is recovered, in log order; the entries of its transaction index.
+    def update_recovered(
+        self, rows: Iterable[ProducerRow], on_completed: Callable[[CompletedTxn, int], object] = lambda *_: None
+    ) -> None:
+        """Take in batches of a segment that is recovered, in log order.
 
-        Of plain batches of one producer without any other of its batches between them only the last need be there.
+        on_completed  is told of each transaction that ends, and the last stable offset then: the transaction index wants to
+                      know of the aborted ones
         `update_map_end_offset` is the caller's. Raises InvalidTxnState for a plain batch within a transaction.
         Mirrors LogSegment.updateProducerState.
         """
-        aborted: list[AbortedTxn] = []
         for row in rows:
             info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
             completed = info.append(row)
             self.update(info)
-            if completed is None:
-                continue
-            if completed.is_aborted:
-                aborted.append(aborted_txn(completed, self.last_stable_offset(completed)))
-            self.complete_txn(completed)
-        return aborted
+            if completed is not None:
+                on_completed(completed, self.last_stable_offset(completed))
+                self.complete_txn(completed)
 
     def load_from_records(self, rows: Iterable[ProducerRow]) -> None:
         """Take in batches behind a snapshot, in log order. Mirrors UnifiedLog.loadProducersFromRecords."""

@@ -20,8 +20,8 @@ from engine.formats import (
     BatchField,
     RecordField,
 )
-from engine.record.builder import increment_sequence
 from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
+from engine.record.sequences import increment_sequence, last_sequence
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -127,9 +127,7 @@ class RecordBatch:
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record, or NO_SEQUENCE; 0 follows 2147483647."""
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
+        return last_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
     @property
     def partition_leader_epoch(self) -> int:

@@ -30,6 +30,7 @@ from engine.record.assembly import (
 )
 from engine.record.columns import RecordColumns
 from engine.record.control import MARKERS, encode_control_key, encode_end_txn_marker
+from engine.record.sequences import increment_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -255,18 +256,6 @@ def split(records: Iterable[NewRecord], spec: BatchSpec, write_limit: int) -> It
         builder.append(record)
     if builder is not None:
         yield builder.build()
-
-
-def increment_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records later: behind 2^31 − 1 comes 0. Mirrors DefaultRecordBatch."""
-    room = (INT_MAX - increment + INT_MAX + 1) % (2 * INT_MAX + 2) - INT_MAX - 1  # in 32 bits, as Java subtracts
-    later = increment - (INT_MAX - sequence) - 1 if sequence > room else sequence + increment
-    return (later + INT_MAX + 1) % (2 * INT_MAX + 2) - INT_MAX - 1
-
-
-def decrement_sequence(sequence: int, decrement: int) -> int:
-    """The sequence `decrement` records earlier: before 0 comes 2^31 − 1. Mirrors DefaultRecordBatch."""
-    return (sequence - decrement) % (INT_MAX + 1)
 
 
 def _wire_field(field: bytes | None) -> bytes:

@@ -8,14 +8,14 @@ _INT_MAX = 2**31 - 1
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """The sequence `increment` records behind `sequence`."""
-    if sequence > _INT_MAX - increment:
+    """The sequence `increment` records later."""
+    if sequence > _to_int(_INT_MAX - increment):
         return _to_int(increment - (_INT_MAX - sequence) - 1)
     return _to_int(sequence + increment)
 
 
 def decrement_sequence(sequence: int, decrement: int) -> int:
-    """The sequence `decrement` records before `sequence`."""
+    """The sequence `decrement` records earlier."""
     if sequence < decrement:
         return _to_int(_INT_MAX - _to_int(decrement - sequence) + 1)
     return _to_int(sequence - decrement)

@@ -14,7 +14,7 @@ from engine.log.append_errors import (
 )
 from engine.log.producer_append import AppendOrigin
 from engine.log.producer_entry import CompletedTxn, EndTxnMarker, ProducerRow, parse_marker
-from engine.log.producer_state import ProducerStateManager
+from engine.log.producer_state import ProducerStateManager, aborted_txn
 from engine.record.control import ControlRecordInvalid
 
 INT_MAX = 2**31 - 1
@@ -152,7 +152,9 @@ class TestTransactions:
             data(3, 1, transactional=True), marker(4, ControlType.ABORT, producer=8), marker(5),
             marker(6, ControlType.ABORT), marker(7)._replace(marker=None),
         ]  # fmt: skip
-        assert state.update_recovered(rows) == [AbortedTxn(0, 7, 0, 2, 1), AbortedTxn(0, 8, 1, 4, 3)]
+        index = []
+        state.update_recovered(rows, lambda *txn: index.append(aborted_txn(*txn)) if txn[0].is_aborted else None)
+        assert index == [AbortedTxn(0, 7, 0, 2, 1), AbortedTxn(0, 8, 1, 4, 3)]
         assert (state.first_undecided_offset, state.first_unstable_offset) == (None, 0)
 
     def test_a_reload_takes_batches_together(self, state):

@@ -16,12 +16,11 @@ from engine.record.builder import (
     NewRecord,
     build_batch,
     control_batch,
-    decrement_sequence,
     end_txn_batch,
-    increment_sequence,
     split,
 )
 from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.sequences import decrement_sequence, increment_sequence
 from tests.support.batch_cases import CASES, IDEMPOTENT, NOW, PLAIN, fingerprint, stored
 from tests.support.strategies import INT_MAX, LONG_MAX, batches, edges, record_lists
 
