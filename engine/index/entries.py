@@ -1,22 +1,28 @@
-"""What all index files share: equal entries in a row, read whole and searched where they lie."""
+"""What all index files share: equal entries in a row, read whole and searched where they lie.
+
+An index is a view of bytes (`read`, or the constructor), which tells what is wrong with them, or open (`open`): then it
+believes the file as the broker does, takes entries, and writes them back.
+"""
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from engine.findings import Finding, Where
+from engine.index.backing import Backing
+from engine.index.errors import InvalidIndexSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.files import ReadOnlyFiles
+    from engine.files import Buffer, ReadOnlyFiles
 
 MAX_INDEX_SIZE = 64 * 1024 * 1024  # bytes; log.index.size.max.bytes is 10 MiB by default
 WARM_BYTES = 8192  # at the end of an index, searched first
 
 _BLOCK = 65536
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+_INT_MAX = 2**31 - 1
 
 
 class IndexFile:
@@ -27,18 +33,43 @@ class IndexFile:
 
     entry_size: ClassVar[int]
 
-    def __init__(self, data: bytes, base_offset: int, path: str) -> None:
-        self.data = data
+    def __init__(self, data: bytes | bytearray, base_offset: int, path: str) -> None:
         self.base_offset = base_offset
         self.path = path
+        self._data: bytes | bytearray | None = data
+        self._size = len(data)
+        self._backing: Backing | None = None
+        self._stored = 0  # bytes of `data` that are in the file already
 
     @classmethod
     def read(cls, files: ReadOnlyFiles, path: str, base_offset: int) -> Self:
         """Read the file at `path`. Raises UnreadableFile, also for more than MAX_INDEX_SIZE bytes."""
         return cls(files.read(path, MAX_INDEX_SIZE), base_offset, path)
 
+    def _attach(self, backing: Backing, size: int) -> None:
+        """Open: the first `size` bytes of the file are this index; they are read when they are needed."""
+        self._backing, self._data, self._size, self._stored = backing, None, size, size
+
+    @property
+    def is_open(self) -> bool:
+        """Does the index stand for a file, which it believes and may write to?"""
+        return self._backing is not None
+
+    @property
+    def _file(self) -> Backing:
+        if self._backing is None:
+            raise ValueError(f"{self.path} is not open")
+        return self._backing
+
+    @property
+    def data(self) -> bytes | bytearray:
+        """The bytes of a view as they were read; of an open index those of its entries."""
+        if self._data is None:
+            self._data = bytearray(self._file.read(0, self._size))
+        return self._data
+
     def __len__(self) -> int:
-        return len(self.data) // self.entry_size
+        return self._size // self.entry_size
 
     @property
     def whole(self) -> memoryview:
@@ -47,22 +78,146 @@ class IndexFile:
 
     def odd_size(self) -> list[Finding]:
         """A finding where the file ends inside an entry."""
-        rest = len(self.data) % self.entry_size
+        rest = self._size % self.entry_size
         if not rest:
             return []
-        where = Where(self.path, len(self.data) - rest)
+        where = Where(self.path, self._size - rest)
         return [Finding("index-size-invalid", where, f"{rest} bytes at the end, an entry has {self.entry_size}")]
+
+    def _add(self, entries: Buffer) -> None:
+        """Take `entries`, in memory."""
+        data = self.data
+        if not isinstance(data, bytearray):
+            raise TypeError(f"{self.path} is not open")
+        data += entries
+        self._size = len(data)
+
+    def _cut(self, size: int) -> None:
+        """Forget what stands behind the first `size` bytes. In the file it stays until it is overwritten or trimmed."""
+        if self._data is not None:
+            self._data = bytearray(memoryview(self._data)[:size])
+        self._size, self._stored = size, min(self._stored, size)
+
+    def write_back(self) -> None:
+        """Write the entries to the file that are not there yet. Raises UnwritableFile."""
+        if self._stored < self._size:
+            self._file.write(self._stored, memoryview(self.data)[self._stored :])
+            self._stored = self._size
+
+    def flush(self) -> None:
+        """Write back, and wait until the file is on the disk. Raises UnwritableFile."""
+        self.write_back()
+        self._file.sync()
+
+    def rename_to(self, path: str) -> None:
+        """Give the file another name."""
+        self.write_back()
+        self._file.rename(path)
+        self.path = path
+
+    def delete_if_exists(self) -> None:
+        """Remove the file, and what was not written to it."""
+        self._file.remove()
+        self._data, self._size, self._stored = bytearray(), 0, 0
 
 
 class SparseIndex(IndexFile):
     """An index that the broker allocates in full and fills from the front. Mirrors AbstractIndex."""
 
-    @cached_property
+    _used: int | None = None  # of a view; computed once
+
+    @classmethod
+    def open(
+        cls, files: ReadOnlyFiles, path: str, base_offset: int, max_index_size: int = -1, *, writable: bool = True
+    ) -> Self:
+        """Open the file at `path`, believing that it is full of entries; where there is none, make one of zeros.
+
+        max_index_size  bytes of a new file, rounded down to whole entries
+        writable        without it nothing is made: a missing file is an index without entries
+        Raises UnreadableFile, UnwritableFile, InvalidIndexSize.
+        """
+        index = cls(bytearray(), base_offset, path)
+        backing = Backing(files, path, writable=writable)
+        index.max_index_size = max_index_size
+        size = backing.length - backing.length % cls.entry_size
+        if writable and not backing.exists:
+            if max_index_size < cls.entry_size:
+                raise InvalidIndexSize(f"{path}: Invalid max index size: {max_index_size}", do="set segment.index.bytes")
+            backing.create(max_index_size - max_index_size % cls.entry_size)
+        index._attach(backing, size)
+        index.max_entries = backing.length // cls.entry_size
+        return index
+
+    max_index_size: int = -1
+    max_entries: int = 0  # that fit into the file of an open index
+
+    @property
+    def entries(self) -> int:
+        """How many entries the index has."""
+        return len(self)
+
+    @property
+    def length(self) -> int:
+        """Bytes of the file of an open index."""
+        return self._file.length
+
+    @property
+    def is_full(self) -> bool:
+        """Is there no room for another entry?"""
+        return len(self) >= self.max_entries
+
+    def can_append_offset(self, offset: int) -> bool:
+        """Does `offset` fit behind the base offset in 31 bits?"""
+        return 0 <= offset - self.base_offset <= _INT_MAX
+
+    def resize(self, size: int) -> bool:
+        """Make the file `size` bytes long, rounded down to whole entries, but never shorter than the entries that it has.
+
+        Returns whether anything changed. Raises UnwritableFile.
+        """
+        self.write_back()
+        rounded = max(size - size % self.entry_size, len(self) * self.entry_size)
+        if rounded == self._file.length:
+            return False
+        self._file.set_length(rounded)
+        self.max_entries = rounded // self.entry_size
+        return True
+
+    def trim_to_valid_size(self) -> None:
+        """Cut the file behind its last entry."""
+        self.resize(len(self) * self.entry_size)
+
+    def truncate(self) -> None:
+        """Remove all entries; the file keeps its length."""
+        self.truncate_to_entries(0)
+
+    def truncate_to_entries(self, count: int) -> None:
+        """Keep the first `count` entries; the file keeps its length."""
+        self._cut(count * self.entry_size)
+
+    def reset(self) -> None:
+        """Remove all entries and make the file as long as a new one."""
+        self.truncate()
+        self.resize(self.max_index_size)
+
+    def close(self) -> None:
+        """Write back and trim. The index may be used again."""
+        if self._file.writable:
+            self.trim_to_valid_size()
+
+    @property
     def used_entries(self) -> int:
-        """Entries in front of the zeros that end the file, which are space that was never used.
+        """Entries in front of the zeros that end the file, which are space that was never used. Of an open index: all.
 
         An entry may consist of zeros only where it is the single one of the file.
         """
+        if self.is_open:
+            return len(self)
+        if self._used is None:
+            self._used = self._count_used()
+        return self._used
+
+    def _count_used(self) -> int:
         whole, end = self.whole, len(self.whole)
         while end:
             block = bytes(whole[max(0, end - _BLOCK) : end]).rstrip(b"\0")

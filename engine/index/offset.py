@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Finding, Where
 from engine.formats import OFFSET_INDEX_ENTRY
 from engine.index.entries import SparseIndex
+from engine.index.errors import IndexFull, IndexOffsetOverflow, InvalidOffset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from engine.files import Buffer
 
 _ENTRY = struct.Struct(">ii")
 _INT = struct.Struct(">i")
@@ -69,7 +72,7 @@ class OffsetIndex(SparseIndex):
         Mirrors OffsetIndex.lookup.
         """
         count = len(self) if zero_tail else self.used_entries
-        keys = self._growing if count == self.used_entries else None
+        keys = self._growing if count == self.used_entries and not self.is_open else None
         if keys is None:
             number = self.lower_bound(self._offset_at, target_offset, count)
         else:
@@ -95,6 +98,49 @@ class OffsetIndex(SparseIndex):
         """
         number = self.upper_bound(self._position_at, start.position + fetch_size, self.used_entries)
         return None if number < 0 else self.entry(number)
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last entry, the base offset without one."""
+        if not len(self):
+            return self.base_offset
+        if self._data is not None:
+            return self._offset_at(len(self) - 1)
+        return self.absolute(_INT.unpack(self._file.read(self._size - self.entry_size, _INT.size))[0])
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry: the last offset of a batch, and the byte position where that batch begins.
+
+        Raises IndexFull, InvalidOffset (not behind the last one), IndexOffsetOverflow. Mirrors OffsetIndex.append.
+        """
+        if self.is_full:
+            raise IndexFull(f"{self.path}: Attempt to append to a full index (size = {len(self)}).")
+        if len(self) and offset <= self.last_offset:
+            what = f"Attempt to append an offset {offset} to position {len(self)} no larger than the last offset appended"
+            raise InvalidOffset(f"{self.path}: {what} ({self.last_offset})")
+        if not self.can_append_offset(offset):
+            raise IndexOffsetOverflow(f"{self.path}: Integer overflow for offset: {offset}")
+        self._add(_ENTRY.pack(offset - self.base_offset, position))
+
+    def extend(self, entries: Buffer) -> None:
+        """Add whole entries in their bytes, whose offsets grow. Raises IndexFull, InvalidOffset; then none is added."""
+        count, rest = divmod(len(entries), self.entry_size)
+        if rest:
+            raise ValueError(f"{len(entries)} bytes are not whole entries")
+        if not count:
+            return
+        if len(self) + count > self.max_entries:
+            raise IndexFull(f"{self.path}: Attempt to append {count} entries to {len(self)} of {self.max_entries}.")
+        first = self.absolute(_INT.unpack_from(entries)[0])
+        if len(self) and first <= self.last_offset:
+            raise InvalidOffset(f"{self.path}: Attempt to append an offset {first} behind {self.last_offset}")
+        self._add(entries)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries with `offset` and larger ones. Mirrors OffsetIndex.truncateTo."""
+        number = self.lower_bound(self._offset_at, offset, len(self))
+        keep = number + 1 if number >= 0 and self._offset_at(number) != offset else max(0, number)
+        self.truncate_to_entries(keep)
 
     def _offset_at(self, number: int) -> int:
         return self.absolute(_INT.unpack_from(self.data, number * self.entry_size)[0])

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Finding, Where
 from engine.formats import NO_TIMESTAMP, TIME_INDEX_ENTRY
 from engine.index.entries import SparseIndex
+from engine.index.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, InvalidTimestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from engine.files import Buffer
 
 _ENTRY = struct.Struct(">qi")
 _LONG = struct.Struct(">q")
@@ -66,7 +69,63 @@ class TimeIndex(SparseIndex):
     def last_entry(self) -> TimestampOffset:
         """The last used entry, (NO_TIMESTAMP, base_offset) if there is none. Mirrors TimeIndex.lastEntry."""
         used = self.used_entries
-        return self.entry(used - 1) if used else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        if not used:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        if self._data is not None:
+            return self.entry(used - 1)
+        timestamp, relative_offset = _ENTRY.unpack(self._file.read(self._size - self.entry_size, self.entry_size))
+        return TimestampOffset(timestamp, self.absolute(relative_offset))
+
+    @property
+    def is_full(self) -> bool:
+        """Is there no room for another entry? The last place is kept for the one that closing the segment adds."""
+        return len(self) >= self.max_entries - 1
+
+    def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
+        """Add an entry if `timestamp` is larger than that of the last one.
+
+        Raises IndexFull, InvalidOffset and InvalidTimestamp (below the last entry's), IndexOffsetOverflow. The full one
+        raises even where nothing would be added. Mirrors TimeIndex.maybeAppend.
+        """
+        if self.is_full and not skip_full_check:
+            raise IndexFull(f"{self.path}: Attempt to append to a full time index (size = {len(self)}).")
+        last = self.last_entry()
+        if len(self) and offset < last.offset:
+            what = f"Attempt to append an offset ({offset}) to slot {len(self)} no larger than the last offset appended"
+            raise InvalidOffset(f"{self.path}: {what} ({last.offset})")
+        if len(self) and timestamp < last.timestamp:
+            what = f"Attempt to append a timestamp ({timestamp}) to slot {len(self)} no larger than the last timestamp appended"
+            raise InvalidTimestamp(f"{self.path}: {what} ({last.timestamp})")
+        if timestamp <= last.timestamp:
+            return
+        if len(self) >= self.max_entries:
+            raise IndexFull(f"{self.path}: no room for the last entry of a time index of {len(self)}")
+        if not self.can_append_offset(offset):
+            raise IndexOffsetOverflow(f"{self.path}: Integer overflow for offset: {offset}")
+        self._add(_ENTRY.pack(timestamp, offset - self.base_offset))
+
+    def extend(self, entries: Buffer) -> None:
+        """Add whole entries in their bytes, whose timestamps grow. Raises IndexFull, InvalidTimestamp; then none is added."""
+        count, rest = divmod(len(entries), self.entry_size)
+        if rest:
+            raise ValueError(f"{len(entries)} bytes are not whole entries")
+        if not count:
+            return
+        if len(self) + count > self.max_entries - 1:
+            raise IndexFull(f"{self.path}: Attempt to append {count} entries to {len(self)} of {self.max_entries}.")
+        first = _LONG.unpack_from(entries)[0]
+        if first <= self.last_entry().timestamp:
+            raise InvalidTimestamp(f"{self.path}: Attempt to append a timestamp {first} no larger than the last")
+        self._add(entries)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the entries with `offset` and larger ones; searched by offset. Mirrors TimeIndex.truncateTo."""
+        number = self.lower_bound(self._offset_at, offset, len(self))
+        keep = number + 1 if number >= 0 and self._offset_at(number) != offset else max(0, number)
+        self.truncate_to_entries(keep)
+
+    def _offset_at(self, number: int) -> int:
+        return self.entry(number).offset
 
     def _timestamp_at(self, number: int) -> int:
         timestamp: int = _LONG.unpack_from(self.data, number * self.entry_size)[0]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from engine.findings import Finding, Where
 from engine.formats import ABORTED_TXN, AbortedTxn
+from engine.index.backing import Backing
 from engine.index.entries import IndexFile
+from engine.index.errors import CorruptIndex, TransactionOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from engine.files import ReadOnlyFiles
 
 CURRENT_VERSION = 0
 MAX_FINDINGS = 100  # of bad entries in one file
@@ -39,6 +43,68 @@ class TransactionIndex(IndexFile):
     """A .txnindex file. It only exists where a transaction was aborted; nothing is allocated ahead."""
 
     entry_size = ABORTED_TXN.size
+    _last_offset: int | None = None  # of the entries appended since the index was opened
+
+    @classmethod
+    def open(cls, files: ReadOnlyFiles, path: str, base_offset: int, *, writable: bool = True) -> Self:
+        """Open the file at `path`, which may be missing: then the first entry makes it. Raises UnreadableFile."""
+        index = cls(bytearray(), base_offset, path)
+        backing = Backing(files, path, writable=writable)
+        index._attach(backing, backing.length)
+        return index
+
+    def append(self, txn: AbortedTxn) -> None:
+        """Add an entry at the end of the file, even if that ends inside an entry.
+
+        Raises TransactionOrder where its last offset is not above that of the entry appended before it.
+        """
+        if self._last_offset is not None and self._last_offset >= txn.last_offset:
+            what = (
+                f"The last offset of appended transactions must increase sequentially, but {txn.last_offset} is not "
+                f"greater than current last offset {self._last_offset} of index {self.path}"
+            )
+            raise TransactionOrder(what)
+        self._last_offset = txn.last_offset
+        self._add(ABORTED_TXN.pack(txn))
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut at the first entry whose last offset is `offset` or larger. Raises CorruptIndex for a later version."""
+        self._refuse_later_version()
+        last_offset: int | None = None
+        for number, txn in enumerate(self):
+            if txn.last_offset >= offset:
+                self._cut(number * self.entry_size)
+                self._file.set_length(self._size)
+                self._last_offset = last_offset
+                return
+            last_offset = txn.last_offset
+
+    def reset(self) -> None:
+        """Empty the file, if there is one."""
+        self._cut(0)
+        self._last_offset = None
+        if self._file.exists and self._file.length:
+            self._file.set_length(0)
+
+    def close(self) -> None:
+        """Write back. The index may be used again."""
+        self.write_back()
+
+    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
+        """As `aborted_in`, but raises CorruptIndex where an entry has a version that Kafka does not know."""
+        self._refuse_later_version()
+        return self.aborted_in(fetch_offset, upper_bound_offset)
+
+    def sanity_check(self) -> None:
+        """Raises CorruptIndex where the broker would. Mirrors TransactionIndex.sanityCheck."""
+        error = self.broker_error(self.path)
+        if error:
+            raise CorruptIndex(error)
+
+    def _refuse_later_version(self) -> None:
+        error = self.read_error(self.path)
+        if error:
+            raise CorruptIndex(error)
 
     def entry(self, number: int) -> AbortedTxn:
         """Entry `number`, from 0. Raises IndexError outside the file."""

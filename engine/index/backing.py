@@ -1,0 +1,72 @@
+"""The file behind an open index: read when it is needed, written a run of entries at a time, open only meanwhile.
+
+Kafka maps index files into memory. Here entries are kept in memory and reach the file with `write`; a partition of
+thousands of segments holds no descriptor for any of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from engine.files import Files, ReadOnlyFiles
+
+
+class Backing:
+    """A file at `path`, of `length` bytes. Without `writable`, or where it does not exist, nothing is made on the disk."""
+
+    def __init__(self, files: ReadOnlyFiles, path: str, *, writable: bool) -> None:
+        self.files = files
+        self.path = path
+        self.writable = writable
+        self.exists = files.exists(path)
+        self.length = files.info(path).size if self.exists else 0
+
+    @property
+    def _files(self) -> Files:
+        if not self.writable:
+            raise PermissionError(f"{self.path} was opened for reading only")  # a mistake of the caller, not of the disk
+        return cast("Files", self.files)
+
+    def create(self, length: int) -> None:
+        """Make the file, `length` zeros that take no space; one that was there is cut or lengthened to that."""
+        with self._files.open_writable(self.path, create=True) as file:
+            file.truncate(length)
+        self.exists, self.length = True, length
+
+    def read(self, position: int, size: int) -> bytes:
+        """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
+        if not size:
+            return b""
+        with self.files.open(self.path) as file:
+            return file.read_exactly(position, size)
+
+    def write(self, position: int, data: memoryview) -> None:
+        """Write all of `data` from byte `position` on."""
+        with self._files.open_writable(self.path, create=True) as file:
+            file.write_at(position, data)
+        self.exists, self.length = True, max(self.length, position + len(data))
+
+    def set_length(self, length: int) -> None:
+        """Cut the file, or lengthen it with zeros."""
+        with self._files.open_writable(self.path) as file:
+            file.truncate(length)
+        self.length = length
+
+    def sync(self) -> None:
+        """Wait until the file is on the disk; that there is none is no error."""
+        if self.exists:
+            with self._files.open_writable(self.path) as file:
+                file.sync()
+
+    def rename(self, path: str) -> None:
+        """Give the file, if it exists, another name."""
+        if self.exists:
+            self._files.rename(self.path, path)
+        self.path = path
+
+    def remove(self) -> None:
+        """Remove the file if it exists."""
+        if self.exists:
+            self._files.remove(self.path)
+        self.exists, self.length = False, 0

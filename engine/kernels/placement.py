@@ -1,0 +1,246 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Where index entries fall: the offset and time index entries of a run of batches, as bytes. Mirrors LogSegment.append.
+
+Appending and recovering place entries by the same rule, so both use this: before a batch is counted, it gets an entry if
+more bytes than the index interval went by since the last batch that got one.
+"""
+
+from enum import IntEnum
+
+import cython
+
+from engine.formats import CONTROL_FLAG, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, BatchField
+
+
+class Place(IntEnum):
+    """State that goes on from call to call: one 64-bit integer each."""
+
+    BASE_OFFSET = 0  # of the segment
+    INTERVAL = 1  # index.interval.bytes
+    POSITION = 2  # file position of the next batch
+    SINCE_ENTRY = 3  # bytes from the last batch that got an entry, or from the start, to POSITION
+    MAX_TIMESTAMP = 4  # largest so far, −1 none
+    MAX_TIMESTAMP_OFFSET = 5  # last offset of the first batch that has it
+    OFFSETS = 6  # entries in the offset index
+    OFFSETS_MAX = 7  # entries that it can hold
+    LAST_OFFSET = 8  # offset of its last entry
+    TIMES = 9  # entries in the time index
+    TIMES_MAX = 10  # entries that it can hold, the one for closing included
+    LAST_TIME = 11  # timestamp of its last entry, −1 none
+    LAST_TIME_OFFSET = 12  # offset of its last entry
+    MAP_END = 13  # last offset + 1 of the last batch of magic 2 and above, as Java adds
+    NEXT_OFFSET = 14  # last offset + 1 of the last batch, as Java adds
+
+
+class Placed(IntEnum):
+    """Why placing stopped."""
+
+    END = 0  # every batch is placed
+    NO_ROOM = 1  # the output is used up: call again
+    OVERFLOW = 2  # the batch's last offset does not fit behind the base offset in 31 bits
+    OFFSETS_FULL = 3
+    OFFSET_ORDER = 4  # its last offset is not above that of the last entry
+    TIMES_FULL = 5
+    TIME_ORDER = 6  # the largest timestamp's offset is below that of the last entry
+    TIME_RANGE = 7  # the largest timestamp's offset does not fit behind the base offset in 31 bits
+    BAD_START = 8  # arguments that do not fit together
+
+
+PLACE_FIELDS = len(Place)
+
+_BASE_OFFSET = cython.declare(cython.int, Place.BASE_OFFSET)
+_INTERVAL = cython.declare(cython.int, Place.INTERVAL)
+_POSITION = cython.declare(cython.int, Place.POSITION)
+_SINCE_ENTRY = cython.declare(cython.int, Place.SINCE_ENTRY)
+_MAX_TIMESTAMP = cython.declare(cython.int, Place.MAX_TIMESTAMP)
+_MAX_TIMESTAMP_OFFSET = cython.declare(cython.int, Place.MAX_TIMESTAMP_OFFSET)
+_OFFSETS = cython.declare(cython.int, Place.OFFSETS)
+_OFFSETS_MAX = cython.declare(cython.int, Place.OFFSETS_MAX)
+_LAST_OFFSET = cython.declare(cython.int, Place.LAST_OFFSET)
+_TIMES = cython.declare(cython.int, Place.TIMES)
+_TIMES_MAX = cython.declare(cython.int, Place.TIMES_MAX)
+_LAST_TIME = cython.declare(cython.int, Place.LAST_TIME)
+_LAST_TIME_OFFSET = cython.declare(cython.int, Place.LAST_TIME_OFFSET)
+_MAP_END = cython.declare(cython.int, Place.MAP_END)
+_NEXT_OFFSET = cython.declare(cython.int, Place.NEXT_OFFSET)
+_FIELDS = cython.declare(cython.Py_ssize_t, PLACE_FIELDS)
+
+_END = cython.declare(cython.int, Placed.END)
+_NO_ROOM = cython.declare(cython.int, Placed.NO_ROOM)
+_OVERFLOW = cython.declare(cython.int, Placed.OVERFLOW)
+_OFFSETS_FULL = cython.declare(cython.int, Placed.OFFSETS_FULL)
+_OFFSET_ORDER = cython.declare(cython.int, Placed.OFFSET_ORDER)
+_TIMES_FULL = cython.declare(cython.int, Placed.TIMES_FULL)
+_TIME_ORDER = cython.declare(cython.int, Placed.TIME_ORDER)
+_TIME_RANGE = cython.declare(cython.int, Placed.TIME_RANGE)
+_BAD_START = cython.declare(cython.int, Placed.BAD_START)
+
+_B_SIZE = cython.declare(cython.int, BatchField.SIZE)
+_B_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
+_B_VALID = cython.declare(cython.int, BatchField.VALID)
+_B_PRODUCER_ID = cython.declare(cython.int, BatchField.PRODUCER_ID)
+_B_LEADER_EPOCH = cython.declare(cython.int, BatchField.LEADER_EPOCH)
+_B_COUNT = cython.declare(cython.int, BatchField.COUNT)
+_B_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
+_CONTROL = cython.declare(cython.longlong, CONTROL_FLAG)
+_B_LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
+_B_MAX_TIMESTAMP = cython.declare(cython.int, BatchField.MAX_TIMESTAMP)
+
+_OFFSET_ENTRY = cython.declare(cython.Py_ssize_t, OFFSET_INDEX_ENTRY.size)
+_TIME_ENTRY = cython.declare(cython.Py_ssize_t, TIME_INDEX_ENTRY.size)
+_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
+_LARGEST = cython.declare(cython.longlong, 2**63 - 1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _fits(offset: cython.longlong, base: cython.longlong) -> cython.bint:
+    """0 <= offset − base <= 2^31 − 1, without leaving 64 bits."""
+    if offset < base: return False
+    if base < 0 and offset > _LARGEST + base: return False
+    return offset - base <= _INT_MAX
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong,
+         size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write `value`, not negative, in `size` big-endian bytes → the position behind it."""
+    index: cython.Py_ssize_t = at + size
+    while index > at:
+        index -= 1
+        out[index] = value & 255
+        value = value >> 8
+    return at + size
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def place_entries(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+                  state: cython.longlong[::1], offsets: cython.uchar[::1], times: cython.uchar[::1]):
+    """Place batches row … last_row − 1 → (the batch that stopped it, bytes in `offsets`, bytes in `times`, status).
+
+    batches  columns SIZE, LAST_OFFSET and MAX_TIMESTAMP are read; batches follow each other from state POSITION on
+    state    in and out, see Place; the batch that stopped it is not in it
+    offsets, times   out, entries in the files' own bytes
+    status   see Placed. Where the time index refuses the entry of a batch (TIMES_FULL, TIME_ORDER, TIME_RANGE) the offset
+             index has got its own already, as in the broker.
+    """
+    at: cython.Py_ssize_t = 0
+    time_at: cython.Py_ssize_t = 0
+    base: cython.longlong
+    interval: cython.longlong
+    last: cython.longlong
+    timestamp: cython.longlong
+    if row < 0 or last_row > batches.shape[1] or state.shape[0] < _FIELDS: return row, 0, 0, _BAD_START
+    base = state[_BASE_OFFSET]
+    interval = state[_INTERVAL]
+    with cython.nogil:
+        while row < last_row:
+            last = batches[_B_LAST_OFFSET, row]
+            if not _fits(last, base): return row, at, time_at, _OVERFLOW
+            timestamp = batches[_B_MAX_TIMESTAMP, row]
+            if state[_SINCE_ENTRY] > interval:
+                if offsets.shape[0] - at < _OFFSET_ENTRY or times.shape[0] - time_at < _TIME_ENTRY:
+                    return row, at, time_at, _NO_ROOM
+                if state[_OFFSETS] >= state[_OFFSETS_MAX]: return row, at, time_at, _OFFSETS_FULL
+                if state[_OFFSETS] != 0 and last <= state[_LAST_OFFSET]: return row, at, time_at, _OFFSET_ORDER
+                if timestamp > state[_MAX_TIMESTAMP]:
+                    state[_MAX_TIMESTAMP] = timestamp
+                    state[_MAX_TIMESTAMP_OFFSET] = last
+                at = _put(offsets, at, last - base, 4)
+                at = _put(offsets, at, state[_POSITION], 4)
+                state[_OFFSETS] += 1
+                state[_LAST_OFFSET] = last
+                if state[_TIMES] >= state[_TIMES_MAX] - 1: return row, at, time_at, _TIMES_FULL
+                if state[_TIMES] != 0 and state[_MAX_TIMESTAMP_OFFSET] < state[_LAST_TIME_OFFSET]:
+                    return row, at, time_at, _TIME_ORDER
+                if state[_MAX_TIMESTAMP] > state[_LAST_TIME]:
+                    if not _fits(state[_MAX_TIMESTAMP_OFFSET], base): return row, at, time_at, _TIME_RANGE
+                    time_at = _put(times, time_at, state[_MAX_TIMESTAMP], 8)
+                    time_at = _put(times, time_at, state[_MAX_TIMESTAMP_OFFSET] - base, 4)
+                    state[_TIMES] += 1
+                    state[_LAST_TIME] = state[_MAX_TIMESTAMP]
+                    state[_LAST_TIME_OFFSET] = state[_MAX_TIMESTAMP_OFFSET]
+                state[_SINCE_ENTRY] = 0
+            elif timestamp > state[_MAX_TIMESTAMP]:
+                state[_MAX_TIMESTAMP] = timestamp
+                state[_MAX_TIMESTAMP_OFFSET] = last
+            state[_POSITION] += batches[_B_SIZE, row]
+            state[_SINCE_ENTRY] += batches[_B_SIZE, row]
+            state[_NEXT_OFFSET] = last + 1 if last != _LARGEST else -_LARGEST - 1
+            if batches[_B_MAGIC, row] >= 2: state[_MAP_END] = state[_NEXT_OFFSET]
+            row += 1
+        return row, at, time_at, _END
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def next_invalid(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
+    """First batch from `row` on that is not known to be whole (VALID not 1); `last_row`: none."""
+    if row < 0 or last_row > batches.shape[1]: return last_row
+    with cython.nogil:
+        while row < last_row and batches[_B_VALID, row] == 1:
+            row += 1
+        return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def next_epoch(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+               epoch: cython.longlong):
+    """First batch from `row` on whose leader epoch is above `epoch`; `last_row`: none. Magic below 2 has none."""
+    if row < 0 or last_row > batches.shape[1]: return last_row
+    with cython.nogil:
+        while row < last_row and (batches[_B_LEADER_EPOCH, row] <= epoch or batches[_B_MAGIC, row] < 2):
+            row += 1
+        return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def next_producer(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
+    """First batch from `row` on that has a producer id; `last_row`: none."""
+    if row < 0 or last_row > batches.shape[1]: return last_row
+    with cython.nogil:
+        while row < last_row and (batches[_B_PRODUCER_ID, row] < 0 or batches[_B_MAGIC, row] < 2):
+            row += 1
+        return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
+def next_marker(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
+    """First control batch from `row` on that has a producer id; `last_row`: none."""
+    if row < 0 or last_row > batches.shape[1]: return last_row
+    with cython.nogil:
+        while row < last_row and (batches[_B_PRODUCER_ID, row] < 0 or batches[_B_MAGIC, row] < 2
+                                  or batches[_B_ATTRIBUTES, row] & _CONTROL == 0):
+            row += 1
+        return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.longlong)
+def count_records(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t):
+    """Records in the first `rows` batches, as the headers count them; one for each entry of magic below 2."""
+    row: cython.Py_ssize_t
+    total: cython.longlong = 0
+    if rows < 0 or rows > batches.shape[1]: return 0
+    with cython.nogil:
+        for row in range(rows):
+            if batches[_B_MAGIC, row] < 2:
+                total += 1
+            elif batches[_B_COUNT, row] > 0:
+                total += batches[_B_COUNT, row]
+        return total

@@ -1,0 +1,136 @@
+"""Find batches in a log by their headers alone: by offset, by timestamp, the largest timestamp, the last one.
+
+Mirrors the searches of FileRecords.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import MAGIC_V2, NO_TIMESTAMP, BatchField, RecordField
+from engine.log.errors import CorruptRecord
+from engine.record.columns import BatchColumns
+from engine.record.reader import ChunkReader
+from engine.record.windows import LogWalk, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import OpenFile
+
+_WINDOW = 64 << 10
+_BATCHES = 520  # that one kernel call describes
+
+
+class BatchHead(NamedTuple):
+    """Where a batch lies in the .log and what its header says. `leader_epoch` is −1 where it has none."""
+
+    position: int
+    size: int
+    magic: int
+    base_offset: int  # of a v0/v1 entry: its own offset, which is that of its last inner message
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+
+    @property
+    def next_offset(self) -> int:
+        """Behind the batch."""
+        return self.last_offset + 1
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record found by its timestamp. `leader_epoch`: None where the batch has none."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int | None
+
+
+def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:
+    """The headers of the whole batches in bytes [position, end) of a .log, checksums unseen.
+
+    Raises CorruptRecord at a size that no batch can have, UnreadableFile, FileChangedWhileReading.
+    """
+    if position >= end:
+        return
+    walk = LogWalk(file, position, end, window_size=_WINDOW, batches=BatchColumns(_BATCHES))
+    for window in walk:
+        table = window.batches.table
+        for row in range(window.rows):
+            yield BatchHead(
+                window.base + table[BatchField.POSITION, row],
+                table[BatchField.SIZE, row],
+                table[BatchField.MAGIC, row],
+                table[BatchField.BASE_OFFSET, row],
+                table[BatchField.LAST_OFFSET, row],
+                table[BatchField.MAX_TIMESTAMP, row],
+                table[BatchField.LEADER_EPOCH, row],
+            )
+    if walk.stop is Stop.BAD_SIZE:
+        raise CorruptRecord(f"{file.path}: no batch has the size found at byte {walk.position}", do="kafkalog recover")
+
+
+def search_for_offset(file: OpenFile, target_offset: int, position: int, end: int) -> BatchHead | None:
+    """The batch at or behind byte `position` that holds `target_offset`, else the first one above it; None: neither.
+
+    Mirrors FileRecords.searchForOffsetFromPosition.
+    """
+    before: BatchHead | None = None
+    for head in heads(file, position, end):
+        if head.base_offset >= target_offset:
+            inside = head.base_offset > target_offset and before is not None and before.last_offset >= target_offset
+            return before if inside else head
+        before = head
+    return before if before is not None and before.last_offset >= target_offset else None
+
+
+def last_head(file: OpenFile, position: int, end: int) -> BatchHead | None:
+    """The last batch at or behind byte `position`; None: there is none."""
+    last: BatchHead | None = None
+    for head in heads(file, position, end):
+        last = head
+    return last
+
+
+def largest_timestamp_after(file: OpenFile, position: int, end: int) -> TimestampAndOffset:
+    """Largest timestamp at or behind byte `position` and the last offset of the first batch that has it.
+
+    (NO_TIMESTAMP, −1, None) where no batch has one. Mirrors FileRecords.largestTimestampAfter.
+    """
+    found = TimestampAndOffset(NO_TIMESTAMP, -1, None)
+    for head in heads(file, position, end):
+        if head.max_timestamp > found.timestamp:
+            epoch = head.leader_epoch if head.leader_epoch >= 0 else None
+            found = TimestampAndOffset(head.max_timestamp, head.last_offset, epoch)
+    return found
+
+
+def search_for_timestamp(
+    file: OpenFile, timestamp: int, position: int, starting_offset: int, end: int
+) -> TimestampAndOffset | None:
+    """First record at or behind byte `position` with at least this timestamp and offset; None: there is none.
+
+    Mirrors FileRecords.searchForTimestamp.
+    """
+    for head in heads(file, position, end):
+        if head.max_timestamp < timestamp:
+            continue
+        found = _first_record(file, head, timestamp, starting_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_record(file: OpenFile, head: BatchHead, timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
+    """First record of the batch with at least this timestamp and offset. Records behind damage are not seen."""
+    reader = ChunkReader(file.path, lambda _finding: None)
+    for window in LogWalk(file, head.position, head.position + head.size, window_size=head.size):
+        for chunk in reader.chunks(window):
+            table = chunk.records.table
+            for record in range(chunk.first, chunk.end):
+                found = table[RecordField.TIMESTAMP, record]
+                if found >= timestamp and table[RecordField.OFFSET, record] >= starting_offset:
+                    epoch = head.leader_epoch if head.magic >= MAGIC_V2 and head.leader_epoch >= 0 else None
+                    return TimestampAndOffset(found, table[RecordField.OFFSET, record], epoch)
+    return None

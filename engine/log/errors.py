@@ -1,0 +1,63 @@
+"""Why a log or a segment can not do what it was asked. Kafka's exceptions of the same places are named."""
+
+from __future__ import annotations
+
+from engine.errors import KafkalogError
+from engine.index.errors import (
+    CorruptIndex,
+    IndexFull,
+    IndexOffsetOverflow,
+    InvalidIndexSize,
+    InvalidOffset,
+    InvalidTimestamp,
+    TransactionOrder,
+)
+
+__all__ = [
+    "CorruptIndex",
+    "CorruptRecord",
+    "IndexFull",
+    "IndexOffsetOverflow",
+    "InvalidIndexSize",
+    "InvalidOffset",
+    "InvalidTimestamp",
+    "OffsetIndexMissing",
+    "SegmentOffsetOverflow",
+    "SegmentTooLarge",
+    "TransactionOrder",
+]
+
+
+class SegmentOffsetOverflow(KafkalogError):
+    """A batch whose last offset does not fit behind its segment's base offset (LogSegmentOffsetOverflowException).
+
+    The segment must be split. `base_offset` names it, `offset` is the one that does not fit.
+    """
+
+    code = "segment-offset-overflow"
+
+    def __init__(self, path: str, base_offset: int, offset: int) -> None:
+        super().__init__(
+            f"{path}: Detected offset overflow at offset {offset} in segment of base offset {base_offset}",
+            do="kafkalog recover splits the segment",
+        )
+        self.base_offset = base_offset
+        self.offset = offset
+
+
+class OffsetIndexMissing(KafkalogError):
+    """A segment without its .index: it is recovered (NoSuchFileException)."""
+
+    code = "index-missing"
+
+
+class SegmentTooLarge(KafkalogError):
+    """A .log above 2^31 − 1 bytes, which no index can point into (KafkaException)."""
+
+    code = "segment-too-large"
+
+
+class CorruptRecord(KafkalogError):
+    """A size that no batch can have, met where the log was expected to be sound (CorruptRecordException)."""
+
+    code = "corrupt-record"
