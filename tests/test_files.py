@@ -6,6 +6,7 @@ import pytest
 
 from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
+from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
 from tests.support.memory_files import MemoryFiles
@@ -13,7 +14,7 @@ from tests.support.memory_files import MemoryFiles
 CONTENTS = {"dir/a.log": b"0123456789", "dir/empty": b"", "dir/sub/b": b"x", "dir/ü\n": b"y"}
 
 
-@pytest.fixture(params=["real", "memory", "crash"])
+@pytest.fixture(params=["real", "memory", "crash", "overlay"])
 def tree(request, tmp_path):
     """(files, directory that holds CONTENTS)."""
     top = str(tmp_path)
@@ -24,7 +25,7 @@ def tree(request, tmp_path):
     for path, data in CONTENTS.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
-    return ReadOnlyFiles(), top
+    return OverlayFiles(ReadOnlyFiles(), now=0) if request.param == "overlay" else ReadOnlyFiles(), top
 
 
 def test_info_and_list(tree):

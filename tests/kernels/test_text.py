@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, Codec, RecordField, Status
-from engine.record.sequences import increment_sequence
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.java_text import java_utf8
+from engine.record.sequences import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.strategies import INT_MAX, LONG_MAX, batches
