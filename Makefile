@@ -3,7 +3,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 export KAFKALOG_KERNELS ?= auto
 
-.PHONY: help setup build demo test lint fuzz fuzz-sanitize oracle goldens bench docs clean
+.PHONY: help setup build demo test lint crash fuzz fuzz-sanitize oracle goldens bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ docs: build ## make man pages, completions and the tables in docs/ anew
 clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info
 	find engine -name '*.so' -delete
+
+crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk
+	KAFKALOG_CRASH=full $(PYTHON) -m pytest -n auto -m crash tests
 
 fuzz: build ## dump a million mutants of real files (COUNT, SEED, JOBS)
 	$(PYTHON) -m tests.fuzz --count $(or $(COUNT),1000000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
