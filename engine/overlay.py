@@ -75,7 +75,7 @@ class _Directory:
         self.changed: dict[str, _File | _Directory | None] = {}
 
 
-class OverlayFile(WritableFile):
+class OverlayFile(OpenFile):
     """A file of an overlay, open for reading or for both."""
 
     __slots__ = ("_files", "_node", "_opened", "_writable")
@@ -179,6 +179,12 @@ class OverlayFile(WritableFile):
         return file
 
 
+class WritableOverlayFile(OverlayFile, WritableFile):
+    """A file of an overlay, open for reading and writing."""
+
+    __slots__ = ()
+
+
 class OverlayFiles(Files):
     """`disk` with changes that never reach it.
 
@@ -266,7 +272,7 @@ class OverlayFiles(Files):
             raise UnwritableFile(f"{path}: Is a directory")
         if node.source is not None and node.content is None:
             self._must_be_plain(path, node.source)
-        return OverlayFile(self, path, node, writable=True)
+        return WritableOverlayFile(self, path, node, writable=True)
 
     def rename(self, path: str, to: str) -> None:
         """Give the file or directory at `path` the name `to`; a file of that name is replaced."""

@@ -10,13 +10,11 @@ import pytest
 
 import engine.files
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, UnwritableFile
-from engine.files import Files, ReadOnlyFiles, replace
+from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, replace
 from engine.overlay import OverlayFiles
-from tests.support.crash_files import CrashFile, CrashFiles, PowerCut, Trouble, cut, run
+from tests.support.crash_files import CrashFiles, PowerCut, Trouble, WritableCrashFile, cut, run
 from tests.support.disk_model import Disk, Keep
 from tests.support.shifted_files import ShiftedFiles
-
-COMPOSED = {"read", "copy"}  # made of other methods, so the doubles take them as they are
 
 
 def make(name, tmp_path):
@@ -218,13 +216,26 @@ def test_fifos_do_not_block(tmp_path):
             call(str(tmp_path / "fifo"))
 
 
-@pytest.mark.parametrize("double", [CrashFiles, CrashFile])
-def test_the_double_knows_every_method(double):
-    """What the double does not define itself would reach the operating system."""
-    real = {CrashFiles: (Files, ReadOnlyFiles), CrashFile: tuple(CrashFile.__mro__[1:-1])}[double]
+@pytest.mark.parametrize(
+    ("double", "real", "composed"),
+    [
+        (CrashFiles, (Files, ReadOnlyFiles), {"read", "copy"}),
+        (WritableCrashFile, (WritableFile, OpenFile), {"read", "read_exactly", "path"}),
+    ],
+)
+def test_the_double_knows_every_method(double, real, composed):
+    """What the double does not define itself would reach the operating system; `composed` are made of other methods."""
     names = {name for cls in real for name in vars(cls) if not name.startswith("_")}
-    reading = {"read", "read_exactly", "path"} if double is CrashFile else COMPOSED
-    assert names - set(vars(double)) - reading == set()
+    assert names - composed <= {name for cls in double.__mro__ if cls.__module__ == CrashFiles.__module__ for name in vars(cls)}
+
+
+def test_what_is_open_for_reading_can_not_be_written(seam):
+    files, top = seam
+    put(files, f"{top}/a", b"a")
+    with files.open(f"{top}/a") as file, files.open_writable(f"{top}/a") as writable:
+        assert isinstance(file, OpenFile)
+        assert not isinstance(file, WritableFile)
+        assert isinstance(writable, WritableFile)
 
 
 # the system calls under the real seam

@@ -20,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import LogDirLocked, UnreadableFile, UnwritableFile
-from engine.files import FileInfo, Files, Lock, WritableFile, unreadable, unwritable
+from engine.files import FileInfo, Files, Lock, OpenFile, WritableFile, unreadable, unwritable
 from tests.support.disk_model import DirectoryNode, Disk, Drawn, FileNode, Keep
 
 if TYPE_CHECKING:
@@ -63,14 +63,14 @@ class Trouble(NamedTuple):
     part: float = 0
 
 
-class CrashFile(WritableFile):
-    """Conforms to engine.files.WritableFile, and to OpenFile where it was opened for reading."""
+class CrashFile(OpenFile):
+    """Conforms to engine.files.OpenFile."""
 
-    __slots__ = ("_files", "_node", "_open", "_writable")
+    __slots__ = ("_files", "_node", "_open")
 
-    def __init__(self, files: CrashFiles, path: str, node: FileNode, writable: bool) -> None:
+    def __init__(self, files: CrashFiles, path: str, node: FileNode) -> None:
         super().__init__(path, -1)
-        self._files, self._node, self._open, self._writable = files, node, True, writable
+        self._files, self._node, self._open = files, node, True
 
     def close(self) -> None:
         self._open = False
@@ -88,9 +88,19 @@ class CrashFile(WritableFile):
         buffer[: len(part)] = part
         return len(part)
 
+    def _checked(self) -> None:
+        self._files.alive()
+        assert self._open, f"{self.path}: used after it was closed"
+
+
+class WritableCrashFile(CrashFile, WritableFile):
+    """Conforms to engine.files.WritableFile."""
+
+    __slots__ = ()
+
     def write_at(self, position: int, *parts: bytes | bytearray | memoryview) -> None:
         data = b"".join(bytes(memoryview(part).cast("B")) for part in parts if len(part))
-        self._checked(write=True)
+        self._checked()
         if position < 0:
             raise unwritable(self.path, _os_error(errors.EINVAL))
         if data:
@@ -102,25 +112,20 @@ class CrashFile(WritableFile):
             self._node.write(position, data[:count])
 
     def truncate(self, size: int) -> None:
-        self._checked(write=True)
+        self._checked()
         if size < 0:
             raise unwritable(self.path, _os_error(errors.EINVAL))
         self._files.passes("truncate", self.path)
         self._node.truncate(size)
 
     def sync(self) -> None:
-        self._checked(write=True)
+        self._checked()
         self._files.passes("sync", self.path, self._fail_sync)
         if not self._files.leaves_out(_site()):
             self._node.sync()
 
     def _fail_sync(self, _share: float) -> None:
         self._node.sync_failed = True
-
-    def _checked(self, *, write: bool = False) -> None:
-        self._files.alive()
-        if not self._open or (write and not self._writable):
-            raise AssertionError(f"{self.path}: used after it was closed, or written but open for reading")
 
 
 class CrashLock(Lock):
@@ -242,14 +247,14 @@ class CrashFiles(Files):
         node = self._node(path, unreadable)
         if isinstance(node, DirectoryNode):
             raise UnreadableFile(f"{path}: a directory, not a file")
-        return CrashFile(self, path, node, writable=False)
+        return CrashFile(self, path, node)
 
     def absolute(self, path: str) -> str:
         return path if path.startswith("/") else f"{WORKING_DIRECTORY}/{path}"
 
     # Files
 
-    def open_writable(self, path: str, *, create: bool = False) -> CrashFile:
+    def open_writable(self, path: str, *, create: bool = False) -> WritableCrashFile:
         parent, name = self._place(path)
         node = parent.entries.get(name)
         self.passes("create" if create and node is None else "open-writable", path)
@@ -260,7 +265,7 @@ class CrashFiles(Files):
             raise unwritable(path, _os_error(errors.ENOENT))
         if isinstance(node, DirectoryNode):
             raise unwritable(path, _os_error(errors.EISDIR))
-        return CrashFile(self, path, node, writable=True)
+        return WritableCrashFile(self, path, node)
 
     def rename(self, path: str, to: str) -> None:
         what = f"{path} -> {to}"

@@ -13,8 +13,8 @@ UP = bytes((byte + 1) % 256 for byte in range(256))
 DOWN = bytes((byte - 1) % 256 for byte in range(256))
 
 
-class ShiftedFile(WritableFile):
-    """Conforms to engine.files.WritableFile."""
+class ShiftedFile(OpenFile):
+    """Conforms to engine.files.OpenFile."""
 
     __slots__ = ("_file",)
 
@@ -33,6 +33,12 @@ class ShiftedFile(WritableFile):
         view = buffer.cast("B")
         view[:count] = bytes(view[:count]).translate(DOWN)
         return count
+
+
+class WritableShiftedFile(ShiftedFile, WritableFile):
+    """Conforms to engine.files.WritableFile."""
+
+    __slots__ = ()
 
     def write_at(self, position: int, *parts: bytes | bytearray | memoryview) -> None:
         assert isinstance(self._file, WritableFile)
@@ -61,8 +67,8 @@ class ShiftedFiles(Files):
     def open(self, path: str) -> ShiftedFile:
         return ShiftedFile(super().open(path))
 
-    def open_writable(self, path: str, *, create: bool = False) -> ShiftedFile:
-        return ShiftedFile(super().open_writable(path, create=create))
+    def open_writable(self, path: str, *, create: bool = False) -> WritableShiftedFile:
+        return WritableShiftedFile(super().open_writable(path, create=create))
 
 
 def shift(top: Path, table: bytes = UP) -> None:
