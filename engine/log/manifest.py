@@ -1,0 +1,159 @@
+"""The manifest of a quarantine: what was about to be done, line by line, and what is needed to undo it.
+
+A line is written before its change is made, so that after a crash at most the last lines tell of changes that never
+came. Undoing goes from the last line to the first, and each undoing can be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import KafkalogError
+
+if TYPE_CHECKING:
+    from engine.files import Files, ReadOnlyFiles, WritableFile
+
+MANIFEST = "manifest.jsonl"
+STORED = "files"  # directory in the quarantine: what was taken away
+VERSION = 1
+MAX_MANIFEST_SIZE = 1 << 30  # bytes
+
+
+class QuarantineDamaged(KafkalogError):
+    """The quarantine itself can not be trusted: nothing is put back from it."""
+
+    code = "quarantine-damaged"
+
+
+class Do(Enum):
+    """What was about to be done."""
+
+    CREATE = "create"  # a file that was not there
+    GROW = "grow"  # lengthen a file of `size` bytes
+    CUT = "cut"  # change or drop the bytes from `position` to the end, `size` bytes, which are stored
+    RENAME = "rename"  # from `path` to `to`; a file that was there is stored
+    REMOVE = "remove"  # a file, which is stored
+    TIME = "time"  # set the time of change, which was `modified_ms`
+    MAKE_DIRECTORY = "make-directory"
+    REMOVE_DIRECTORY = "remove-directory"
+    REFUSED = "refused"  # entry number `position`, from 0: the operating system did not do it
+
+
+DESTRUCTIVE = frozenset((Do.CUT, Do.RENAME, Do.REMOVE))  # their lines must be on the disk first
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line. Paths are absolute; `stored` is a name in STORED, `sha256` that of its bytes; sizes in bytes."""
+
+    do: Do
+    path: str
+    to: str | None = None
+    position: int | None = None
+    size: int | None = None
+    stored: str | None = None
+    sha256: str | None = None
+    modified_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest that was read.
+
+    log_dirs  whose files these are
+    entries   None for those that were refused
+    left      by path, (size, time of change in ms) of what was changed, as the command left it; None: it did not finish
+    """
+
+    command: str
+    created_ms: int
+    log_dirs: tuple[str, ...]
+    entries: tuple[Entry | None, ...]
+    left: dict[str, tuple[int, int]] | None
+
+
+class ManifestWriter:
+    """Appends lines to a new manifest."""
+
+    def __init__(self, files: Files, directory: str, command: str, now: int, log_dirs: tuple[str, ...]) -> None:
+        self._position = self._count = 0
+        self._file: WritableFile = files.open_writable(f"{directory}/{MANIFEST}", create=True)
+        self._line({"quarantine": VERSION, "command": command, "created_ms": now, "log_dirs": list(log_dirs)})
+        self._file.sync()
+
+    def append(self, entry: Entry) -> int:
+        """Write a line; it is on the disk afterwards where the change would destroy something. Returns its number."""
+        fields = {name: value for name, value in asdict(entry).items() if value is not None}
+        self._line({**fields, "do": entry.do.value})
+        if entry.do in DESTRUCTIVE:
+            self._file.sync()
+        self._count += 1
+        return self._count - 1
+
+    def close(self, left: dict[str, tuple[int, int]] | None) -> None:
+        """Write the last line, if the command came to its end, and close."""
+        if left is not None:
+            self._line({"left": left})
+            self._file.sync()
+        self._file.close()
+
+    def _line(self, fields: dict[str, object]) -> None:
+        data = json.dumps(fields).encode() + b"\n"
+        self._file.write_at(self._position, data)
+        self._position += len(data)
+
+
+def read_manifest(files: ReadOnlyFiles, directory: str) -> Manifest:
+    """The manifest in the quarantine `directory`. Raises UnreadableFile, QuarantineDamaged.
+
+    A last line that was cut off tells of a change that was never made.
+    """
+    path = f"{directory}/{MANIFEST}"
+    lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
+    lines.pop()  # behind the last line end: nothing, or a line that was cut off
+    if not lines:
+        raise QuarantineDamaged(f"{path}: no header: nothing was changed yet")
+    head = _object(lines[0], path, 1)
+    if head.get("quarantine") != VERSION or not isinstance(head.get("log_dirs"), list):
+        raise QuarantineDamaged(f"{path}: not a manifest of version {VERSION}")
+    entries: list[Entry | None] = []
+    left = None
+    for number, line in enumerate(lines[1:], 2):
+        fields = _object(line, path, number)
+        if "left" in fields:
+            left = {name: (size, modified) for name, (size, modified) in fields["left"].items()}
+        else:
+            entry = _entry(fields, path, number)
+            entries.append(entry if entry.do is not Do.REFUSED else None)
+            if entry.do is Do.REFUSED:
+                entries[_refused(entry, len(entries), path, number)] = None
+    return Manifest(str(head.get("command")), int(head.get("created_ms", 0)), tuple(head["log_dirs"]), tuple(entries), left)
+
+
+def _refused(entry: Entry, count: int, path: str, number: int) -> int:
+    if entry.position is None or not 0 <= entry.position < count:
+        raise QuarantineDamaged(f"{path}: line {number} refers to no line before it")
+    return entry.position
+
+
+def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise QuarantineDamaged(f"{path}: line {number} is no JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise QuarantineDamaged(f"{path}: line {number} is no object")
+    return fields
+
+
+def _entry(fields: dict[str, Any], path: str, number: int) -> Entry:
+    try:
+        entry = Entry(**{**fields, "do": Do(fields["do"])})
+    except (KeyError, ValueError, TypeError) as error:
+        raise QuarantineDamaged(f"{path}: line {number} makes no sense: {error}") from error
+    if entry.stored is not None and ("/" in entry.stored or entry.stored in ("", ".", "..")):
+        raise QuarantineDamaged(f"{path}: line {number} leads out of the quarantine")
+    return entry

@@ -1,0 +1,259 @@
+"""Whatever was done under a quarantine is undone byte for byte, also after a stop in the middle."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from engine.errors import KafkalogError, UnwritableFile, UsageError
+from engine.files import Files, ReadOnlyFiles, WritableFile
+from engine.log.manifest import MANIFEST, STORED, QuarantineDamaged, read_manifest
+from engine.log.quarantine import QuarantinedFile, QuarantiningFiles
+from engine.log.restore import ChangedSince, restore
+from tests.support.file_work import do_work, make_tree, tree, works
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def place(tmp_path):
+    """(directory of the files, path of the quarantine)."""
+    (tmp_path / "data").mkdir()
+    make_tree(tmp_path / "data")
+    return str(tmp_path / "data"), str(tmp_path / "kept")
+
+
+def quarantining(place):
+    return QuarantiningFiles(Files(), place[1], command="test", now=NOW, log_dirs=(place[0],))
+
+
+def times(top):
+    return {path: path.stat().st_mtime_ns // 1_000_000 for path in Path(top).rglob("*") if path.is_file()}
+
+
+@given(works)
+def test_everything_is_undone(steps):
+    with tempfile.TemporaryDirectory() as top, tempfile.TemporaryDirectory() as other:
+        data = Path(top) / "data"
+        data.mkdir()
+        make_tree(data)
+        make_tree(Path(other))
+        before, times_before = tree(ReadOnlyFiles(), str(data)), times(data)
+        files = QuarantiningFiles(Files(), f"{top}/kept", command="test", now=NOW)
+        assert do_work(files, str(data), steps) == do_work(Files(), other, steps)
+        after = tree(ReadOnlyFiles(), str(data))
+        if not any(step[0].endswith("kept") for step in steps):  # what is written to removed files is dropped
+            assert after == tree(ReadOnlyFiles(), other)
+        files.finish()
+        if files.is_used:
+            restore(Files(), f"{top}/kept")
+            assert restore(Files(), f"{top}/kept").complete_before
+        assert tree(ReadOnlyFiles(), str(data)) == before
+        assert times(data) == times_before
+
+
+def test_nothing_of_the_seam_gets_past_the_quarantine():
+    for ours, theirs in ((QuarantiningFiles, Files), (QuarantinedFile, WritableFile)):
+        passed = {
+            name
+            for name, _method in inspect.getmembers(theirs, inspect.isfunction)
+            if not name.startswith("_") and getattr(ours, name) is getattr(theirs, name)
+        }
+        assert passed <= {"read", "read_exactly"}  # made of `size` and `read_into`
+
+
+def test_only_what_is_cut_is_kept(place):
+    files = quarantining(place)
+    with files.open_writable(f"{place[0]}/d/a") as file:
+        file.truncate(4900)
+        file.write_at(4900, b"new")
+        file.truncate(4000)
+    files.finish()
+    assert files.stored_size == 1000
+    entries = read_manifest(Files(), place[1]).entries
+    assert [(entry.do.value, entry.position, entry.size) for entry in entries] == [("cut", 4900, 100), ("cut", 4000, 900)]
+    for entry in entries:
+        assert sha256((Path(place[1]) / STORED / entry.stored).read_bytes()).hexdigest() == entry.sha256
+
+
+def test_nothing_changed_leaves_no_quarantine(place):
+    files = quarantining(place)
+    with files.open_writable(f"{place[0]}/a") as file:
+        file.truncate(file.size())
+        assert file.read(0, 3) == b"012"
+    files.finish()
+    assert not files.is_used
+    assert not Path(place[1]).exists()
+
+
+def test_zeros_take_no_space(place):
+    with open(f"{place[0]}/big", "wb") as file:
+        file.truncate(50 << 20)
+    files = quarantining(place)
+    with files.open_writable(f"{place[0]}/big") as file:
+        file.truncate(0)
+    stored = next((Path(place[1]) / STORED).iterdir())
+    assert stored.stat().st_size == 50 << 20
+    assert stored.stat().st_blocks * 512 < 1 << 20
+
+
+def test_a_directory_is_renamed_back_with_what_changed_in_it(place):
+    before = tree(ReadOnlyFiles(), place[0])
+    files = quarantining(place)
+    with files.open_writable(f"{place[0]}/d/a") as file:
+        file.truncate(10)
+        files.rename(f"{place[0]}/d", f"{place[0]}/d.1-stray")
+        file.truncate(5)
+    files.remove(f"{place[0]}/d.1-stray/e/f")
+    files.remove_directory(f"{place[0]}/d.1-stray/e")
+    files.finish()
+    restored = restore(Files(), place[1])
+    assert tree(ReadOnlyFiles(), place[0]) == before
+    assert restored.manifest.log_dirs == (place[0],)
+
+
+def test_an_existing_directory_is_no_quarantine(place):
+    Path(place[1]).mkdir()
+    with pytest.raises(UsageError):
+        quarantining(place)
+
+
+def work(files, top):
+    """Something of everything."""
+    with files.open_writable(f"{top}/a") as file:
+        file.truncate(20)
+        file.write_at(5, b"new")
+    files.rename(f"{top}/a", f"{top}/d/b")
+    files.remove(f"{top}/d/a")
+    files.open_writable(f"{top}/d/a", create=True).close()
+    files.rename(f"{top}/d/a", f"{top}/c")
+    files.make_directory(f"{top}/a")
+
+
+class Stop(Exception):
+    pass
+
+
+class StoppingFiles(Files):
+    """Stops instead of the operation number `at`."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def tick(self):
+        self.at -= 1
+        if self.at < 0:
+            raise Stop
+
+    def open_writable(self, path, *, create=False):
+        self.tick()
+        files = self
+        below = super().open_writable(path, create=create)
+
+        class File(WritableFile):
+            def write_at(self, position, *parts):
+                files.tick()
+                super().write_at(position, *parts)
+
+            def truncate(self, size):
+                files.tick()
+                super().truncate(size)
+
+        file = File(path, below._descriptor)
+        below._descriptor = -1
+        return file
+
+
+for name in ("rename", "remove", "make_directory", "remove_directory", "set_modified"):
+
+    def method(self, *arguments, _name=name):
+        self.tick()
+        getattr(Files, _name)(self, *arguments)
+
+    setattr(StoppingFiles, name, method)
+
+
+@pytest.mark.parametrize("at", range(34))
+def test_a_stop_of_the_command_loses_nothing(place, at):
+    before = tree(ReadOnlyFiles(), place[0])
+    files = QuarantiningFiles(StoppingFiles(at), place[1], command="test", now=NOW)
+    with pytest.raises(Stop):
+        work(files, place[0])
+        files.finish()
+        raise Stop
+    try:
+        restore(Files(), place[1])
+    except KafkalogError:  # nothing was noted, so nothing may have changed
+        assert not Path(place[1], MANIFEST).exists() or not Path(place[1], MANIFEST).read_bytes()
+    assert tree(ReadOnlyFiles(), place[0]) == before
+
+
+@pytest.mark.parametrize("at", range(40))
+def test_a_stop_of_the_restoring_is_gone_on_with(place, at):
+    before = tree(ReadOnlyFiles(), place[0])
+    files = quarantining(place)
+    work(files, place[0])
+    files.finish()
+    try:
+        restore(StoppingFiles(at), place[1])
+    except Stop:
+        restore(Files(), place[1])
+    assert tree(ReadOnlyFiles(), place[0]) == before
+
+
+def test_damage_and_later_changes_are_met_before_anything_changes(place):
+    files = quarantining(place)
+    work(files, place[0])
+    files.finish()
+    after = tree(ReadOnlyFiles(), place[0])
+    stored = min((Path(place[1]) / STORED).iterdir())
+    data = stored.read_bytes()
+    stored.write_bytes(data[:-1] + b"!")
+    with pytest.raises(QuarantineDamaged, match="SHA-256"):
+        restore(Files(), place[1])
+    stored.unlink()
+    with pytest.raises(QuarantineDamaged, match="missing"):
+        restore(Files(), place[1])
+    stored.write_bytes(data)
+    with open(f"{place[0]}/d/b", "ab") as file:
+        file.write(b"a broker went on")
+    with pytest.raises(ChangedSince):
+        restore(Files(), place[1])
+    assert tree(ReadOnlyFiles(), place[0]) == {**after, "d/b": after["d/b"] + b"a broker went on"}
+    restore(Files(), place[1], force=True)
+    assert (Path(place[0]) / "a").read_bytes() == b"0123456789" * 10
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[1]", b"not JSON", b'{"do": "cut", "path": "/x", "stored": "../x"}', b'{"do": "eat"}'])
+def test_a_damaged_manifest_is_refused(place, line):
+    files = quarantining(place)
+    work(files, place[0])
+    files.finish()
+    path = Path(place[1]) / MANIFEST
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([*lines[:2], line, *lines[2:]]))
+    with pytest.raises(QuarantineDamaged):
+        restore(Files(), place[1])
+
+
+def test_the_manifest_is_text(place):
+    files = quarantining(place)
+    files.remove(f"{place[0]}/d/e/f")
+    files.finish()
+    lines = [json.loads(line) for line in (Path(place[1]) / MANIFEST).read_text().splitlines()]
+    assert lines[0] == {"quarantine": 1, "command": "test", "created_ms": NOW, "log_dirs": [place[0]]}
+    assert lines[1]["do"] == "remove"
+    assert lines[1]["path"] == f"{place[0]}/d/e/f"
+    assert lines[1]["sha256"] == sha256(b"deep").hexdigest()
+    assert lines[1]["stored"] == "000001-e-f"
+
+
+def test_a_refusal_goes_through(place):
+    with pytest.raises(UnwritableFile):
+        quarantining(place).open_writable(f"{place[0]}/none")
