@@ -36,7 +36,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'dump-log --version -h --help' "$cur"
+        _kafkalog_words 'dump-log restore --version -h --help' "$cur"
         ;;
     dump-log)
         case $prev in
@@ -65,6 +65,17 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode --continue-on-corruption --max-decompressed-bytes --max-batch-bytes --version -h --help' "$cur"
+        fi
+        ;;
+    restore)
+        case $prev in
+        --format)
+            _kafkalog_words 'text json' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--force --dry-run --format --version -h --help' "$cur"
         fi
         ;;
     esac

@@ -1,0 +1,68 @@
+"""kafkalog restore: what a command changed under a quarantine is put back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.files import Files, ReadOnlyFiles
+from engine.log.quarantine import QuarantiningFiles
+from tests.support.file_work import make_tree, tree
+from tests.support.other_process import lock_held
+from tests.support.run import kafkalog
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """(directory, quarantine, what was there before)."""
+    data, kept = tmp_path / "data", tmp_path / "kept"
+    data.mkdir()
+    make_tree(data)
+    before = tree(ReadOnlyFiles(), str(data))
+    files = QuarantiningFiles(Files(), str(kept), command="recover", now=1, log_dirs=(str(data),))
+    with files.open_writable(f"{data}/d/a") as file:
+        file.truncate(100)
+    files.remove(f"{data}/b")
+    files.open_writable(f"{data}/new", create=True).close()
+    files.finish()
+    return data, kept, before
+
+
+def test_everything_is_put_back_once(changed):
+    data, kept, before = changed
+    done = kafkalog("restore", str(kept) + "/")
+    assert done.status == 0
+    assert done.out.decode().splitlines()[-1] == "3 changes undone, 4900 bytes put back: as before `recover`"
+    assert tree(ReadOnlyFiles(), str(data)) == before
+    again = kafkalog("restore", str(kept))
+    assert (again.status, again.out) == (0, b"everything was put back already: nothing to do\n")
+
+
+def test_a_dry_run_changes_nothing(changed):
+    data, kept, _before = changed
+    after = tree(ReadOnlyFiles(), str(data))
+    done = kafkalog("restore", "--dry-run", "--format", "json", str(kept))
+    assert done.status == 0
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert lines[0] == {"undone": "removed", "path": f"{data}/new", "bytes": 0}
+    assert lines[-1] == {"command": "recover", "dryRun": True, "steps": 3, "bytes": 4900, "wasComplete": False}
+    assert tree(ReadOnlyFiles(), str(data)) == after
+
+
+def test_a_running_broker_keeps_it_out(changed):
+    data, kept, _before = changed
+    after = tree(ReadOnlyFiles(), str(data))
+    with lock_held(data / ".lock"):
+        done = kafkalog("restore", str(kept))
+    assert done.status == 8
+    assert "error[log-dir-locked]" in done.err
+    Path(data / ".lock").unlink()
+    assert tree(ReadOnlyFiles(), str(data)) == after
+
+
+def test_what_is_no_quarantine(tmp_path):
+    done = kafkalog("restore", str(tmp_path))
+    assert done.status == 8
+    assert "error[unreadable-file]" in done.err
