@@ -53,6 +53,7 @@ class Finding(NamedTuple):
 
 _DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
 _INDEX = "delete the file and restart the broker, which rebuilds it from the log"
+_REBUILD = "kafkalog verify-index --rebuild, with the path of the partition's directory"
 
 KINDS: dict[str, Kind] = {
     "crc-mismatch": Kind(
@@ -177,6 +178,53 @@ KINDS: dict[str, Kind] = {
     "index-first-offsets": Kind(
         Severity.INFO, "brokers before 2.0 indexed the first offset of an append, later ones the last: both are sound",
         "nothing to do",
+    ),
+    "index-append-offsets": Kind(
+        Severity.INFO, "brokers from 2.0 to 4.0 indexed the last offset of an append, which may be several batches: sound too",
+        "nothing to do",
+    ),
+    "index-untrimmed": Kind(
+        Severity.WARNING, "the broker does not check this index when it starts and takes its unused zeros for entries",
+        _REBUILD,
+    ),
+    "timeindex-record-offsets": Kind(
+        Severity.INFO, "older brokers wrote the offset of the latest record, later ones the last of its batch: both are sound",
+        "nothing to do",
+    ),
+    "timeindex-unverifiable": Kind(
+        Severity.INFO, "brokers of 0.10 and later indexed the timestamps of messages that they stored in format 0 without them",
+        "nothing to do",
+    ),
+    "timeindex-incomplete": Kind(
+        Severity.WARNING, "a rolled or closed segment ends its time index with its largest timestamp; without it lookups by "
+        "time pass the segment by, and retention takes it for older than it is", _REBUILD,
+    ),
+    "txnindex-mismatch": Kind(
+        Severity.WARNING, "the entry does not fit the batches and markers of its producer: consumers that read committed "
+        "records only may get others, or lose some", _REBUILD,
+    ),
+    "txnindex-incomplete": Kind(
+        Severity.WARNING, "a transaction was aborted and the index does not say so: consumers that read committed records "
+        "only are handed its records", _REBUILD,
+    ),
+    "snapshot-mismatch": Kind(
+        Severity.WARNING, "what the snapshot says of a producer does not fit its batches before that offset: after a clean "
+        "start the broker refuses or repeats batches, or holds the last stable offset back", _REBUILD,
+    ),
+    "snapshot-beyond-log": Kind(
+        Severity.INFO, "the log ends before the snapshot's offset: a crash or a repair cut it", "harmless: the broker removes it",
+    ),
+    "epochs-mismatch": Kind(
+        Severity.WARNING, "the checkpoint gives offsets to another leader epoch than their batches: replicas that compare "
+        "epochs truncate at the wrong place", _REBUILD,
+    ),
+    "epochs-start-late": Kind(
+        Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",
+        "nothing to do where records were deleted",
+    ),
+    "epochs-beyond-log": Kind(
+        Severity.INFO, "the log ends before an epoch's first offset: a crash or a repair cut it",
+        "harmless: the broker removes the line when it starts",
     ),
     "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
 }

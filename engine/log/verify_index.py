@@ -1,0 +1,242 @@
+"""Offset and time index of a segment against its batches, entry by entry, while the log is walked once.
+
+What a broker of today writes: an offset index entry is the last offset of a batch and the byte where the batch begins; a
+time index entry is the largest timestamp so far and the last offset of the first batch that has it. Older brokers wrote
+other offsets, by which every lookup comes out the same; those are told from damage and reported as such.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from engine.findings import Finding, Where
+from engine.formats import NO_TIMESTAMP, Status
+from engine.kernels import verify as kernel
+from engine.record.columns import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.index.entries import SparseIndex
+    from engine.index.offset import OffsetIndex
+    from engine.index.time import TimeIndex
+    from engine.record.windows import Window
+
+    Report = Callable[[Finding], None]
+
+MAX_FINDINGS = 1000  # of one code in one file that are reported one by one
+_DOUBTFUL = 256  # entries that one kernel call describes
+_LONG_MIN = -(2**63)
+
+
+class FileFindings:
+    """Reports findings about one file: MAX_FINDINGS of a code one by one, the rest as a number."""
+
+    def __init__(self, path: str, report: Report) -> None:
+        self._path, self._report = path, report
+        self._counts: dict[str, int] = {}
+
+    def add(self, code: str, what: str, position: int | None = None, offset: int | None = None) -> None:
+        """Something wrong at byte `position` of the file, about log offset `offset`."""
+        self._counts[code] = count = self._counts.get(code, 0) + 1
+        if count <= MAX_FINDINGS:
+            self._report(Finding(code, Where(self._path, position, offset), what))
+
+    def finish(self) -> None:
+        """Report how many were left out."""
+        for code, count in self._counts.items():
+            if count > MAX_FINDINGS:
+                self._report(Finding(code, Where(self._path), f"{count - MAX_FINDINGS} more"))
+
+
+class _Check:
+    """What both checks share: the entries in the order in which the log is walked, and the kernel's state."""
+
+    def __init__(self, index: SparseIndex, report: Report) -> None:
+        self.findings = FileFindings(index.path, report)
+        self._index = index
+        self._size = index.entry_size
+        self._order: list[int] | None = None  # numbers of the entries, where they had to be sorted
+        self._entries = index.used
+        self._state = array("q", [0] * kernel.STATE_FIELDS)
+        self._state[kernel.BEFORE] = _LONG_MIN
+        self._state[kernel.PENDING] = self._state[kernel.DECIDED] = -1
+        self._state[kernel.LARGEST] = NO_TIMESTAMP
+        self._doubtful = Table(kernel.DOUBTFUL_FIELDS, _DOUBTFUL)
+        self._used = 0
+
+    @property
+    def count(self) -> int:
+        """Entries that are checked."""
+        return self._index.used_entries
+
+    def _sort(self, key: Callable[[int], int]) -> None:
+        """Put the entries in order of `key`, which they must have for one walk."""
+        self._order = sorted(range(self.count), key=key)
+        size, used = self._size, self._entries
+        self._entries = memoryview(b"".join(used[at * size : (at + 1) * size] for at in self._order))
+
+    def _number(self, place: int) -> int:
+        """Number in the file of the entry at `place` of the walk."""
+        return place if self._order is None else self._order[place]
+
+    def _left(self) -> range:
+        """Places of the entries that the walk did not come to."""
+        return range(self._state[kernel.NEXT], self.count)
+
+    def _drain(self) -> None:
+        for column in range(self._used):
+            self._judge([self._doubtful.table[field, column] for field in range(kernel.DOUBTFUL_FIELDS)])
+        self._used = 0
+        self._state[kernel.PENDING] = -1
+
+    def _judge(self, doubt: list[int]) -> None:
+        raise NotImplementedError
+
+
+class OffsetCheck(_Check):
+    """The offset index of a segment. Feed it every window of the log, then call `finish`."""
+
+    def __init__(self, index: OffsetIndex, report: Report) -> None:
+        super().__init__(index, report)
+        self.index = index
+        self._first_offsets = self._append_offsets = 0
+        disordered = _report_sanity(index, report)
+        if disordered:
+            self._sort(lambda number: index.entry(number).position)
+
+    def feed(self, window: Window) -> None:
+        """Compare with the batches of the window."""
+        row, status = 0, Status.FULL
+        while status == Status.FULL:
+            row, self._used, status = kernel.check_offset_entries(
+                self._entries, self.index.base_offset, window.batches.table, row, window.rows, window.base,
+                self._state, self._doubtful.table, self._used,
+            )
+            if status == Status.FULL:
+                self._drain()
+
+    def finish(self, end: int) -> None:
+        """The last whole batch of the log ends at byte `end`."""
+        self._drain()
+        for place in self._left():
+            number = self._number(place)
+            offset, position = self.index.entry(number)
+            what = f"entry {number} points to byte {position}, the last batch ends at byte {end}: not harmless, a clean start "
+            self.findings.add("index-beyond-log", what + "believes it", number * self._size, offset)
+        for count, code, what in (
+            (self._first_offsets, "index-first-offsets", "the first offset of their batch, not the last"),
+            (self._append_offsets, "index-append-offsets", "the last offset of a later batch of the same append"),
+        ):
+            if count:
+                self.findings.add(code, f"{count} of {self.count} entries name {what}")
+        self.findings.finish()
+
+    def _judge(self, doubt: list[int]) -> None:
+        number = self._number(doubt[kernel.ENTRY])
+        offset, position = self.index.entry(number)
+        previous, first, last, behind = (doubt[field] for field in (kernel.PREVIOUS, kernel.FIRST, kernel.LAST, kernel.BEHIND))
+        at = number * self._size
+        if not doubt[kernel.IS_BATCH]:
+            what = f"entry {number} points to byte {position}, where no batch begins: not harmless, reads from offset {offset} fail"
+            self.findings.add("index-beyond-log", what, at, offset)
+            return
+        what = f"entry {number} says offset {offset}, the batch at byte {position} ends at {last}"
+        decided = self._state[kernel.DECIDED]
+        if offset <= previous:
+            what += f": not harmless, reads from offset {offset} to {previous} begin behind them"
+        elif offset > behind:
+            is_last = doubt[kernel.ENTRY] == self.count - 1
+            what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only walk further"
+        elif (doubt[kernel.OLD_FORMAT] or offset == first) and not 0 <= decided < number:
+            self._first_offsets += 1
+            return
+        elif offset > last and doubt[kernel.MEETS_END]:
+            self._append_offsets += 1
+            return
+        else:
+            what += ": harmless, lookups find what they look for"
+        self.findings.add("index-offset-mismatch", what, at, offset)
+
+
+class TimeCheck(_Check):
+    """The time index of a segment. Feed it every window of the log, then call `finish`."""
+
+    def __init__(self, index: TimeIndex, report: Report) -> None:
+        super().__init__(index, report)
+        self.index = index
+        self._record_offsets = self._without_timestamp = 0
+        if _report_sanity(index, report):
+            self._sort(lambda number: index.entry(number).offset)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Largest timestamp of the batches so far."""
+        return self._state[kernel.LARGEST]
+
+    def feed(self, window: Window) -> None:
+        """Compare with the batches of the window."""
+        row, status = 0, Status.FULL
+        while status == Status.FULL:
+            row, self._used, status = kernel.check_time_entries(
+                self._entries, self.index.base_offset, window.batches.table, row, window.rows,
+                self._state, self._doubtful.table, self._used,
+            )
+            if status == Status.FULL:
+                self._drain()
+
+    def finish(self, is_closed: bool) -> None:
+        """`is_closed`: no broker has the segment open for writing, nor had when it died."""
+        self._drain()
+        for place in self._left():
+            number = self._number(place)
+            offset = self.index.entry(number).offset
+            what = f"entry {number}: the log ends at offset {self._state[kernel.BEFORE]}"
+            if not self._state[kernel.NEXT] and self._state[kernel.BEFORE] == _LONG_MIN:
+                what = f"entry {number}: the log has no batches"
+            self.findings.add("timeindex-offset-not-found", what + ": not harmless", number * self._size, offset)
+        if self._record_offsets:
+            what = f"{self._record_offsets} of {self.count} entries name an offset inside their batch, not its last"
+            self.findings.add("timeindex-record-offsets", what)
+        if self._without_timestamp:
+            what = f"{self._without_timestamp} of {self.count} entries name batches of format 0, which keep no timestamp"
+            self.findings.add("timeindex-unverifiable", what)
+        last = self.index.last_entry().timestamp
+        if is_closed and last < self.largest_timestamp:
+            says = f"ends with {last} ms" if self.count else "has no entries"
+            what = f"the index {says}, the largest timestamp of the segment is {self.largest_timestamp} ms"
+            self.findings.add("timeindex-incomplete", what)
+        self.findings.finish()
+
+    def _judge(self, doubt: list[int]) -> None:
+        number = self._number(doubt[kernel.ENTRY])
+        timestamp, offset = self.index.entry(number)
+        first, last, stamp = (doubt[field] for field in (kernel.FIRST, kernel.LAST, kernel.STAMP))
+        before, at = doubt[kernel.STAMP_BEFORE], number * self._size
+        what = f"entry {number} says {timestamp} ms"
+        if before >= timestamp:
+            what += f", batches before offset {offset} reach {before} ms: not harmless, lookups by time begin behind them"
+            self.findings.add("timeindex-timestamp-mismatch", what, at, offset)
+        elif not first <= offset <= last:
+            what = f"entry {number}: no batch holds offset {offset}: harmless, lookups by time find what they look for"
+            self.findings.add("timeindex-offset-not-found", what, at, offset)
+        elif doubt[kernel.OLD_FORMAT]:
+            self._without_timestamp += 1
+        elif stamp == timestamp:
+            self._record_offsets += 1
+        else:
+            is_last = number == self.count - 1
+            harm = ": not harmless, retention goes by the last entry" if is_last else ": harmless, lookups only walk further"
+            what += f", the batch that ends at offset {last} has {stamp} ms as its largest" + harm
+            self.findings.add("timeindex-timestamp-mismatch", what, at, offset)
+
+
+def _report_sanity(index: OffsetIndex | TimeIndex, report: Report) -> bool:
+    """Report what is wrong with the file itself, the zero tail apart → are its entries out of order?"""
+    disordered = False
+    for finding in index.sanity():
+        if finding.code != "index-zero-tail":
+            report(finding)
+        disordered = disordered or finding.code in ("index-out-of-order", "timeindex-out-of-order")
+    return disordered
