@@ -36,7 +36,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'dump-log restore --version -h --help' "$cur"
+        _kafkalog_words 'dump-log restore verify-index --version -h --help' "$cur"
         ;;
     dump-log)
         case $prev in
@@ -76,6 +76,21 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--force --dry-run --format --version -h --help' "$cur"
+        fi
+        ;;
+    verify-index)
+        case $prev in
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        --jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--format --jobs --version -h --help' "$cur"
         fi
         ;;
     esac

@@ -43,3 +43,8 @@ complete -c kafkalog -n '__fish_seen_subcommand_from restore' -l dry-run -d 'Say
 complete -c kafkalog -n '__fish_seen_subcommand_from restore' -l format -x -a 'text json' -d 'Text, or one JSON object a line'
 complete -c kafkalog -n '__fish_seen_subcommand_from restore' -l version -d 'Show the version and how the kernels were built'
 complete -c kafkalog -n '__fish_seen_subcommand_from restore' -s h -l help -d 'Show this message and exit'
+complete -c kafkalog -n __fish_use_subcommand -f -a verify-index -d 'Compare every index of a partition with its log'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l format -x -a 'text json jsonl' -d 'A line for each partition, one JSON document, or one JSON object a line'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l jobs -x -d 'Read so many partitions side by side; default: one per core'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l version -d 'Show the version and how the kernels were built'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -s h -l help -d 'Show this message and exit'

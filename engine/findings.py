@@ -226,5 +226,6 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "the log ends before an epoch's first offset: a crash or a repair cut it",
         "harmless: the broker removes the line when it starts",
     ),
+    "path-vanished": Kind(Severity.INFO, "a running broker removed it while it was looked for", "nothing to do"),
     "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
 }

@@ -18,6 +18,7 @@ from kafkalog_cli.options import version_option
 COMMANDS = {
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
+    "verify-index": ("kafkalog_cli.commands.verify_index", "Compare every index of a partition with its log."),
 }
 
 

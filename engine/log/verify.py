@@ -32,7 +32,6 @@ from engine.log.verify_epochs import EpochCheck
 from engine.log.verify_index import OffsetCheck, TimeCheck
 from engine.log.verify_producers import ProducerCheck
 from engine.record.columns import BatchColumns
-from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -65,20 +64,23 @@ class Verification:
     worst: Severity | None = None
 
 
-def verify_partition(files: ReadOnlyFiles, directory: str, report: Report) -> Verification:
+def verify_partition(
+    files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True
+) -> Verification:
     """Compare all files of the partition in `directory` → what was compared. `report` takes what is wrong.
 
+    go_on  is asked now and then; False: stop in the middle, what was found so far was reported
     Files with `.deleted`, `.cleaned`, `.swap` and the like are left out: they are no part of the log. Memory: one window,
     one index of each sort, and the producers. Raises UnreadableFile, and FileChangedWhileReading.
     """
-    return _Partition(files, directory, report).run()
+    return _Partition(files, directory, report, go_on).run()
 
 
 class _Partition:
-    def __init__(self, files: ReadOnlyFiles, directory: str, report: Report) -> None:
+    def __init__(self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool]) -> None:
         self._files = files
         self._prefix = directory if directory.endswith("/") else directory + "/"
-        self._outer = report
+        self._outer, self._go_on = report, go_on
         self.result = Verification(directory)
         self._paths: dict[tuple[FileKind, int | None], str] = {}
         self._columns = BatchColumns()
@@ -91,7 +93,8 @@ class _Partition:
         self._epochs = self._epoch_check()
         self._producers = ProducerCheck(self._snapshots(), self._report)
         for base in bases:
-            self._segment(base, is_last=base == bases[-1])
+            if not self._segment(base, is_last=base == bases[-1]):
+                return self.result
         self._producers.finish()
         self._epochs.finish()
         return self.result
@@ -121,7 +124,7 @@ class _Partition:
                 if parsed.kind is FileKind.LOG:
                     bases.append(parsed.base_offset)
         for (kind, base), path in self._paths.items():
-            if kind in _INDEXES and base not in bases:
+            if kind in _INDEXES and base is not None and base not in bases:
                 self._report(Finding("log-missing", Where(path), "a broker that starts deletes it"))
         return sorted(bases)
 
@@ -165,23 +168,28 @@ class _Partition:
 
     # ---- a segment
 
-    def _segment(self, base: int, *, is_last: bool) -> None:
+    def _segment(self, base: int, *, is_last: bool) -> bool:
+        """Compare the segment that begins at `base` → go on?"""
         offsets, times, aborted = (self._index(kind, base) for kind in _INDEXES)
         self._producers.begin_segment(aborted if isinstance(aborted, TransactionIndex) else None)
         path = self._paths[FileKind.LOG, base]
+        if not self._files.exists(path):
+            self._report(Finding("path-vanished", Where(path), "the segment was there a moment ago"))
+            return True
         checks = [
             OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report),
             TimeCheck(times if isinstance(times, TimeIndex) else TimeIndex(b"", base, path), self._report),
         ]
         offset_check, time_check = checks
-        reader = ChunkReader(path, self._report)
         with self._files.open(path) as file:
             walk = LogWalk(file, batches=self._columns)
             for window in walk:
+                if not self._go_on():
+                    return False
                 self._check_batches(window, path)
                 for check in checks:
                     check.feed(window)
-                self._producers.feed(window, reader)
+                self._producers.feed(window)
                 self._epochs.feed(window, path)
             self._end_of_log(walk, file)
         self.result.segments += 1
@@ -206,21 +214,24 @@ class _Partition:
             aborted if isinstance(aborted, TransactionIndex) else None,
             self._prefix + transaction_index_file_name(base),
         )
+        return True
 
     def _index(self, kind: FileKind, base: int) -> OffsetIndex | TimeIndex | TransactionIndex | None:
         """The index of that kind; None where there is none, or it can not be read."""
         path = self._paths.get((kind, base))
         if path is None:
             return None
-        sort = {FileKind.OFFSET_INDEX: OffsetIndex, FileKind.TIME_INDEX: TimeIndex}.get(kind, TransactionIndex)
         try:
-            index: OffsetIndex | TimeIndex | TransactionIndex = sort.read(self._files, path, base)
+            if kind is FileKind.OFFSET_INDEX:
+                return OffsetIndex.read(self._files, path, base)
+            if kind is FileKind.TIME_INDEX:
+                return TimeIndex.read(self._files, path, base)
+            return TransactionIndex.read(self._files, path, base)
         except UnreadableFile as error:
             if self._files.exists(path):
                 raise
-            self._report(Finding("index-missing", Where(path), f"removed while the partition was read: {error}"))
+            self._report(Finding("path-vanished", Where(path), str(error)))
             return None
-        return index
 
     def _missing(self, log_path: str, suffix: str, what: str) -> None:
         path = log_path.removesuffix(FileKind.LOG.value) + suffix

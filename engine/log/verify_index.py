@@ -59,7 +59,7 @@ class _Check:
         self._size = index.entry_size
         self._order: list[int] | None = None  # numbers of the entries, where they had to be sorted
         self._entries = index.used
-        self._state = array("q", [0] * kernel.STATE_FIELDS)
+        self._state = memoryview(array("q", [0] * kernel.STATE_FIELDS))
         self._state[kernel.BEFORE] = _LONG_MIN
         self._state[kernel.PENDING] = self._state[kernel.DECIDED] = -1
         self._state[kernel.LARGEST] = NO_TIMESTAMP
@@ -91,7 +91,12 @@ class _Check:
         self._used = 0
         self._state[kernel.PENDING] = -1
 
+    def feed(self, window: Window) -> None:
+        """Compare with the batches of the window."""
+        raise NotImplementedError
+
     def _judge(self, doubt: list[int]) -> None:
+        """Report what one doubtful entry is worth."""
         raise NotImplementedError
 
 
@@ -101,7 +106,8 @@ class OffsetCheck(_Check):
     def __init__(self, index: OffsetIndex, report: Report) -> None:
         super().__init__(index, report)
         self.index = index
-        self._first_offsets = self._append_offsets = 0
+        self._first_offsets: list[tuple[int, str]] = []  # entries that name one, and what to say if that is wrong
+        self._first_count = self._append_count = 0
         disordered = _report_sanity(index, report)
         if disordered:
             self._sort(lambda number: index.entry(number).position)
@@ -125,12 +131,15 @@ class OffsetCheck(_Check):
             offset, position = self.index.entry(number)
             what = f"entry {number} points to byte {position}, the last batch ends at byte {end}: not harmless, a clean start "
             self.findings.add("index-beyond-log", what + "believes it", number * self._size, offset)
-        for count, code, what in (
-            (self._first_offsets, "index-first-offsets", "the first offset of their batch, not the last"),
-            (self._append_offsets, "index-append-offsets", "the last offset of a later batch of the same append"),
-        ):
-            if count:
-                self.findings.add(code, f"{count} of {self.count} entries name {what}")
+        if self._state[kernel.DECIDED] >= 0:  # a broker that writes last offsets wrote the others too
+            for number, what in self._first_offsets:
+                self.findings.add("index-offset-mismatch", what, number * self._size, self.index.entry(number).offset)
+        elif self._first_count:
+            what = f"{self._first_count} of {self.count} entries name the first offset of their batch, not the last"
+            self.findings.add("index-first-offsets", what)
+        if self._append_count:
+            what = f"{self._append_count} of {self.count} entries name the last offset of a later batch of the same append"
+            self.findings.add("index-append-offsets", what)
         self.findings.finish()
 
     def _judge(self, doubt: list[int]) -> None:
@@ -139,24 +148,26 @@ class OffsetCheck(_Check):
         previous, first, last, behind = (doubt[field] for field in (kernel.PREVIOUS, kernel.FIRST, kernel.LAST, kernel.BEHIND))
         at = number * self._size
         if not doubt[kernel.IS_BATCH]:
-            what = f"entry {number} points to byte {position}, where no batch begins: not harmless, reads from offset {offset} fail"
-            self.findings.add("index-beyond-log", what, at, offset)
+            what = f"entry {number} points to byte {position}, where no batch begins: not harmless, reads from offset "
+            self.findings.add("index-beyond-log", f"{what}{offset} fail", at, offset)
             return
         what = f"entry {number} says offset {offset}, the batch at byte {position} ends at {last}"
-        decided = self._state[kernel.DECIDED]
+        harmless = ": harmless, lookups find what they look for"
         if offset <= previous:
             what += f": not harmless, reads from offset {offset} to {previous} begin behind them"
         elif offset > behind:
             is_last = doubt[kernel.ENTRY] == self.count - 1
             what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only walk further"
-        elif (doubt[kernel.OLD_FORMAT] or offset == first) and not 0 <= decided < number:
-            self._first_offsets += 1
+        elif doubt[kernel.OLD_FORMAT] or offset == first:
+            self._first_count += 1
+            if len(self._first_offsets) < MAX_FINDINGS:
+                self._first_offsets.append((number, what + harmless))
             return
         elif offset > last and doubt[kernel.MEETS_END]:
-            self._append_offsets += 1
+            self._append_count += 1
             return
         else:
-            what += ": harmless, lookups find what they look for"
+            what += harmless
         self.findings.add("index-offset-mismatch", what, at, offset)
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
+from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.verify import first_from, next_hole, next_producer
+from engine.log.segment_recovery import read_marker
 from engine.log.verify_index import FileFindings
-from engine.record.builder import increment_sequence
-from engine.record.control import ControlRecordInvalid, control_type, end_txn_marker
-from engine.record.reader import ChunkReader
+from engine.record.columns import RecordColumns
+from engine.record.control import ControlRecordInvalid
+from engine.record.sequences import increment_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -95,6 +96,7 @@ class ProducerCheck:
         self._aborted: list[Aborted] = []  # of this segment
         self._committed: set[int] = set()  # those commit markers of this segment that its index names
         self._named: set[int] = set()
+        self._records = RecordColumns(8)
 
     @property
     def _knows_all(self) -> bool:
@@ -107,7 +109,7 @@ class ProducerCheck:
         self._committed.clear()
         self._named = set() if index is None else {txn.last_offset for txn in index}
 
-    def feed(self, window: Window, reader: ChunkReader) -> None:
+    def feed(self, window: Window) -> None:
         """Follow the producers of the window's batches."""
         table, row = window.batches.table, 0
         if self._first_offset is None:
@@ -118,20 +120,20 @@ class ProducerCheck:
         while row < window.rows:
             due = self._due[-1][0] if self._due else _LONG_MAX
             behind = first_from(table, row, window.rows, due)
-            self._follow(window, row, behind, reader)
+            self._follow(window, row, behind)
             row = behind
             if row < window.rows:
                 self._compare(*self._due.pop())
         self._end = table[BatchField.LAST_OFFSET, window.rows - 1]
 
-    def _follow(self, window: Window, row: int, last_row: int, reader: ChunkReader) -> None:
+    def _follow(self, window: Window, row: int, last_row: int) -> None:
         table = window.batches.table
         row = next_producer(table, row, last_row)
         while row < last_row:
             producer, epoch, attributes, first, last, sequence, timestamp, count = (table[field, row] for field in _FIELDS)
             if attributes & CONTROL_FLAG:
                 if count > 0:
-                    self._marker(window, row, reader)
+                    self._marker(window, row)
             else:
                 state = self._producers.get(producer)
                 if state is None:
@@ -143,22 +145,24 @@ class ProducerCheck:
                     state.has_data = state.has_data or count > 0
             row = next_producer(table, row + 1, last_row)
 
-    def _marker(self, window: Window, row: int, reader: ChunkReader) -> None:
+    def _marker(self, window: Window, row: int) -> None:
         """A control batch of a producer."""
         table = window.batches.table
         producer, offset = table[BatchField.PRODUCER_ID, row], table[BatchField.BASE_OFFSET, row]
-        marker = read_marker(window, row, reader)
+        try:
+            marker = read_marker(window, row, self._records)
+        except ControlRecordInvalid:
+            return  # dump-log tells of it
         if marker is None:
             return
-        is_abort, coordinator_epoch, timestamp = marker
         state = self._producers.setdefault(producer, ProducerState())
         self._open.pop(producer, None)
-        if is_abort:
+        if marker.control_type is ControlType.ABORT:
             stable = min(self._open.values(), default=offset + 1)
             self._aborted.append(Aborted(producer, state.txn_first_offset, offset, stable, state.has_data))
         elif offset in self._named and state.txn_first_offset >= 0:
             self._committed.add(offset)
-        state.end(table[BatchField.PRODUCER_EPOCH, row], coordinator_epoch, timestamp, offset)
+        state.end(table[BatchField.PRODUCER_EPOCH, row], marker.coordinator_epoch, marker.timestamp, offset)
 
     # ---- transaction index
 
@@ -258,23 +262,6 @@ class ProducerCheck:
             if value != found and (name in ("last_sequence", "offset_delta") or self._knows_all):
                 return f"{name.replace('_', ' ')} {value}, the batches say {found}"
         if not self._fits(said.current_txn_first_offset, seen.txn_first_offset):
-            return f"open transaction from {said.current_txn_first_offset}, the batches say {seen.txn_first_offset}: not harmless"
+            what = f"open transaction from {said.current_txn_first_offset}, the batches say {seen.txn_first_offset}"
+            return what + ": not harmless"
         return None
-
-
-def read_marker(window: Window, row: int, reader: ChunkReader) -> tuple[bool, int, int] | None:
-    """(is it an abort marker, coordinator epoch, timestamp) of the control batch in `row`; None: no such marker."""
-    table = window.batches.table
-    if window.partial or table[BatchField.ATTRIBUTES, row] & CODEC_MASK:
-        return None
-    try:
-        for chunk in reader.chunks(window, row, row + 1):
-            if chunk.end > chunk.first:
-                kind = control_type(chunk.key(chunk.first))
-                if kind not in (ControlType.ABORT, ControlType.COMMIT):
-                    return None
-                epoch = end_txn_marker(chunk.value(chunk.first))
-                return kind == ControlType.ABORT, epoch, chunk.records.table[RecordField.TIMESTAMP, chunk.first]
-    except ControlRecordInvalid:
-        return None
-    return None

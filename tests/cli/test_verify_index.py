@@ -1,0 +1,95 @@
+"""kafkalog verify-index: what it prints of real directories, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.support.run import kafkalog
+
+DOCS = Path(__file__).parents[2] / "docs"
+VERIFICATION = json.loads((DOCS / "verify-index.schema.json").read_text())
+OTHERS = json.loads((DOCS / "dump.schema.json").read_text())
+
+
+@pytest.fixture
+def partition(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/cases/recover-open-transaction/expected/topic-0", tmp_path / "topic-0")
+    return tmp_path / "topic-0"
+
+
+def objects(*words, cwd=None):
+    done = kafkalog("verify-index", "--format", "jsonl", *words, cwd=cwd)
+    return [json.loads(line) for line in done.out.splitlines()], done
+
+
+def test_a_sound_log_dir(own_corpus):
+    done = kafkalog("verify-index", "clean", cwd=own_corpus / "kafka-4.3.1/logs")
+    assert done.status == 0
+    lines = done.out.decode().splitlines()
+    assert len(lines) > 40
+    assert all(": sound (" in line for line in lines)
+    assert [line for line in done.err.splitlines() if not line.startswith("info[index-zero-tail] clean/d0/doomed")] == []
+
+
+def test_damage_ends_with_4_and_says_whether_it_does_harm(partition):
+    index = partition / "00000000000000000000.index"
+    index.write_bytes(index.read_bytes() + bytes([0, 0, 255, 0, 0, 0, 255, 0]))
+    done = kafkalog("verify-index", "topic-0", cwd=partition.parent)
+    assert done.status == 4
+    assert done.out.decode().startswith("topic-0: broken (2 segments, ")
+    assert done.err.startswith("warning[index-beyond-log] topic-0/00000000000000000000.index at byte ")
+    assert "not harmless" in done.err
+
+
+def test_json_fits_the_schema(partition):
+    (partition / "00000000000000000045.timeindex").unlink()
+    found, done = objects(str(partition))
+    assert [one["type"] for one in found] == ["finding", "verification", "end"]
+    Draft202012Validator(VERIFICATION).validate(found[1])
+    for one in (found[0], found[2]):
+        Draft202012Validator(OTHERS).validate(one)
+    assert (found[1]["verdict"], found[2]["exit_status"], done.status) == ("broken", 4, 4)
+    document = kafkalog("verify-index", "--format", "json", str(partition)).out
+    assert json.loads(document) == {"schema": 1, "objects": found}
+
+
+def test_paths_of_every_kind(partition):
+    for path in ("topic-0", ".", "topic-*", "topic-0/00000000000000000045.index"):
+        found, done = objects(path, cwd=partition.parent)
+        assert [one["path"] for one in found if one["type"] == "verification"] == [
+            "./topic-0" if path == "." else "topic-0"
+        ], path
+        assert done.status == 0
+    found, _ = objects(".", cwd=partition)
+    assert [one["path"] for one in found if one["type"] == "verification"] == ["."]
+
+
+def test_what_is_no_partition_is_told(tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert kafkalog("verify-index", str(tmp_path / "empty")).status == 2
+    assert kafkalog("verify-index", str(tmp_path / "missing")).status == 8
+    assert kafkalog("verify-index").status == 2
+
+
+def test_several_jobs_give_the_same_in_the_same_order(own_corpus):
+    folder = own_corpus / "kafka-4.3.1/logs"
+    one, four = (kafkalog("verify-index", "--jobs", jobs, "unclean", cwd=folder) for jobs in ("1", "4"))
+    assert one == four
+    assert one.status == 0
+
+
+def test_nothing_is_changed(partition):
+    def state():
+        return {name: ((partition / name).read_bytes(), os.stat(partition / name).st_mtime_ns) for name in os.listdir(partition)}
+
+    os.chmod(partition, 0o500)
+    before = state()
+    assert kafkalog("verify-index", str(partition)).status == 0
+    assert state() == before
+    os.chmod(partition, 0o700)
