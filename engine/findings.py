@@ -212,7 +212,8 @@ KINDS: dict[str, Kind] = {
         "start the broker refuses or repeats batches, or holds the last stable offset back", _REBUILD,
     ),
     "snapshot-beyond-log": Kind(
-        Severity.INFO, "the log ends before the snapshot's offset: a crash or a repair cut it", "harmless: the broker removes it",
+        Severity.INFO, "the log ends before the snapshot's offset: a crash or a repair cut it",
+        "harmless: the broker removes it",
     ),
     "epochs-mismatch": Kind(
         Severity.WARNING, "the checkpoint gives offsets to another leader epoch than their batches: replicas that compare "
