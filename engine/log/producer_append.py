@@ -17,7 +17,8 @@ from engine.log.producer_entry import BatchMetadata, CompletedTxn, TxnMetadata
 from engine.record.sequences import last_sequence
 
 if TYPE_CHECKING:
-    from engine.log.producer_entry import EndTxnMarker, ProducerRow, ProducerStateEntry
+    from engine.log.producer_entry import ProducerStateEntry
+    from engine.log.producer_rows import ProducerRow, TxnMarker
 
 TRANSACTION_VERSION_UNKNOWN = -1
 _INT_MAX, _SHORT_MAX = 2**31 - 1, 2**15 - 1
@@ -75,7 +76,7 @@ class ProducerAppendInfo:
             self.entry.current_txn_first_offset = row.base_offset
             self.started.append(TxnMetadata(self.producer_id, row.base_offset))
 
-    def _append_marker(self, row: ProducerRow, marker: EndTxnMarker, transaction_version: int) -> CompletedTxn | None:
+    def _append_marker(self, row: ProducerRow, marker: TxnMarker, transaction_version: int) -> CompletedTxn | None:
         if transaction_version == TRANSACTION_VERSION_UNKNOWN:
             if self._origin is not AppendOrigin.REPLICATION:
                 raise IllegalArgument(
@@ -103,7 +104,7 @@ class ProducerAppendInfo:
             f"{'<=' if strict else '<'} the last seen epoch {current} (TV{transaction_version})"
         )
 
-    def _check_coordinator(self, marker: EndTxnMarker, offset: int) -> None:
+    def _check_coordinator(self, marker: TxnMarker, offset: int) -> None:
         if self.entry.coordinator_epoch > marker.coordinator_epoch and self._origin is not AppendOrigin.REPLICATION:
             raise TransactionCoordinatorFenced(
                 f"Invalid coordinator epoch for producerId {self.producer_id} at offset {offset} in partition "

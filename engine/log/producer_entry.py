@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ControlType, ProducerSnapshotEntry
-from engine.record.control import MARKERS, ControlRecordInvalid, control_type, end_txn_marker
+from engine.formats import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ProducerSnapshotEntry
 from engine.record.sequences import decrement_sequence, last_sequence
 
+if TYPE_CHECKING:
+    from engine.log.producer_rows import ProducerRow
+
 BATCHES_TO_RETAIN = 5
-
-
-class EndTxnMarker(NamedTuple):
-    """The record of a batch that ends a transaction. Mirrors EndTransactionMarker."""
-
-    control_type: ControlType  # ABORT or COMMIT
-    coordinator_epoch: int
-    timestamp: int
-
-
-class ProducerRow(NamedTuple):
-    """A batch, as far as the producer state looks at it; only batches with a producer id make one.
-
-    A control batch has `is_control`, and a `marker` unless it is empty, as the cleaner leaves it.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    is_transactional: bool = False
-    is_control: bool = False
-    marker: EndTxnMarker | None = None
 
 
 class BatchMetadata(NamedTuple):
@@ -171,11 +148,3 @@ class ProducerStateEntry:
         if self.producer_epoch != producer_epoch:
             self.batches.clear()
             self.producer_epoch = producer_epoch
-
-
-def parse_marker(key: bytes | None, value: bytes | None, timestamp: int) -> EndTxnMarker:
-    """The marker in a control record of a batch with a producer id. Raises ControlRecordInvalid."""
-    kind = control_type(key)
-    if kind not in MARKERS:
-        raise ControlRecordInvalid(f"a control record of type {kind} does not end a transaction")
-    return EndTxnMarker(ControlType(kind), end_txn_marker(value), timestamp)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from engine.files import Files
-    from engine.log.producer_entry import ProducerRow
+    from engine.log.producer_rows import ProducerRow
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000

@@ -13,9 +13,9 @@ from engine.log.append_errors import (
     TransactionCoordinatorFenced,
 )
 from engine.log.producer_append import AppendOrigin
-from engine.log.producer_entry import CompletedTxn, EndTxnMarker, ProducerRow, parse_marker
+from engine.log.producer_entry import CompletedTxn
+from engine.log.producer_rows import ProducerRow, TxnMarker
 from engine.log.producer_state import ProducerStateManager, aborted_txn
-from engine.record.control import ControlRecordInvalid
 
 INT_MAX = 2**31 - 1
 NOW = 1_700_000_000_000
@@ -34,11 +34,11 @@ def state(directory):
 
 
 def data(offset, sequence, *, producer=7, epoch=0, count=1, transactional=False, timestamp=NOW):
-    return ProducerRow(producer, epoch, sequence, offset, offset + count - 1, timestamp, transactional)
+    return ProducerRow(producer, epoch, sequence, offset, offset + count - 1, timestamp, transactional, is_control=False, marker=None)
 
 
 def marker(offset, kind=ControlType.COMMIT, *, producer=7, epoch=0, coordinator_epoch=0):
-    end = EndTxnMarker(kind, coordinator_epoch, NOW)
+    end = TxnMarker(kind, coordinator_epoch, NOW)
     return ProducerRow(producer, epoch, -1, offset, offset, NOW, is_transactional=True, is_control=True, marker=end)
 
 
@@ -266,16 +266,3 @@ class TestSnapshots:
         (directory / "00000000000000000009.snapshot").mkdir()
         state = ProducerStateManager(Files(), str(directory))
         assert (state.oldest_snapshot_offset, state.latest_snapshot_offset) == (7, 7)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [(None, b"\0" * 6), (b"\0\0\0\2", b"\0" * 6), (b"\0\0\0\1", b"\0"), (b"\0\0\0\1", None), (b"\0", b"\0" * 6)],
-)
-def test_what_is_no_marker(key, value):
-    with pytest.raises(ControlRecordInvalid):
-        parse_marker(key, value, 0)
-
-
-def test_a_marker():
-    assert parse_marker(b"\0\0\0\0", b"\0\0\0\0\0\5", 8) == EndTxnMarker(ControlType.ABORT, 5, 8)
