@@ -10,6 +10,7 @@ from setuptools.command.build_ext import build_ext
 
 KERNELS = (
     "checksum", "words", "scan", "decode", "text", "select", "legacy", "encode", "ndjson", "placement", "verify",
+    "blocks",
 )
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 # -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag

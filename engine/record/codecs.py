@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import threading
 import zlib
+from array import array
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UsageError
 from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
+from engine.kernels import BUILD
+from engine.kernels.blocks import TABLE, snappy_block, snappy_bound
 from engine.record import lz4_frames, zstd_frames
 
 if TYPE_CHECKING:
@@ -133,7 +136,7 @@ def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MA
 
 
 def deflate(codec: int, data: Buffer, *, level: int | None = None, magic: int = MAGIC_V2) -> bytes:
-    """Compress as Kafka's writers do: same framing, header bytes and block sizes; the compressed bytes may differ.
+    """Compress as Kafka's writers do: the same bytes, as far as zlib and libzstd are those of its JVM.
 
     level  None is Kafka's default (gzip -1, lz4 9, zstd 3); UsageError outside LEVELS or for a codec without levels
     magic  message format: 0 writes the wrong LZ4 header checksum that its readers expect (KAFKA-3160)
@@ -312,15 +315,24 @@ def _snappy_block(block: memoryview, output: _Output) -> None:
 
 
 def _deflate_snappy(data: Buffer, level: int | None) -> bytes:
-    import snappy
-
     if level is not None:
         raise UsageError("snappy has no compression levels", "leave the level out")
+    compress = _snappy_blocks()
     view, parts = memoryview(data), [_XERIAL_HEADER]
     for at in range(0, len(view), _XERIAL_BLOCK):
-        block = snappy.compress(view[at : at + _XERIAL_BLOCK])
+        block = compress(view[at : at + _XERIAL_BLOCK])
         parts += (len(block).to_bytes(4, "big"), block)
     return b"".join(parts)
+
+
+def _snappy_blocks() -> Callable[[memoryview], bytes]:
+    """Kafka's own bytes where kernels are compiled; else those of whatever library there is."""
+    if BUILD != "compiled":
+        import snappy
+
+        return lambda block: bytes(snappy.compress(block))
+    out, table = memoryview(bytearray(snappy_bound(_XERIAL_BLOCK))), memoryview(array("H", bytes(2 * TABLE)))
+    return lambda block: bytes(out[: snappy_block(block, out, table)])
 
 
 # ---- lz4: see lz4_frames
@@ -364,8 +376,10 @@ def _deflate_zstd(data: Buffer, level: int) -> bytes:
     if context is None:
         context = zstandard.ZstdCompressor(level=level, write_content_size=False, write_checksum=False)
         _contexts.compressors[level] = context
-    compressed: bytes = context.compress(data)
-    return compressed
+    # Java's stream flushes a block before it ends the frame: an empty last block
+    stream = context.compressobj()
+    parts = (stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush())
+    return b"".join(parts)
 
 
 _INFLATERS: dict[int, Callable[[memoryview, _Output, int], None]] = {

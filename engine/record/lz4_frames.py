@@ -7,11 +7,15 @@ checksum and whatever follows the end mark are not looked at), so frames are tak
 from __future__ import annotations
 
 import struct
+from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from engine.kernels import BUILD
+from engine.kernels.blocks import TABLE, lz4_block, lz4_bound
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Buffer = bytes | bytearray | memoryview
 
@@ -128,18 +132,32 @@ def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:
     level            9 is the fast compressor, any other one of the high compressor
     broken_checksum  as message format 0 has it: over the frame's magic too (KAFKA-3160)
     """
-    from lz4.block import compress
-
-    high = {} if level == _FAST_LEVEL else {"mode": "high_compression", "compression": level}
+    compress = _fast_blocks() if level == _FAST_LEVEL else _high_blocks(level)
     hashed = MAGIC + _WRITTEN_DESCRIPTOR if broken_checksum else _WRITTEN_DESCRIPTOR
     parts: list[Buffer] = [MAGIC, _WRITTEN_DESCRIPTOR, bytes((header_checksum(hashed),))]
     view = memoryview(data)
     for at in range(0, len(view), _WRITTEN_BLOCK):
         block = view[at : at + _WRITTEN_BLOCK]
-        compressed = compress(block, store_size=False, **high)
+        compressed = compress(block)
         if len(compressed) < len(block):
             parts += (len(compressed).to_bytes(4, "little"), compressed)
         else:
             parts += ((len(block) | _UNCOMPRESSED).to_bytes(4, "little"), block)
     parts.append(_END_MARK)
     return b"".join(parts)
+
+
+def _fast_blocks() -> Callable[[memoryview], Buffer]:
+    """Kafka's own bytes where kernels are compiled; else those of whatever library there is."""
+    if BUILD != "compiled":
+        from lz4.block import compress
+
+        return lambda block: bytes(compress(block, store_size=False))
+    out, table = memoryview(bytearray(lz4_bound(_WRITTEN_BLOCK))), memoryview(array("H", bytes(2 * TABLE)))
+    return lambda block: bytes(out[: lz4_block(block, out, table)])
+
+
+def _high_blocks(level: int) -> Callable[[memoryview], Buffer]:
+    from lz4.block import compress
+
+    return lambda block: bytes(compress(block, store_size=False, mode="high_compression", compression=level))
