@@ -33,7 +33,7 @@ class NoGil:
         return None
 
 
-bint = int = uint = longlong = ulonglong = uchar = Py_ssize_t = p_const_char = const = Type()  # noqa: A001  # Cython's names
+bint = int = uint = ushort = longlong = ulonglong = uchar = Py_ssize_t = p_const_char = const = Type()  # noqa: A001  # Cython's names
 nogil = NoGil()
 
 
