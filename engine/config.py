@@ -1,9 +1,13 @@
-"""The topic settings that a log obeys, under Kafka's names. Mirrors LogConfig and TopicConfig."""
+"""The topic settings that a log obeys, under Kafka's names. Mirrors LogConfig, TopicConfig and ConfigDef.
+
+Values are refused in Kafka's own words. One bound is wider: segment.bytes may be small, as brokers before 4.0 took it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import UsageError
 
@@ -13,40 +17,52 @@ if TYPE_CHECKING:
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 _DAY_MS = 24 * 3600 * 1000
+_COMMA = re.compile(r"\s*,\s*")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
+_POLICIES = ("compact", "delete")
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+_LOWEST_SEGMENT_SIZE = 14  # bytes: of the smallest message that there ever was
 
 
-def _setting(name: str, default: object, low: float = 0, high: float = LONG_MAX) -> object:
-    return field(default=default, metadata={"name": name, "low": low, "high": high})
+def _setting(name: str, default: Any, low: float = 0, high: float = LONG_MAX, *, one_of: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"name": name, "low": low, "high": high, "one_of": one_of})
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Settings of one topic. Sizes in bytes, times in ms; LONG_MAX stands for never, −1 of retention for no limit."""
+    """Settings of one topic. Sizes in bytes, times in ms; LONG_MAX stands for never, −1 of retention for no limit.
 
-    segment_size: int = _setting("segment.bytes", 1 << 30, 14, INT_MAX)  # type: ignore[assignment]
-    segment_ms: int = _setting("segment.ms", 7 * _DAY_MS, 1)  # type: ignore[assignment]
-    segment_jitter_ms: int = _setting("segment.jitter.ms", 0)  # type: ignore[assignment]
-    max_index_size: int = _setting("segment.index.bytes", 10 << 20, 4, INT_MAX)  # type: ignore[assignment]
-    index_interval: int = _setting("index.interval.bytes", 4096, 0, INT_MAX)  # type: ignore[assignment]
-    flush_messages: int = _setting("flush.messages", LONG_MAX, 1)  # type: ignore[assignment]
-    flush_ms: int = _setting("flush.ms", LONG_MAX)  # type: ignore[assignment]
-    retention_size: int = _setting("retention.bytes", -1, -(2**63))  # type: ignore[assignment]
-    retention_ms: int = _setting("retention.ms", 7 * _DAY_MS, -1)  # type: ignore[assignment]
-    max_message_size: int = _setting("max.message.bytes", (1 << 20) + 12, 0, INT_MAX)  # type: ignore[assignment]
-    file_delete_delay_ms: int = _setting("file.delete.delay.ms", 60_000)  # type: ignore[assignment]
-    delete_retention_ms: int = _setting("delete.retention.ms", _DAY_MS)  # type: ignore[assignment]
-    min_compaction_lag_ms: int = _setting("min.compaction.lag.ms", 0)  # type: ignore[assignment]
-    max_compaction_lag_ms: int = _setting("max.compaction.lag.ms", LONG_MAX, 1)  # type: ignore[assignment]
-    min_cleanable_ratio: float = _setting("min.cleanable.dirty.ratio", 0.5, 0, 1)  # type: ignore[assignment]
-    cleanup_policy: str = _setting("cleanup.policy", "delete")  # type: ignore[assignment]
-    compression_type: str = _setting("compression.type", "producer")  # type: ignore[assignment]
-    gzip_level: int = _setting("compression.gzip.level", -1, -1, 9)  # type: ignore[assignment]
-    lz4_level: int = _setting("compression.lz4.level", 9, 1, 17)  # type: ignore[assignment]
-    zstd_level: int = _setting("compression.zstd.level", 3, -131072, 22)  # type: ignore[assignment]
-    preallocate: bool = _setting("preallocate", False)  # type: ignore[assignment]
-    message_timestamp_type: str = _setting("message.timestamp.type", "CreateTime")  # type: ignore[assignment]
-    message_timestamp_before_max_ms: int = _setting("message.timestamp.before.max.ms", LONG_MAX)  # type: ignore[assignment]
-    message_timestamp_after_max_ms: int = _setting("message.timestamp.after.max.ms", 3_600_000)  # type: ignore[assignment]
+    local_retention_ms, local_retention_size  of topics with remote storage; −2: as retention says
+    """
+
+    segment_size: int = _setting("segment.bytes", 1 << 30, _LOWEST_SEGMENT_SIZE, INT_MAX)
+    segment_ms: int = _setting("segment.ms", 7 * _DAY_MS, 1)
+    segment_jitter_ms: int = _setting("segment.jitter.ms", 0)
+    max_index_size: int = _setting("segment.index.bytes", 10 << 20, 4, INT_MAX)
+    index_interval: int = _setting("index.interval.bytes", 4096, 0, INT_MAX)
+    flush_messages: int = _setting("flush.messages", LONG_MAX, 1)
+    flush_ms: int = _setting("flush.ms", LONG_MAX)
+    retention_size: int = _setting("retention.bytes", -1, -(2**63))
+    retention_ms: int = _setting("retention.ms", 7 * _DAY_MS, -1)
+    max_message_size: int = _setting("max.message.bytes", (1 << 20) + 12, 0, INT_MAX)
+    file_delete_delay_ms: int = _setting("file.delete.delay.ms", 60_000)
+    delete_retention_ms: int = _setting("delete.retention.ms", _DAY_MS)
+    min_compaction_lag_ms: int = _setting("min.compaction.lag.ms", 0)
+    max_compaction_lag_ms: int = _setting("max.compaction.lag.ms", LONG_MAX, 1)
+    min_cleanable_ratio: float = _setting("min.cleanable.dirty.ratio", 0.5, 0, 1)
+    cleanup_policy: str = _setting("cleanup.policy", "delete", one_of=_POLICIES)
+    compression_type: str = _setting("compression.type", "producer", one_of=_CODECS)
+    gzip_level: int = _setting("compression.gzip.level", -1, -1, 9)
+    lz4_level: int = _setting("compression.lz4.level", 9, 1, 17)
+    zstd_level: int = _setting("compression.zstd.level", 3, -131072, 22)
+    preallocate: bool = _setting("preallocate", False)
+    message_timestamp_type: str = _setting("message.timestamp.type", "CreateTime", one_of=_TIMESTAMP_TYPES)
+    message_timestamp_before_max_ms: int = _setting("message.timestamp.before.max.ms", LONG_MAX)
+    message_timestamp_after_max_ms: int = _setting("message.timestamp.after.max.ms", 3_600_000)
+    remote_storage_enable: bool = _setting("remote.storage.enable", False)
+    local_retention_ms: int = _setting("local.retention.ms", -2, -2)
+    local_retention_size: int = _setting("local.retention.bytes", -2, -2)
 
     @property
     def compact(self) -> bool:
@@ -61,28 +77,104 @@ class LogConfig:
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> LogConfig:
         """The configuration with `settings` (Kafka's names → text) over the defaults. Raises UsageError."""
-        known = {f.metadata["name"]: f for f in fields(cls)}
-        given: dict[str, object] = {}
+        return cls().with_settings(settings)
+
+    def with_settings(self, settings: Mapping[str, str]) -> LogConfig:
+        """A copy with `settings` (Kafka's names → text) over it. Raises UsageError.
+
+        Settings of topics that have no bearing on files are checked and left out.
+        """
+        given: dict[str, Any] = {}
         for name, text in settings.items():
-            if name not in known:
-                raise UsageError(f"{name}: no topic setting of that name is known")
-            given[known[name].name] = _value(known[name], text)
-        return cls(**given)  # type: ignore[arg-type]
+            setting = _SETTINGS.get(name)
+            if setting is not None:
+                given[setting.name] = _value(name, text, setting.default, setting.metadata)
+            elif name == INTERNAL_SEGMENT_SIZE:
+                continue
+            elif name in _WITHOUT_BEARING:
+                _value(name, text, *_WITHOUT_BEARING[name])
+            else:
+                raise UsageError(f"Unknown topic config name: {name}", do="see `Topic Configs` in Kafka's documentation")
+        if INTERNAL_SEGMENT_SIZE in settings:  # goes before segment.bytes
+            bounds = {"low": 1, "high": INT_MAX}
+            given["segment_size"] = _value(INTERNAL_SEGMENT_SIZE, settings[INTERNAL_SEGMENT_SIZE], 0, bounds)
+        config = replace(self, **given)
+        config.check()
+        return config
+
+    def check(self) -> None:
+        """Raise UsageError for settings that exclude each other. Mirrors LogConfig.validateValues."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise UsageError(
+                f"conflict topic config setting min.compaction.lag.ms ({self.min_compaction_lag_ms}) > "
+                f"max.compaction.lag.ms ({self.max_compaction_lag_ms})"
+            )
+        if self.remote_storage_enable and self.cleanup_policy not in ("", "delete"):
+            raise UsageError(
+                "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+            )
 
 
-def _value(setting: object, text: str) -> object:
-    default, metadata = setting.default, setting.metadata  # type: ignore[attr-defined]
-    name = metadata["name"]
-    if isinstance(default, str):
-        return ",".join(word.strip() for word in text.split(","))
+INTERNAL_SEGMENT_SIZE = "internal.segment.bytes"  # for Kafka's own tests: below the bound of segment.bytes
+_SETTINGS = {setting.metadata["name"]: setting for setting in fields(LogConfig)}
+_ANY_TEXT: tuple[Any, dict[str, Any]] = ("", {"one_of": None})
+_ANY_FLAG: tuple[Any, dict[str, Any]] = (False, {})
+_WITHOUT_BEARING: dict[str, tuple[Any, dict[str, Any]]] = {
+    "unclean.leader.election.enable": _ANY_FLAG,
+    "min.insync.replicas": (1, {"low": 1, "high": INT_MAX}),
+    "leader.replication.throttled.replicas": _ANY_TEXT,
+    "follower.replication.throttled.replicas": _ANY_TEXT,
+    "remote.log.copy.disable": _ANY_FLAG,
+    "remote.log.delete.on.disable": _ANY_FLAG,
+}
+
+
+def is_known(name: str) -> bool:
+    """Is `name` a setting of topics in Kafka 4.3.1?"""
+    return name in _SETTINGS or name in _WITHOUT_BEARING or name == INTERNAL_SEGMENT_SIZE
+
+
+def _value(name: str, text: str, default: Any, bounds: Mapping[str, Any]) -> object:
+    """`text` as a value of the type of `default`, within `bounds`. Raises UsageError. Mirrors ConfigDef.parseType."""
+    text = text.strip()
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
-            raise UsageError(f"{name}: true or false is wanted, not {text!r}")
+            raise _invalid(name, text, "Expected value to be either true or false")
         return text.lower() == "true"
+    if isinstance(default, str):
+        return _words(name, text, bounds["one_of"])
     try:
+        if isinstance(default, int) and not _WHOLE.fullmatch(text):
+            raise ValueError(text)  # noqa: TRY301  # int() is more lenient than Integer.parseInt
         value = type(default)(text)
     except ValueError:
-        raise UsageError(f"{name}: a number is wanted, not {text!r}") from None
-    if not metadata["low"] <= value <= metadata["high"]:
-        raise UsageError(f"{name}: {text} is not between {metadata['low']} and {metadata['high']}")
+        kind = "DOUBLE" if isinstance(default, float) else "INT" if bounds["high"] == INT_MAX else "LONG"
+        raise _invalid(name, text, f"Not a number of type {kind}") from None
+    low, high = bounds["low"], bounds["high"]
+    if name == "compression.gzip.level" and value == 0:
+        raise _invalid(name, text, "Value must be between 1 and 9 or equal to -1")
+    if not low <= value:
+        raise _invalid(name, text, f"Value must be at least {low}")
+    if not value <= high:
+        raise _invalid(name, text, f"Value must be no more than {high}")
     return value
+
+
+def _words(name: str, text: str, one_of: tuple[str, ...] | None) -> str:
+    if one_of is None:
+        return text
+    if one_of is not _POLICIES:
+        if text not in one_of:
+            raise _invalid(name, text, f"String must be one of: {', '.join(one_of)}")
+        return text
+    words = _COMMA.split(text) if text else []
+    for word in words:
+        if word not in one_of:
+            raise _invalid(name, word, f"String must be one of: {', '.join(one_of)}")
+    if len(set(words)) < len(words):
+        raise UsageError(f"Configuration '{name}' values must not be duplicated.")
+    return ",".join(words)
+
+
+def _invalid(name: str, text: str, why: str) -> UsageError:
+    return UsageError(f"Invalid value {text} for configuration {name}: {why}")

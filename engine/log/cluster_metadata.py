@@ -1,0 +1,166 @@
+"""What the metadata log on the same disk says of the cluster: topics with their ids, replicas and settings.
+
+Read as a broker replays it: the latest snapshot, then the log behind it up to the first damage. Mirrors
+MetadataLoader, TopicsDelta and ConfigurationsDelta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from engine.layout import FileKind, parse_file_name
+from engine.record.batch import Record, read_records
+from engine.schema.decode import decoder
+from engine.server_config import topic_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_DIR = f"{METADATA_TOPIC}-0"
+_BROKER, _TOPIC = 4, 2  # ConfigResource.Type
+_TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # those that `_replay` knows; others are not decoded
+
+
+@dataclass(slots=True)
+class Topic:
+    """A topic: its id, and the replicas (broker ids) of each partition."""
+
+    name: str
+    topic_id: str
+    replicas: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClusterMetadata:
+    """The state of the cluster behind the last record that could be read.
+
+    topics    by id      settings  of each topic by name      brokers  dynamic settings by broker id, "" for all of them
+    end_offset  behind the last record      findings  damage that ended the reading
+    """
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    brokers: dict[str, dict[str, str]] = field(default_factory=dict)
+    end_offset: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    def topic_defaults(self, node_id: int | None) -> dict[str, str]:
+        """Settings of topics without their own, as they were changed while brokers ran (DynamicBrokerConfig)."""
+        own = self.brokers.get("" if node_id is None else str(node_id), {})
+        return topic_settings({**self.brokers.get("", {}), **own})
+
+    def by_name(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        return next((topic for topic in self.topics.values() if topic.name == name), None)
+
+
+def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetadata:
+    """Replay the metadata log in `directory`. Raises UnreadableFile; damage is a finding and ends the log there."""
+    metadata = ClusterMetadata()
+    replay = _Replay(metadata)
+    names = files.list(directory)
+    snapshot = _latest_snapshot(names)
+    start = 0
+    if snapshot is not None:
+        start, name = snapshot
+        for record in _records(files, f"{directory}/{name}", metadata.findings):
+            replay.apply(record)
+    for _base, name in sorted(_logs(names)):
+        for record in _records(files, f"{directory}/{name}", metadata.findings):
+            if record.offset >= start:
+                replay.apply(record)
+                metadata.end_offset = record.offset + 1
+        if metadata.findings:
+            break  # what lies behind damage is dropped by a broker
+    metadata.end_offset = max(metadata.end_offset, start)
+    return metadata
+
+
+def _latest_snapshot(names: list[str]) -> tuple[int, str] | None:
+    """(end offset, name) of the newest complete snapshot."""
+    found = []
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed.kind is FileKind.KRAFT_SNAPSHOT and not parsed.suffix and parsed.epoch is not None:
+            assert parsed.base_offset is not None  # both numbers or none
+            found.append((parsed.base_offset, parsed.epoch, name))
+    return None if not found else (max(found)[0], max(found)[2])
+
+
+def _logs(names: list[str]) -> Iterator[tuple[int, str]]:
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix and parsed.base_offset is not None:
+            yield parsed.base_offset, name
+
+
+def _records(files: ReadOnlyFiles, path: str, findings: list[Finding]) -> Iterator[Record]:
+    """The records of data batches up to the first damage."""
+    with files.open(path) as file:
+        for record in read_records(file, findings.append):
+            if not record.batch.is_valid:
+                return
+            if not record.batch.is_control:
+                yield record
+
+
+class _Replay:
+    """Applies records; those of a metadata transaction when it ends."""
+
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+        self._decoder = decoder("cluster-metadata")
+        self._open: list[tuple[str, dict[str, Any]]] | None = None
+
+    def apply(self, record: Record) -> None:
+        """Take one record; those of no interest are not decoded."""
+        value = record.value
+        if value is None or len(value) < 2 or value[1] not in _TYPES:
+            return
+        decoded = cast("dict[str, Any] | None", self._decoder.data(record.offset, record.key, value)["value"])
+        if decoded is None:
+            return
+        kind, data = decoded["type"], decoded["data"]
+        if kind == "BEGIN_TRANSACTION_RECORD":
+            self._open = []
+        elif kind == "END_TRANSACTION_RECORD":
+            for held in self._open or ():
+                self._replay(*held)
+            self._open = None
+        elif kind == "ABORT_TRANSACTION_RECORD":
+            self._open = None
+        elif self._open is not None:
+            self._open.append((kind, data))
+        else:
+            self._replay(kind, data)
+
+    def _replay(self, kind: str, data: dict[str, Any]) -> None:
+        topics, metadata = self._metadata.topics, self._metadata
+        if kind == "TOPIC_RECORD":
+            topics[data["topicId"]] = Topic(data["name"], data["topicId"])
+        elif kind == "REMOVE_TOPIC_RECORD":
+            gone = topics.pop(data["topicId"], None)
+            if gone is not None:
+                metadata.settings.pop(gone.name, None)
+        elif kind in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
+            topic, replicas = topics.get(data["topicId"]), data.get("replicas")
+            if topic is not None and replicas is not None:
+                topic.replicas[data["partitionId"]] = tuple(replicas)
+        elif kind == "CONFIG_RECORD":
+            if data["resourceType"] == _TOPIC:
+                _set(metadata.settings, data)
+            elif data["resourceType"] == _BROKER:
+                _set(metadata.brokers, data)
+
+
+def _set(settings: dict[str, dict[str, str]], data: dict[str, Any]) -> None:
+    of = settings.setdefault(data["resourceName"], {})
+    if data.get("value") is None:
+        of.pop(data["name"], None)
+    else:
+        of[data["name"]] = data["value"]
