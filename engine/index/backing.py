@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class Backing:
-    """A file at `path`, of `length` bytes. Without `writable`, or where it does not exist, nothing is made on the disk."""
+    """A file at `path`, of `length` bytes. Without `writable`, or where it does not exist, nothing is made on the disk.
+
+    Zeros that lengthen it are only written where it is renamed: until then no reader asks for them, and most files are
+    trimmed again before that.
+    """
 
     def __init__(self, files: ReadOnlyFiles, path: str, *, writable: bool) -> None:
         self.files = files
@@ -21,6 +25,8 @@ class Backing:
         self.writable = writable
         self.exists = files.exists(path)
         self.length = files.info(path).size if self.exists else 0
+        self._on_disk = self.length  # bytes that the file has
+        self._changed = False  # since the last sync
 
     @property
     def _files(self) -> Files:
@@ -32,7 +38,7 @@ class Backing:
         """Make the file, `length` zeros that take no space; one that was there is cut or lengthened to that."""
         with self._files.open_writable(self.path, create=True) as file:
             file.truncate(length)
-        self.exists, self.length = True, length
+        self.exists, self.length, self._on_disk, self._changed = True, length, length, True
 
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
@@ -45,23 +51,37 @@ class Backing:
         """Write all of `data` from byte `position` on."""
         with self._files.open_writable(self.path, create=True) as file:
             file.write_at(position, data)
-        self.exists, self.length = True, max(self.length, position + len(data))
+        self._on_disk = max(self._on_disk, position + len(data))
+        self.exists, self.length, self._changed = True, max(self.length, self._on_disk), True
 
     def set_length(self, length: int) -> None:
         """Cut the file, or lengthen it with zeros."""
+        if length < self._on_disk:
+            self._truncate(length)
+        self.length = length
+
+    def _truncate(self, length: int) -> None:
         with self._files.open_writable(self.path) as file:
             file.truncate(length)
-        self.length = length
+        self._on_disk, self._changed = length, True
 
     def sync(self) -> None:
         """Wait until the file is on the disk; that there is none is no error."""
         if self.exists:
             with self._files.open_writable(self.path) as file:
                 file.sync()
+            self._changed = False
+
+    def sync_changes(self) -> None:
+        """As `sync`, if anything was changed here since the last time."""
+        if self._changed:
+            self.sync()
 
     def rename(self, path: str) -> None:
         """Give the file, if it exists, another name."""
         if self.exists:
+            if self._on_disk < self.length:
+                self._truncate(self.length)
             self._files.rename(self.path, path)
         self.path = path
 
@@ -69,4 +89,4 @@ class Backing:
         """Remove the file if it exists."""
         if self.exists:
             self._files.remove(self.path)
-        self.exists, self.length = False, 0
+        self.exists, self.length, self._on_disk, self._changed = False, 0, 0, False

@@ -201,9 +201,13 @@ class SparseIndex(IndexFile):
         self.resize(self.max_index_size)
 
     def close(self) -> None:
-        """Write back and trim. The index may be used again."""
+        """Write back and trim, and wait until what changed is on the disk. The index may be used again.
+
+        A broker believes what it finds after a clean stop, and below its recovery point.
+        """
         if self._file.writable:
             self.trim_to_valid_size()
+            self._file.sync_changes()
 
     @property
     def used_entries(self) -> int:
