@@ -9,7 +9,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNELS = (
-    "checksum", "words", "scan", "decode", "text", "select", "legacy", "encode", "ndjson", "placement", "verify",
+    "checksum", "words", "scan", "decode", "text", "select", "legacy", "encode", "ndjson",
+    "placement", "recovery",
+    "verify",
     "blocks",
 )
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")

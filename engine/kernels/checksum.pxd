@@ -1,2 +1,45 @@
+cdef extern from *:
+    """
+    #ifndef KAFKALOG_CRC32C
+    #define KAFKALOG_CRC32C
+    #include <stddef.h>
+    #include <string.h>
+    #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    static inline int kafkalog_has_crc32c(void) { __builtin_cpu_init(); return __builtin_cpu_supports("sse4.2"); }
+    __attribute__((target("sse4.2")))
+    static inline unsigned int kafkalog_crc32c(const unsigned char *data, size_t size) {
+        unsigned long long crc = 0xFFFFFFFFu, word;
+        for (; size >= 8; size -= 8, data += 8) {
+            memcpy(&word, data, 8);
+            crc = __builtin_ia32_crc32di(crc, word);
+        }
+        for (; size; size--, data++) crc = __builtin_ia32_crc32qi((unsigned int)crc, *data);
+        return (unsigned int)crc ^ 0xFFFFFFFFu;
+    }
+    #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
+    #include <arm_acle.h>
+    static inline int kafkalog_has_crc32c(void) { return 1; }
+    static inline unsigned int kafkalog_crc32c(const unsigned char *data, size_t size) {
+        unsigned int crc = 0xFFFFFFFFu;
+        unsigned long long word;
+        for (; size >= 8; size -= 8, data += 8) {
+            memcpy(&word, data, 8);
+            crc = __crc32cd(crc, word);
+        }
+        for (; size; size--, data++) crc = __crc32cb(crc, *data);
+        return crc ^ 0xFFFFFFFFu;
+    }
+    #else
+    static inline int kafkalog_has_crc32c(void) { return 0; }
+    static inline unsigned int kafkalog_crc32c(const unsigned char *data, size_t size) {
+        (void)data; (void)size;
+        return 0;
+    }
+    #endif
+    #endif
+    """
+    bint kafkalog_has_crc32c() noexcept nogil
+    unsigned int kafkalog_crc32c(const unsigned char *data, size_t size) noexcept nogil
+
 cpdef long long checksum(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end,
                          const unsigned int[::1] tables) noexcept nogil

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import cython
 
-from engine.formats import CONTROL_FLAG, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, BatchField
+from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, BatchField
 
 
 class Place(IntEnum):
@@ -28,8 +28,8 @@ class Place(IntEnum):
     TIMES_MAX = 10  # entries that it can hold, the one for closing included
     LAST_TIME = 11  # timestamp of its last entry, −1 none
     LAST_TIME_OFFSET = 12  # offset of its last entry
-    MAP_END = 13  # last offset + 1 of the last batch of magic 2 and above, as Java adds
-    NEXT_OFFSET = 14  # last offset + 1 of the last batch, as Java adds
+    OFFSETS_AT = 13  # bytes in the output for the offset index
+    TIMES_AT = 14  # bytes in the output for the time index
 
 
 class Placed(IntEnum):
@@ -61,8 +61,8 @@ _TIMES = cython.declare(cython.int, Place.TIMES)
 _TIMES_MAX = cython.declare(cython.int, Place.TIMES_MAX)
 _LAST_TIME = cython.declare(cython.int, Place.LAST_TIME)
 _LAST_TIME_OFFSET = cython.declare(cython.int, Place.LAST_TIME_OFFSET)
-_MAP_END = cython.declare(cython.int, Place.MAP_END)
-_NEXT_OFFSET = cython.declare(cython.int, Place.NEXT_OFFSET)
+_OFFSETS_AT = cython.declare(cython.int, Place.OFFSETS_AT)
+_TIMES_AT = cython.declare(cython.int, Place.TIMES_AT)
 _FIELDS = cython.declare(cython.Py_ssize_t, PLACE_FIELDS)
 
 _END = cython.declare(cython.int, Placed.END)
@@ -80,9 +80,6 @@ _B_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
 _B_VALID = cython.declare(cython.int, BatchField.VALID)
 _B_PRODUCER_ID = cython.declare(cython.int, BatchField.PRODUCER_ID)
 _B_LEADER_EPOCH = cython.declare(cython.int, BatchField.LEADER_EPOCH)
-_B_COUNT = cython.declare(cython.int, BatchField.COUNT)
-_B_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
-_CONTROL = cython.declare(cython.longlong, CONTROL_FLAG)
 _B_LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
 _B_MAX_TIMESTAMP = cython.declare(cython.int, BatchField.MAX_TIMESTAMP)
 
@@ -118,65 +115,70 @@ def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong,
     return at + size
 
 
+def place(state, offsets, times, last, timestamp):  # typed in placement.pxd, so that other kernels call it as C
+    """Give the batch at state POSITION an entry in both indexes → END, or why not (see Placed).
+
+    last, timestamp  its last offset, and the largest timestamp in it
+    """
+    base: cython.longlong = state[_BASE_OFFSET]
+    at: cython.Py_ssize_t = state[_OFFSETS_AT]
+    time_at: cython.Py_ssize_t = state[_TIMES_AT]
+    if at < 0 or offsets.shape[0] - at < _OFFSET_ENTRY or time_at < 0 or times.shape[0] - time_at < _TIME_ENTRY:
+        return _NO_ROOM
+    if state[_OFFSETS] >= state[_OFFSETS_MAX]: return _OFFSETS_FULL
+    if state[_OFFSETS] != 0 and last <= state[_LAST_OFFSET]: return _OFFSET_ORDER
+    if timestamp > state[_MAX_TIMESTAMP]:
+        state[_MAX_TIMESTAMP] = timestamp
+        state[_MAX_TIMESTAMP_OFFSET] = last
+    at = _put(offsets, at, last - base, 4)
+    state[_OFFSETS_AT] = _put(offsets, at, state[_POSITION], 4)
+    state[_OFFSETS] += 1
+    state[_LAST_OFFSET] = last
+    if state[_TIMES] >= state[_TIMES_MAX] - 1: return _TIMES_FULL
+    if state[_TIMES] != 0 and state[_MAX_TIMESTAMP_OFFSET] < state[_LAST_TIME_OFFSET]: return _TIME_ORDER
+    if state[_MAX_TIMESTAMP] > state[_LAST_TIME]:
+        if not _fits(state[_MAX_TIMESTAMP_OFFSET], base): return _TIME_RANGE
+        time_at = _put(times, time_at, state[_MAX_TIMESTAMP], 8)
+        state[_TIMES_AT] = _put(times, time_at, state[_MAX_TIMESTAMP_OFFSET] - base, 4)
+        state[_TIMES] += 1
+        state[_LAST_TIME] = state[_MAX_TIMESTAMP]
+        state[_LAST_TIME_OFFSET] = state[_MAX_TIMESTAMP_OFFSET]
+    state[_SINCE_ENTRY] = 0
+    return _END
+
+
 @cython.ccall
 @cython.exceptval(check=False)
-@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+@cython.returns((cython.Py_ssize_t, cython.int))
 def place_entries(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                   state: cython.longlong[::1], offsets: cython.uchar[::1], times: cython.uchar[::1]):
-    """Place batches row … last_row − 1 → (the batch that stopped it, bytes in `offsets`, bytes in `times`, status).
+    """Place batches row … last_row − 1 → (the batch that stopped it, status).
 
     batches  columns SIZE, LAST_OFFSET and MAX_TIMESTAMP are read; batches follow each other from state POSITION on
     state    in and out, see Place; the batch that stopped it is not in it
-    offsets, times   out, entries in the files' own bytes
+    offsets, times   out, entries in the files' own bytes, from state OFFSETS_AT and TIMES_AT on
     status   see Placed. Where the time index refuses the entry of a batch (TIMES_FULL, TIME_ORDER, TIME_RANGE) the offset
              index has got its own already, as in the broker.
     """
-    at: cython.Py_ssize_t = 0
-    time_at: cython.Py_ssize_t = 0
     base: cython.longlong
-    interval: cython.longlong
     last: cython.longlong
-    timestamp: cython.longlong
-    if row < 0 or last_row > batches.shape[1] or state.shape[0] < _FIELDS: return row, 0, 0, _BAD_START
+    status: cython.int
+    if row < 0 or last_row > batches.shape[1] or state.shape[0] < _FIELDS: return row, _BAD_START
     base = state[_BASE_OFFSET]
-    interval = state[_INTERVAL]
     with cython.nogil:
         while row < last_row:
             last = batches[_B_LAST_OFFSET, row]
-            if not _fits(last, base): return row, at, time_at, _OVERFLOW
-            timestamp = batches[_B_MAX_TIMESTAMP, row]
-            if state[_SINCE_ENTRY] > interval:
-                if offsets.shape[0] - at < _OFFSET_ENTRY or times.shape[0] - time_at < _TIME_ENTRY:
-                    return row, at, time_at, _NO_ROOM
-                if state[_OFFSETS] >= state[_OFFSETS_MAX]: return row, at, time_at, _OFFSETS_FULL
-                if state[_OFFSETS] != 0 and last <= state[_LAST_OFFSET]: return row, at, time_at, _OFFSET_ORDER
-                if timestamp > state[_MAX_TIMESTAMP]:
-                    state[_MAX_TIMESTAMP] = timestamp
-                    state[_MAX_TIMESTAMP_OFFSET] = last
-                at = _put(offsets, at, last - base, 4)
-                at = _put(offsets, at, state[_POSITION], 4)
-                state[_OFFSETS] += 1
-                state[_LAST_OFFSET] = last
-                if state[_TIMES] >= state[_TIMES_MAX] - 1: return row, at, time_at, _TIMES_FULL
-                if state[_TIMES] != 0 and state[_MAX_TIMESTAMP_OFFSET] < state[_LAST_TIME_OFFSET]:
-                    return row, at, time_at, _TIME_ORDER
-                if state[_MAX_TIMESTAMP] > state[_LAST_TIME]:
-                    if not _fits(state[_MAX_TIMESTAMP_OFFSET], base): return row, at, time_at, _TIME_RANGE
-                    time_at = _put(times, time_at, state[_MAX_TIMESTAMP], 8)
-                    time_at = _put(times, time_at, state[_MAX_TIMESTAMP_OFFSET] - base, 4)
-                    state[_TIMES] += 1
-                    state[_LAST_TIME] = state[_MAX_TIMESTAMP]
-                    state[_LAST_TIME_OFFSET] = state[_MAX_TIMESTAMP_OFFSET]
-                state[_SINCE_ENTRY] = 0
-            elif timestamp > state[_MAX_TIMESTAMP]:
-                state[_MAX_TIMESTAMP] = timestamp
+            if not _fits(last, base): return row, _OVERFLOW
+            if state[_SINCE_ENTRY] > state[_INTERVAL]:
+                status = place(state, offsets, times, last, batches[_B_MAX_TIMESTAMP, row])
+                if status != _END: return row, status
+            elif batches[_B_MAX_TIMESTAMP, row] > state[_MAX_TIMESTAMP]:
+                state[_MAX_TIMESTAMP] = batches[_B_MAX_TIMESTAMP, row]
                 state[_MAX_TIMESTAMP_OFFSET] = last
             state[_POSITION] += batches[_B_SIZE, row]
             state[_SINCE_ENTRY] += batches[_B_SIZE, row]
-            state[_NEXT_OFFSET] = last + 1 if last != _LARGEST else -_LARGEST - 1
-            if batches[_B_MAGIC, row] >= 2: state[_MAP_END] = state[_NEXT_OFFSET]
             row += 1
-        return row, at, time_at, _END
+        return row, _END
 
 
 @cython.ccall
@@ -214,33 +216,3 @@ def next_producer(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last
         while row < last_row and (batches[_B_PRODUCER_ID, row] < 0 or batches[_B_MAGIC, row] < 2):
             row += 1
         return row
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns(cython.Py_ssize_t)
-def next_marker(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """First control batch from `row` on that has a producer id; `last_row`: none."""
-    if row < 0 or last_row > batches.shape[1]: return last_row
-    with cython.nogil:
-        while row < last_row and (batches[_B_PRODUCER_ID, row] < 0 or batches[_B_MAGIC, row] < 2
-                                  or batches[_B_ATTRIBUTES, row] & _CONTROL == 0):
-            row += 1
-        return row
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns(cython.longlong)
-def count_records(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t):
-    """Records in the first `rows` batches, as the headers count them; one for each entry of magic below 2."""
-    row: cython.Py_ssize_t
-    total: cython.longlong = 0
-    if rows < 0 or rows > batches.shape[1]: return 0
-    with cython.nogil:
-        for row in range(rows):
-            if batches[_B_MAGIC, row] < 2:
-                total += 1
-            elif batches[_B_COUNT, row] > 0:
-                total += batches[_B_COUNT, row]
-        return total

@@ -266,9 +266,10 @@ class LogSegment:
         offsets, times = bytearray(OffsetIndex.entry_size * rows), bytearray(TimeIndex.entry_size * rows)
         row, status = 0, int(Placed.NO_ROOM)
         while status == Placed.NO_ROOM:
-            row, at, time_at, status = place_entries(batches.table, row, rows, state, offsets, times)
-            offset_index.extend(memoryview(offsets)[:at])
-            time_index.extend(memoryview(times)[:time_at])
+            row, status = place_entries(batches.table, row, rows, state, offsets, times)
+            offset_index.extend(memoryview(offsets)[: state[Place.OFFSETS_AT]])
+            time_index.extend(memoryview(times)[: state[Place.TIMES_AT]])
+            state[Place.OFFSETS_AT] = state[Place.TIMES_AT] = 0
         self._since_entry = state[Place.SINCE_ENTRY]
         self._largest = TimestampOffset(state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET])
         if status != Placed.END:
