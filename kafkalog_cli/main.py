@@ -16,9 +16,14 @@ from kafkalog_cli.options import version_option
 
 # name → (module, one line of help)
 COMMANDS = {
-    "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
+    "delete-records": ("kafkalog_cli.commands.delete_records", "Delete the oldest records of partitions."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
     "verify-index": ("kafkalog_cli.commands.verify_index", "Compare every index of a partition with its log."),
+    "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
+    "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
+    "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
+    "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),
+    "truncate": ("kafkalog_cli.commands.truncate", "Cut the end of partitions."),
 }
 
 

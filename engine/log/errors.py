@@ -22,8 +22,11 @@ __all__ = [
     "InvalidOffset",
     "InvalidTimestamp",
     "OffsetIndexMissing",
+    "OffsetOutOfRange",
+    "RollRefused",
     "SegmentOffsetOverflow",
     "SegmentTooLarge",
+    "SplitFailed",
     "TransactionOrder",
 ]
 
@@ -61,3 +64,21 @@ class CorruptRecord(KafkalogError):
     """A size that no batch can have, met where the log was expected to be sound (CorruptRecordException)."""
 
     code = "corrupt-record"
+
+
+class RollRefused(KafkalogError):
+    """A new segment would begin where one stands, or below the active one (KafkaException)."""
+
+    code = "roll-refused"
+
+
+class OffsetOutOfRange(KafkalogError):
+    """An offset outside the log, or beyond the high watermark (OffsetOutOfRangeException)."""
+
+    code = "offset-out-of-range"
+
+
+class SplitFailed(KafkalogError):
+    """A segment whose offsets do not fit its index can not be split either (IllegalStateException)."""
+
+    code = "split-failed"

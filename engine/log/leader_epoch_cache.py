@@ -133,9 +133,8 @@ class LeaderEpochFileCache:
     def truncate_from_start(self, start_offset: int) -> None:
         """The entries up to `start_offset` become one, of the last of their epochs, that begins there."""
         at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        first = EpochEntry(self._entries[at - 1].epoch, start_offset) if at else None
-        if first is not None and self._entries[:at] != [first]:
-            self._entries[:at] = [first]
+        if at:  # even where nothing changes: the file may hold entries that were refused when it was read
+            self._entries[:at] = [EpochEntry(self._entries[at - 1].epoch, start_offset)]
             self._write()
 
     def clear_and_flush(self) -> None:

@@ -1,0 +1,58 @@
+"""Files that were renamed to `.deleted`: a broker removes them after file.delete.delay.ms, we when the log is closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.layout import file_name
+from engine.log.report import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import Files
+    from engine.log.report import Report
+    from engine.log.segment import LogSegment
+
+DELETED = ".deleted"
+
+
+class DeferredDeletion:
+    """Segments and single files that carry `.deleted` and wait for their removal."""
+
+    def __init__(self, files: Files, directory: str, report: Report) -> None:
+        self._files, self._directory, self._report = files, directory, report
+        self._segments: list[LogSegment] = []
+        self._paths: list[str] = []
+
+    def mark_segments(self, segments: Iterable[LogSegment]) -> None:
+        """Rename all files of `segments` to `.deleted` and remember them. Mirrors LocalLog.deleteSegmentFiles."""
+        marked = [segment for segment in segments if segment not in self._segments]
+        for segment in marked:
+            if segment.suffix != DELETED:
+                segment.change_file_suffixes(segment.suffix, DELETED)
+        if marked:
+            self._segments += marked
+            self._files.sync_directory(self._directory)
+
+    def add_path(self, path: str) -> None:
+        """Remember a file that carries `.deleted` already."""
+        self._paths.append(path)
+
+    def run(self, *, keep: bool) -> None:
+        """Remove what waits, or with `keep` only let go of it. Afterwards nothing waits."""
+        segments, paths = self._segments, self._paths
+        self._segments, self._paths = [], []
+        for segment in segments:
+            if keep:
+                segment.close_handlers()
+            else:
+                segment.delete_if_exists()
+        if keep:
+            for path in (*(segment.log_path for segment in segments), *paths):
+                self._report.add(Action.MARKED, file_name(path), "left for whoever may still want it")
+            return
+        for path in paths:
+            self._files.remove(path)
+        if segments or paths:
+            self._files.sync_directory(self._directory)

@@ -1,0 +1,92 @@
+"""What an operation did, or would do, to a partition: typed events in the order in which they happened.
+
+Text, JSON and --dry-run show the same `Report`; over an `OverlayFiles` it tells what the real run will do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Severity
+
+if TYPE_CHECKING:
+    from engine.findings import Finding
+
+
+class Action(Enum):
+    """What happened to a file or a segment. The value is the word of the JSON output."""
+
+    KEPT = "kept"  # looked at and left as it is
+    RECOVERED = "recovered"  # read to its end: indexes rebuilt, nothing lost
+    TRUNCATED = "truncated"  # bytes at its end were cut
+    REMOVED = "removed"  # is gone
+    MARKED = "marked"  # renamed to .deleted and left there
+    REBUILT = "rebuilt"  # made anew from what else is on the disk
+    RENAMED = "renamed"  # got its final name: an interrupted replacement was completed
+    CREATED = "created"
+    SPLIT = "split"  # into segments whose offsets fit their indexes
+    MOVED = "moved"  # an offset of the log: no file
+    REFUSED = "refused"  # was asked for and not done
+
+
+class Event(NamedTuple):
+    """One thing that happened.
+
+    path          file name in the partition directory; "" for the partition as a whole
+    reason        why, one clause
+    first_offset, end_offset   offsets concerned, the end exclusive; None where unknown or meaningless
+    records, size              records and bytes concerned; None where unknown
+    severity      INFO: as it should be · WARNING: something was wrong and is mended without loss · ERROR: records lost
+    """
+
+    action: Action
+    path: str
+    reason: str
+    first_offset: int | None = None
+    end_offset: int | None = None
+    records: int | None = None
+    size: int | None = None
+    severity: Severity = Severity.INFO
+    to: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """The events of one operation on the partition in `directory`, and how its log stands afterwards.
+
+    Offsets are None until the log could be opened. `segments` and `size` (bytes) count what is left.
+    """
+
+    directory: str
+    operation: str
+    events: list[Event] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    recovery_point: int | None = None
+    segments: int | None = None
+    size: int | None = None
+
+    def add(
+        self, action: Action, path: str, reason: str, *, offsets: tuple[int | None, int | None] = (None, None),
+        records: int | None = None, size: int | None = None, severity: Severity = Severity.INFO, to: str | None = None,
+    ) -> None:
+        """Note one event."""
+        self.events.append(Event(action, path, reason, offsets[0], offsets[1], records, size, severity, to))
+
+    def find(self, action: Action) -> list[Event]:
+        """The events of one kind."""
+        return [event for event in self.events if event.action is action]
+
+    @property
+    def worst(self) -> Severity:
+        """The worst severity of all events."""
+        order = list(Severity)
+        return max((event.severity for event in self.events), key=order.index, default=Severity.INFO)
+
+    @property
+    def is_refused(self) -> bool:
+        """Was something asked for that could not be done?"""
+        return any(event.action is Action.REFUSED for event in self.events)

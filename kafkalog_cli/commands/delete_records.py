@@ -1,0 +1,42 @@
+"""kafkalog delete-records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import Whole
+
+if TYPE_CHECKING:
+    from engine.log.unified_log import UnifiedLog
+
+_SECTIONS = (Section("What is done", ("--before", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_EXAMPLES = (
+    Example("Delete what lies below offset 4096, as far as whole segments allow:",
+            "kafkalog delete-records --before 4096 data/orders-7"),
+)
+
+
+@click.command("delete-records", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@engine_options
+@click.option("--before", "target", type=Whole(0), required=True, metavar="N",
+              help="The log start offset becomes N, which may not lie above the high watermark.")
+def command(target: int, **values: Any) -> int:
+    """Move the log start offset up and delete the segments that lie below it whole.
+
+    The offset itself lives in log-start-offset-checkpoint of the log dir.
+    """
+    from kafkalog_cli.partitions import run
+
+    def delete_records(log: UnifiedLog) -> None:
+        from engine.log.retention import delete_old_segments
+
+        if values["high_watermark"] is None:
+            log.update_high_watermark(log.log_end_offset)
+        log.maybe_increment_log_start_offset(target, "records were deleted")
+        delete_old_segments(log)
+
+    return run("delete-records", values, delete_records)

@@ -1,0 +1,25 @@
+"""kafkalog roll."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import Whole
+
+_SECTIONS = (Section("What is done", ("--to", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_EXAMPLES = (Example("Close the active segment, so that retention can delete it:", "kafkalog roll data/orders-7"),)
+
+
+@click.command("roll", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@engine_options
+@click.option("--to", "expected", type=Whole(0), default=0, metavar="N",
+              help="Begin the new segment at this offset, if the log does not end behind it.")
+def command(expected: int, **values: Any) -> int:
+    """Close the active segment and begin a new one at the end of the log."""
+    from kafkalog_cli.partitions import run
+
+    return run("roll", values, lambda log: log.roll(expected))

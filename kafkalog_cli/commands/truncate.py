@@ -1,0 +1,38 @@
+"""kafkalog truncate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import Whole
+
+if TYPE_CHECKING:
+    from engine.log.unified_log import UnifiedLog
+
+_SECTIONS = (Section("What is done", ("--to", "--fully", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_EXAMPLES = (
+    Example("Cut off everything from offset 4171 on:", "kafkalog truncate --to 4171 data/orders-7"),
+    Example("Empty the partition; the next record gets offset 5000:", "kafkalog truncate --fully --to 5000 data/orders-7"),
+)
+
+
+@click.command("truncate", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@engine_options
+@click.option("--to", "target", type=Whole(-(2**63)), required=True, metavar="N",
+              help="The log ends at this offset. A batch that holds it goes as a whole.")
+@click.option("--fully", is_flag=True, help="Delete everything: the log begins and ends at N.")
+def command(target: int, fully: bool, **values: Any) -> int:
+    """Cut the end of partitions, as a follower does whose leader does not have these records."""
+    from kafkalog_cli.partitions import run
+
+    def truncate(log: UnifiedLog) -> None:
+        if fully:
+            log.truncate_fully_and_start_at(target)
+        else:
+            log.truncate_to(target)
+
+    return run("truncate", values, truncate)

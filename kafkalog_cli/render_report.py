@@ -1,0 +1,90 @@
+"""Reports of operations on partitions, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from engine.findings import Severity
+from engine.log.report import Action
+from kafkalog_cli.app import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.log.report import Event, Report
+
+_QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unless something was wrong
+
+
+def exit_status(report: Report) -> int:
+    """4: something was refused · 1: something was wrong and is repaired · 0."""
+    if report.is_refused:
+        return 4
+    return 0 if report.worst is Severity.INFO else 1
+
+
+def text_lines(report: Report) -> Iterator[str]:
+    """What was done, a line each, and how the log stands now."""
+    for event in report.events:
+        if event.action not in _QUIET or event.severity is not Severity.INFO:
+            yield "  " + printable(_event_text(event))
+    yield printable(f"{report.directory}: {_standing(report)}")
+
+
+def _event_text(event: Event) -> str:
+    place = f"{event.path} " if event.path else ""
+    target = f"-> {event.to} " if event.to else ""
+    amounts = ", ".join(_amounts(event))
+    return f"{event.action.value} {place}{target}" + (f"({amounts}) " if amounts else "") + f"- {event.reason}"
+
+
+def _amounts(event: Event) -> Iterator[str]:
+    if event.first_offset is not None:
+        end = "" if event.end_offset is None else f" to {event.end_offset}"
+        yield f"offset {event.first_offset}{end}"
+    if event.records is not None:
+        yield f"{event.records} records"
+    if event.size is not None:
+        yield f"{event.size} bytes"
+
+
+def _standing(report: Report) -> str:
+    kept = [event for event in report.events if event.action in _QUIET and event.records is not None]
+    records = f", {sum(event.records or 0 for event in kept)} records read" if kept else ""
+    return (
+        f"offsets {report.log_start_offset} to {report.log_end_offset} in {report.segments} segments, "
+        f"{report.size} bytes{records}; {_verdict(report)}"
+    )
+
+
+def _verdict(report: Report) -> str:
+    if report.is_refused:
+        return "not done"
+    return {
+        Severity.INFO: "nothing was wrong", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
+    }[report.worst]
+
+
+def json_line(report: Report) -> str:
+    """The whole report as one JSON object."""
+    return json.dumps({
+        "partition": report.directory,
+        "operation": report.operation,
+        "status": exit_status(report),
+        "logStartOffset": report.log_start_offset,
+        "logEndOffset": report.log_end_offset,
+        "recoveryPoint": report.recovery_point,
+        "segments": report.segments,
+        "bytes": report.size,
+        "events": [_event_json(event) for event in report.events],
+    })
+
+
+def _event_json(event: Event) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "action": event.action.value, "severity": event.severity.value, "file": event.path or None, "to": event.to,
+        "firstOffset": event.first_offset, "endOffset": event.end_offset, "records": event.records, "bytes": event.size,
+        "reason": event.reason,
+    }
+    return {name: value for name, value in values.items() if value is not None}
