@@ -36,7 +36,22 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'dump-log restore verify-index --version -h --help' "$cur"
+        _kafkalog_words 'delete-records dump-log recover restore retain roll truncate verify-index --version -h --help' "$cur"
+        ;;
+    delete-records)
+        case $prev in
+        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--before --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+        fi
         ;;
     dump-log)
         case $prev in
@@ -67,6 +82,21 @@ _kafkalog() {
             _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode --continue-on-corruption --max-decompressed-bytes --max-batch-bytes --version -h --help' "$cur"
         fi
         ;;
+    recover)
+        case $prev in
+        --recovery-point|--log-start-offset|--high-watermark|--config|--now)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--clean-start --recovery-point --log-start-offset --high-watermark --keep-deleted --no-quarantine --config --now --format --version -h --help' "$cur"
+        fi
+        ;;
     restore)
         case $prev in
         --format)
@@ -76,6 +106,51 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--force --dry-run --format --version -h --help' "$cur"
+        fi
+        ;;
+    retain)
+        case $prev in
+        --recovery-point|--log-start-offset|--high-watermark|--config|--now)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+        fi
+        ;;
+    roll)
+        case $prev in
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+        fi
+        ;;
+    truncate)
+        case $prev in
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--to --fully --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
         fi
         ;;
     verify-index)
