@@ -1,21 +1,40 @@
-"""What recovery hands to the producer state, and what it needs of it.
-
-Rows come in file order, with one freedom: of a run of data batches of one producer with the same epoch and
-transactional flag, the first comes in its place; of the others only the last five come, later, but before any other
-batch of that producer and before the end. Applied one by one, they make the same state as all batches do.
-"""
+"""What a batch of a producer tells its log: the little that producer state is made of, without the batch itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-from engine.log.producer_entry import EndTxnMarker as TxnMarker
-from engine.log.producer_entry import ProducerRow
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["CompletedTxn", "ProducerRow", "RecoveringProducers", "TxnMarker"]
+    from engine.formats import ControlType
+
+
+class TxnMarker(NamedTuple):
+    """The first record of a control batch: the end of a transaction. Mirrors EndTransactionMarker."""
+
+    control_type: ControlType  # ABORT or COMMIT
+    coordinator_epoch: int
+    timestamp: int  # of that record, ms
+
+
+class ProducerRow(NamedTuple):
+    """A batch with a producer id.
+
+    Rows come in file order, with one freedom: of a run of data batches of one producer with the same epoch and
+    transactional flag, the first comes in its place; of the others only the last five come, later, but before any other
+    batch of that producer and before the end. Applied one by one, they make the same state as all batches do.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    is_transactional: bool
+    is_control: bool
+    marker: TxnMarker | None  # of a control batch; None where it is empty, or no end of a transaction
 
 
 class CompletedTxn(Protocol):
