@@ -12,7 +12,7 @@ KERNELS = (
     "checksum", "words", "scan", "decode", "text", "select", "legacy", "encode", "ndjson",
     "placement", "recovery",
     "verify",
-    "blocks",
+    "blocks", "admission",
 )
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 # -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag

@@ -69,8 +69,8 @@ class ProducerAppendInfo:
         self.entry.add_batch(row.producer_epoch, BatchMetadata(last_seq, row.last_offset, delta, row.max_timestamp))
         if self.entry.current_txn_first_offset is not None and not row.is_transactional:
             raise InvalidTxnState(
-                f"Expected transactional write from producer {self.producer_id} at offset {row.base_offset} "
-                f"in partition {self._topic_partition}"
+                f"Expected transactional write from producer {self.producer_id} at offset "
+                f"(offset={row.base_offset}, segment=[-1:-1]) in partition {self._topic_partition}"
             )
         if self.entry.current_txn_first_offset is None and row.is_transactional:
             self.entry.current_txn_first_offset = row.base_offset

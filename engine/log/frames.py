@@ -1,0 +1,165 @@
+"""The batches of one append in memory: headers as columns, records on demand. Mirrors MemoryRecords."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import (
+    BATCH_HEADER,
+    CODEC_MASK,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    BatchField,
+    RecordField,
+    Status,
+)
+from engine.kernels.decode import decode_records
+from engine.log.append_errors import CorruptRecord
+from engine.record.builder import NewRecord, stage
+from engine.record.codecs import InflateStatus, inflate
+from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
+from engine.record.windows import Window, check_large_batches, scan_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import Buffer
+    from engine.findings import Finding
+
+_FEW = 8  # batches of a usual append
+_SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
+_SMALLEST_RECORD = 7  # length, attributes, timestamp, offset, key size, value size, header count
+
+
+class Frame(NamedTuple):
+    """Whole batches, one behind the other, and whatever follows them.
+
+    data     may be changed
+    end      where the last whole batch ends
+    """
+
+    data: bytearray
+    batches: BatchColumns
+    rows: int
+    end: int
+
+    @classmethod
+    def of(cls, data: bytearray) -> Frame:
+        """The batches in `data`. Checksums are looked at: see BatchField.VALID."""
+        view, capacity = memoryview(data), _FEW
+        while True:
+            batches = BatchColumns(capacity)
+            rows = scan_range(view, 0, len(data), batches)
+            if rows < capacity:
+                break
+            capacity = len(data) // _SMALLEST_BATCH + 2
+        check_large_batches(view, batches, rows)
+        last = rows - 1
+        end = batches.table[BatchField.POSITION, last] + batches.table[BatchField.SIZE, last] if rows else 0
+        return cls(data, batches, rows, end)
+
+    def check_end(self) -> None:
+        """Raise CorruptRecord where bytes follow that no batch can begin with. Part of a batch is no fault.
+
+        Mirrors ByteBufferLogInputStream.nextBatchSize.
+        """
+        left = len(self.data) - self.end
+        if left < LOG_OVERHEAD:
+            return
+        size = int.from_bytes(self.data[self.end + 8 : self.end + 12], "big", signed=True)
+        if size < MIN_RECORD_SIZE:
+            raise CorruptRecord(f"Record size {size} is less than the minimum record overhead ({MIN_RECORD_SIZE})")
+        if left >= HEADER_SIZE_UP_TO_MAGIC:
+            check_magic(int.from_bytes(self.data[self.end + 16 : self.end + 17], "big", signed=True))
+
+    def offsets(self) -> Iterator[int]:
+        """The offsets of all records. Raises CorruptRecord where they can not be read."""
+        for row in range(self.rows):
+            records = decode_batch(self, row)
+            if records.broken is not None:
+                raise CorruptRecord(records.broken)
+            yield from records.columns.field(RecordField.OFFSET)[: records.count]
+
+
+def check_magic(magic: int) -> None:
+    """Raise CorruptRecord for a message format that there is not."""
+    if not 0 <= magic <= MAGIC_V2:
+        raise CorruptRecord(f"Invalid magic found in record: {magic}")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRecords:
+    """The records of one batch.
+
+    data     the bytes that positions in `columns` count in
+    is_own   headers are there too, in wire form: the columns can be encoded as they are
+    broken   what is wrong behind the last of them, None where all is well
+    """
+
+    data: Buffer
+    columns: RecordColumns
+    count: int
+    is_own: bool
+    broken: str | None = None
+
+    def key(self, index: int) -> bytes | None:
+        """Key of a record; None is null."""
+        return self._bytes(RecordField.KEY_POSITION, RecordField.KEY_SIZE, index)
+
+    def value(self, index: int) -> bytes | None:
+        """Value of a record; None is null."""
+        return self._bytes(RecordField.VALUE_POSITION, RecordField.VALUE_SIZE, index)
+
+    def _bytes(self, position: RecordField, size: RecordField, index: int) -> bytes | None:
+        at, length = self.columns.table[position, index], self.columns.table[size, index]
+        return None if length < 0 else bytes(self.data[at : at + length])
+
+
+def decode_batch(frame: Frame, row: int) -> FrameRecords:
+    """The records of the batch in column `row`, inflated if need be. RecordField.BATCH is `row`."""
+    table = frame.batches.table
+    if table[BatchField.MAGIC, row] < MAGIC_V2:
+        return _decode_legacy(frame, row)
+    data: Buffer = memoryview(frame.data)
+    body, end = table[BatchField.POSITION, row] + BATCH_HEADER.size, table[BatchField.BODY_END, row]
+    codec = table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+    columns = RecordColumns(1)
+    if codec:
+        inflated = inflate(codec, memoryview(frame.data)[body:end], MAX_DECOMPRESSED_BYTES)
+        if inflated.status != InflateStatus.OK:
+            return FrameRecords(b"", columns, 0, is_own=True, broken=inflated.problem)
+        data, body, end = inflated.data, 0, len(inflated.data)
+    capacity = max(0, min(table[BatchField.COUNT, row], (end - body) // _SMALLEST_RECORD))
+    columns = RecordColumns(capacity + 1)
+    table[BatchField.BODY, row], table[BatchField.BODY_END, row] = body, end
+    view = memoryview(data)
+    count, _, _, _, status = decode_records(view, table, row, row + 1, 0, 0, columns.table, 0)
+    table[BatchField.BODY_END, row] = table[BatchField.POSITION, row] + table[BatchField.SIZE, row]
+    broken = None if status == Status.END else f"Record {count} of the batch is invalid ({Status(status).name})"
+    return FrameRecords(view, columns, count, is_own=True, broken=broken)
+
+
+def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
+    """The records of an entry of format 0 or 1: one, or those of its inner set."""
+    findings: list[Finding] = []
+    window = Window(memoryview(frame.data), 0, frame.batches, frame.rows)
+    records: list[NewRecord] = []
+    wrong: int | None = None
+    for chunk in ChunkReader("", findings.append).chunks(window, row, row + 1):
+        table = chunk.records.table
+        for index in range(chunk.first, chunk.end):
+            offset, timestamp = table[RecordField.OFFSET, index], table[RecordField.TIMESTAMP, index]
+            records.append(NewRecord(offset, timestamp, chunk.key(index), chunk.value(index)))
+            if wrong is None and not table[RecordField.VALID, index]:
+                wrong = table[RecordField.CRC, index]
+    data, columns = stage(records)
+    columns.field(RecordField.BATCH)[: len(records)] = memoryview(array("q", [row]) * len(records))
+    broken = findings[0].what if findings else None
+    if wrong is not None:
+        broken = f"Record is corrupt (stored crc = {wrong})"
+    return FrameRecords(data, columns, len(records), is_own=False, broken=broken)
