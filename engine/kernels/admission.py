@@ -115,13 +115,15 @@ def judge_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, ba
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong, size: cython.Py_ssize_t) -> cython.void:
-    """Write the low `size` bytes of `value`, big-endian."""
+def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong,
+         size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write the low `size` bytes of `value`, big-endian → the position behind them."""
     index: cython.Py_ssize_t = at + size
     while index > at:
         index -= 1
         out[index] = value & 255
         value = value >> 8
+    return at + size
 
 
 @cython.ccall
