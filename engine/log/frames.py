@@ -43,13 +43,13 @@ class Frame(NamedTuple):
     end      where the last whole batch ends
     """
 
-    data: bytearray
+    data: bytearray | memoryview
     batches: BatchColumns
     rows: int
     end: int
 
     @classmethod
-    def of(cls, data: bytearray) -> Frame:
+    def of(cls, data: bytearray | memoryview) -> Frame:
         """The batches in `data`. Checksums are looked at: see BatchField.VALID."""
         view, capacity = memoryview(data), _FEW
         while True:

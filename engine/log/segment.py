@@ -218,11 +218,13 @@ class LogSegment:
             or not self.can_convert_to_relative_offset(params.max_offset_in_messages)
         )
 
-    def append(self, largest_offset: int, data: Buffer, batches: BatchColumns | None = None, rows: int = 0) -> None:
+    def append(
+        self, largest_offset: int, data: Buffer, batches: BatchColumns | None = None, rows: int = 0, first: int = 0
+    ) -> None:
         """Add whole batches at the end, with the index entries that fall on them.
 
         largest_offset  last offset of the last batch      data  one batch or several, one behind the other
-        batches, rows   their headers, if they are known: as `scan_range(data, …)` fills them, all of them
+        batches         their headers, if they are known, in the columns first … rows − 1: as `scan_range` fills them
         Raises SegmentOffsetOverflow before anything is written, UnwritableFile; IndexFull and InvalidOffset behind the
         write, as the broker does: it rolls before indexes are full.
         """
@@ -236,7 +238,7 @@ class LogSegment:
             for columns, count in _columns(data):
                 position = self._place(columns, count, position)
         else:
-            self._place(batches, rows, position)
+            self._place(batches, rows, position, first)
 
     def _write(self, data: Buffer) -> None:
         file = self._writable_log()
@@ -249,8 +251,8 @@ class LogSegment:
         self.size += len(data)
         self._is_dirty = True
 
-    def _place(self, batches: BatchColumns, rows: int, position: int) -> int:
-        """Add the entries for `rows` batches that lie in the .log from byte `position` on → the position behind them."""
+    def _place(self, batches: BatchColumns, rows: int, position: int, first: int = 0) -> int:
+        """Add the entries for batches first … rows − 1, which lie in the .log from byte `position` on → behind them."""
         offset_index, time_index, largest = self.offset_index, self.time_index, self.largest()
         last = time_index.last_entry()
         state = array("q", bytes(8 * PLACE_FIELDS))
@@ -264,7 +266,7 @@ class LogSegment:
         state[Place.TIMES], state[Place.TIMES_MAX] = len(time_index), time_index.max_entries
         state[Place.LAST_TIME], state[Place.LAST_TIME_OFFSET] = last
         offsets, times = bytearray(OffsetIndex.entry_size * rows), bytearray(TimeIndex.entry_size * rows)
-        row, status = 0, int(Placed.NO_ROOM)
+        row, status = first, int(Placed.NO_ROOM)
         while status == Placed.NO_ROOM:
             row, status = place_entries(batches.table, row, rows, state, offsets, times)
             offset_index.extend(memoryview(offsets)[: state[Place.OFFSETS_AT]])
