@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import NO_TIMESTAMP, BatchField, Codec, Status
+from engine.formats import BATCH_HEADER, NO_TIMESTAMP, BatchField, Codec, Status
 from engine.kernels.admission import VERDICTS, Flag, Verdict, judge_records, stamp_batches
 from engine.kernels.decode import decode_records
 from engine.log.append_errors import AppendRefused
@@ -93,6 +93,7 @@ class BulkAppender:
         segment, first = log.segments.active_segment, log.log_end_offset
         is_append_time = timestamp_type(config) == LOG_APPEND_TIME
         limit = self._fitting(segment, row, rows, log.now if is_append_time else None)
+        heads = self._heads_of_producers(view, row, limit)
         refused = Flag.BROKEN | (Flag.NULL_KEY if config.compact else 0) | (0 if is_append_time else Flag.TIMESTAMP)
         end, _ = stamp_batches(
             view, table, row, limit, self._verdicts.table, refused, config.max_message_size, first, self._leader_epoch,
@@ -104,9 +105,9 @@ class BulkAppender:
             if self._verdicts.table[Verdict.CHANGED, changed]:
                 renew_checksum(view, table[BatchField.POSITION, changed], table[BatchField.SIZE, changed])
         log.leader_epoch_cache.assign(self._leader_epoch, first)
-        behind, refusal, there = self._check_producers(view, row, end)
+        behind, refusal, there = self._check_producers(view, row, end) if heads else (end, None, None)
         if behind < end:
-            self._take_back(view, behind, end)
+            self._take_back(view, behind, heads[behind - row : end - row])
         self._write(segment, view, row, behind, appended)
         if refusal is not None:
             raise refusal
@@ -149,8 +150,6 @@ class BulkAppender:
         It is refused, or it is in the log already; `end`, None, None: all are to be written.
         """
         ids = self._batches.field(BatchField.PRODUCER_ID)[row:end].tolist()
-        if max(ids) <= -1:
-            return end, None, None
         state, origin = self._log.producer_state, AppendOrigin.CLIENT
         frame = Frame(view, self._batches, end, 0)
         for number, producer_id in enumerate(ids, row):
@@ -167,14 +166,23 @@ class BulkAppender:
                 state.update(info)
         return end, None, None
 
-    def _take_back(self, view: memoryview, row: int, end: int) -> None:
+    def _heads_of_producers(self, view: memoryview, row: int, end: int) -> list[bytes]:
+        """The headers as they came, empty where no batch has a producer: then nothing is taken back."""
+        if row == end or max(self._batches.field(BatchField.PRODUCER_ID)[row:end]) <= -1:
+            return []
+        positions = self._batches.field(BatchField.POSITION)[row:end].tolist()
+        return [bytes(view[at : at + BATCH_HEADER.size]) for at in positions]
+
+    def _take_back(self, view: memoryview, row: int, heads: list[bytes]) -> None:
         """Make the batches from column `row` on what they were before they got offsets."""
         table = self._batches.table
-        for number in range(row, end):
-            at = table[BatchField.POSITION, number]
-            view[at : at + 8] = bytes(8)
-            table[BatchField.LAST_OFFSET, number] -= table[BatchField.BASE_OFFSET, number]
-            table[BatchField.BASE_OFFSET, number] = 0
+        for number, head in enumerate(heads, row):
+            at, came = table[BatchField.POSITION, number], BATCH_HEADER.read(head)
+            view[at : at + BATCH_HEADER.size] = head
+            table[BatchField.BASE_OFFSET, number] = came.base_offset
+            table[BatchField.LAST_OFFSET, number] = came.base_offset + came.last_offset_delta
+            table[BatchField.ATTRIBUTES, number] = came.attributes & 0xFF
+            table[BatchField.MAX_TIMESTAMP, number] = came.max_timestamp
 
     def _write(self, segment: LogSegment, view: memoryview, row: int, end: int, appended: list[Appended]) -> None:
         if end == row:

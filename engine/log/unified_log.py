@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from engine.log.errors import OffsetOutOfRange
 from engine.log.local_log import LocalLog, LogOffsetMetadata
+from engine.log.producer_append import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.producer_loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.report import Action
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.config import LogConfig
+    from engine.files import Buffer
+    from engine.log.appending import LogAppendInfo
     from engine.log.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.producer_state import ProducerStateManager
     from engine.log.report import Report
@@ -40,7 +43,7 @@ class UnifiedLog:
         self._first_unstable: LogOffsetMetadata | None = None
         self.log_start_offset = log_start_offset
         self._update_log_start_offset(max(log_start_offset, self.segments.base_offsets[0]))
-        self._maybe_increment_first_unstable_offset()
+        self.maybe_increment_first_unstable_offset()
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +123,7 @@ class UnifiedLog:
     def _set_high_watermark(self, mark: LogOffsetMetadata) -> None:
         self._high_watermark = mark
         self.producer_state.on_high_watermark_updated(mark.message_offset)
-        self._maybe_increment_first_unstable_offset()
+        self.maybe_increment_first_unstable_offset()
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -150,7 +153,8 @@ class UnifiedLog:
             unstable = self._first_unstable = self.local_log.offset_metadata(unstable.message_offset)
         return unstable
 
-    def _maybe_increment_first_unstable_offset(self) -> None:
+    def maybe_increment_first_unstable_offset(self) -> None:
+        """Follow the oldest open transaction, or one whose marker the high watermark has not passed."""
         offset = self.producer_state.first_unstable_offset
         if offset is None:
             self._first_unstable = None
@@ -162,6 +166,27 @@ class UnifiedLog:
 
     # ---- changing it ------------------------------------------------------------------------------
 
+    def append_as_leader(
+        self,
+        data: Buffer,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
+    ) -> LogAppendInfo:
+        """Check `data`, one batch or an old message set, give it offsets and append it. Raises AppendRefused.
+
+        transaction_version  of markers, which coordinators write
+        """
+        from engine.log.appending import append_as_leader
+
+        return append_as_leader(self, data, leader_epoch, origin, transaction_version)
+
+    def append_as_follower(self, data: Buffer, leader_epoch: int) -> LogAppendInfo:
+        """Append batches with the offsets that they have, up to the first of a higher epoch. Raises AppendRefused."""
+        from engine.log.appending import append_as_follower
+
+        return append_as_follower(self, data, leader_epoch)
+
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Close the active segment and begin a new one, at the larger of `expected_next_offset` and the log end.
 
@@ -170,11 +195,12 @@ class UnifiedLog:
         segment = self.local_log.roll(expected_next_offset)
         self.producer_state.update_map_end_offset(segment.base_offset)
         self.producer_state.take_snapshot()
-        self._update_high_watermark_with_log_end_offset()
+        self.update_high_watermark_with_log_end_offset()
         self.flush_upto_offset_exclusive(segment.base_offset)
         return segment
 
-    def _update_high_watermark_with_log_end_offset(self) -> None:
+    def update_high_watermark_with_log_end_offset(self) -> None:
+        """Where it stood at the end of the log or behind it, it stays there: the end may have gone back, or got a place."""
         if self.high_watermark >= self.log_end_offset:
             self._set_high_watermark(self.local_log.next_offset)
 
@@ -209,7 +235,7 @@ class UnifiedLog:
         self.report.add(Action.MOVED, "", f"log start offset: {reason}", offsets=(old, new_log_start_offset))
         self.leader_epoch_cache.truncate_from_start(new_log_start_offset)
         self.producer_state.on_log_start_offset_incremented(new_log_start_offset)
-        self._maybe_increment_first_unstable_offset()
+        self.maybe_increment_first_unstable_offset()
         return True
 
     def _update_log_start_offset(self, offset: int) -> None:
@@ -236,7 +262,7 @@ class UnifiedLog:
         self.leader_epoch_cache.truncate_from_end(target_offset)
         self.log_start_offset = min(target_offset, self.log_start_offset)
         self._rebuild_producer_state(target_offset)
-        self._update_high_watermark_with_log_end_offset()
+        self.update_high_watermark_with_log_end_offset()
         return True
 
     def truncate_fully_and_start_at(self, new_offset: int, reason: str = "truncated fully") -> None:
