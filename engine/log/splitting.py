@@ -17,13 +17,14 @@ from engine.layout import (
     transaction_index_file_name,
 )
 from engine.log.batch_search import heads
-from engine.log.errors import SplitFailed
+from engine.log.errors import CorruptRecord, SplitFailed
 from engine.log.report import Action
 from engine.log.segment import LogSegment
 
 if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import Files
+    from engine.log.batch_search import BatchHead
     from engine.log.deferred import DeferredDeletion
     from engine.log.report import Report
     from engine.log.segments import LogSegments
@@ -74,35 +75,22 @@ def replace_segments(place: Place, new: list[LogSegment], old: list[LogSegment])
     return [segment for segment in leaving if segment.base_offset not in bases]
 
 
-def _split_off(place: Place, segment: LogSegment, position: int, base_offset: int, pieces: list[LogSegment]) -> int:
-    """Copy what fits one piece, from byte `position` on, and add it to `pieces`; returns the bytes taken."""
-    if any(piece.base_offset == base_offset for piece in pieces):
-        raise SplitFailed(f"{segment.log_path}: two pieces would begin at offset {base_offset}")
-    piece = new_cleaned_segment(place, base_offset)
-    pieces.append(piece)
-    taken = piece.append_from_file(segment.log_file, position, segment.size)
-    if not taken:
-        raise SplitFailed(f"{segment.log_path}: the batch at byte {position} does not fit a segment of its own")
-    return taken
-
-
 def split_overflowed_segment(place: Place, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
     """Split `segment` into pieces whose offsets fit 31 bits behind their bases; (those deleted, the new ones).
 
-    Each piece begins at the base offset of its first batch, the first piece too. Raises SplitFailed where a piece
-    would be empty; then nothing has changed.
+    Each piece begins at the base offset of its first batch, the first piece too. Bytes at the end that are no whole
+    batch are left out. Raises SplitFailed where only a batch in the middle overflows, or two pieces would begin at the
+    same offset; then nothing has changed.
     """
+    size = _end_of_batches(segment)
     pieces: list[LogSegment] = []
-    position, size = 0, segment.size
     try:
+        position = 0
         while position < size:
-            first = next(heads(segment.log_file, position, size), None)
-            if first is None:
-                break
-            position += _split_off(place, segment, position, first.base_offset, pieces)
-        if position < size:
-            place.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), "the file ends inside a batch",
-                             size=size - position, severity=Severity.ERROR)
+            position += _split_off(place, segment, position, size, pieces)
+        if position < segment.size:
+            place.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), "what follows is no whole batch",
+                             size=segment.size - position, severity=Severity.ERROR)
         for piece in pieces:
             piece.on_become_inactive_segment()
             piece.flush()
@@ -116,3 +104,29 @@ def split_overflowed_segment(place: Place, segment: LogSegment) -> tuple[list[Lo
     place.report.add(Action.SPLIT, log_file_name(segment.base_offset), "its offsets do not fit one segment's indexes",
                      offsets=ends, size=size, to=names)
     return replace_segments(place, pieces, [segment]), pieces
+
+
+def _end_of_batches(segment: LogSegment) -> int:
+    """Byte position behind the last whole batch. Raises SplitFailed where its offset fits behind the base."""
+    last: BatchHead | None = None
+    try:
+        for head in heads(segment.log_file, 0, segment.size):
+            last = head
+    except CorruptRecord:
+        pass  # up to there it is sound
+    if last is None or segment.can_convert_to_relative_offset(last.last_offset):
+        raise SplitFailed(f"{segment.log_path}: only a batch in the middle overflows")
+    return last.position + last.size
+
+
+def _split_off(place: Place, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
+    """Copy what fits one piece, from byte `position` on, and add it to `pieces`; returns the bytes taken."""
+    base_offset = next(heads(segment.log_file, position, end)).base_offset
+    if any(piece.base_offset == base_offset for piece in pieces):
+        raise SplitFailed(f"{segment.log_path}: two pieces would begin at offset {base_offset}")
+    piece = new_cleaned_segment(place, base_offset)
+    pieces.append(piece)
+    taken = piece.append_from_file(segment.log_file, position, end)
+    if not taken:
+        raise SplitFailed(f"{segment.log_path}: the batch at byte {position} does not fit a segment of its own")
+    return taken
