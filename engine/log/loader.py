@@ -86,15 +86,14 @@ def open_log(
     report = Report(directory, "open") if report is None else report
     if not files.exists(directory):
         files.make_directory(directory)
-    ways = [(clean_shutdown, recovery_point)]  # the way that was asked for, then those that mend more
-    ways += [(False, recovery_point)] if clean_shutdown else []
-    ways += [(False, 0)] if recovery_point else []
+    ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
     epochs = open_leader_epochs(files, directory, report)
     for number, (clean, point) in enumerate(ways):
         producers = ProducerStateManager(files, directory, producer_id_expiration_ms=producer_id_expiration_ms,
                                          max_transaction_timeout_ms=max_transaction_timeout_ms)
         loader = LogLoader(files, directory, config, now=now, clean_shutdown=clean, recovery_point=point,
-                           log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs)
+                           log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs,
+                           in_order=number > 0)
         try:
             loaded = loader.load()
         except REPAIRABLE as error:
@@ -116,14 +115,17 @@ class LogLoader:
     """Loads the segments of one partition. `load` once; then `segments` and `deferred` belong to the log.
 
     epochs, producers  as they stand in the files; brought in line with the segments
+    jobs               segments that are read side by side
+    in_order           segments without an offset index wait for the recovery if that reaches them: Kafka recovers them
+                       while loading, and fails if one before them is damaged
     """
 
     def __init__(
         self, files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int,
         log_start_offset: int, epochs: LeaderEpochFileCache, producers: ProducerStateManager, report: Report,
-        jobs: int = 1,
+        jobs: int = 1, in_order: bool = False,
     ) -> None:
-        self.jobs = jobs
+        self.jobs, self.in_order = jobs, in_order
         self.files, self.directory, self.config, self.now = files, directory, config, now
         self.clean_shutdown, self.recovery_point, self.log_start_offset = clean_shutdown, recovery_point, log_start_offset
         self.epochs, self.producers, self.report = epochs, producers, report
@@ -226,6 +228,8 @@ class LogLoader:
         self.segments.add(segment)
 
     def _recover_while_loading(self, segment: LogSegment, reason: str) -> None:
+        if self.in_order and not self.clean_shutdown and segment.base_offset >= self.recovery_point:
+            return
         self.report.add(Action.REBUILT, log_file_name(segment.base_offset), reason, severity=Severity.WARNING)
         self._recover_segment(segment, segment.scan(), damage_ends_it=False)
 
