@@ -18,8 +18,8 @@ _QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unl
 
 
 def exit_status(report: Report) -> int:
-    """4: something was refused · 1: something was wrong and is repaired · 0."""
-    if report.is_refused:
+    """4: something was refused, or is still wrong · 1: something was wrong and is repaired · 0."""
+    if report.has_problems_left:
         return 4
     return 0 if report.worst is Severity.INFO else 1
 
@@ -61,6 +61,8 @@ def _standing(report: Report) -> str:
 def _verdict(report: Report) -> str:
     if report.is_refused:
         return "not done"
+    if report.has_problems_left:
+        return "something is left that is wrong"
     return {
         Severity.INFO: "nothing was wrong", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
     }[report.worst]

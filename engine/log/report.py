@@ -87,6 +87,14 @@ class Report:
         return max((event.severity for event in self.events), key=order.index, default=Severity.INFO)
 
     @property
+    def has_problems_left(self) -> bool:
+        """Is something still wrong, or was something refused?"""
+        return any(
+            event.action is Action.REFUSED or (event.action is Action.KEPT and event.severity is not Severity.INFO)
+            for event in self.events
+        )
+
+    @property
     def is_refused(self) -> bool:
         """Was something asked for that could not be done?"""
         return any(event.action is Action.REFUSED for event in self.events)
