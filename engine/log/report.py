@@ -28,6 +28,7 @@ class Action(Enum):
     CREATED = "created"
     SPLIT = "split"  # into segments whose offsets fit their indexes
     MOVED = "moved"  # an offset of the log: no file
+    SALVAGED = "salvaged"  # rewritten without its damaged bytes: what lies behind them is kept
     REFUSED = "refused"  # was asked for and not done
 
 

@@ -74,13 +74,14 @@ class Cluster:
     """What several log dirs say together.
 
     identities  meta.properties by log dir, of those that have a sound one
-    metadata    None where no log dir holds the metadata log
-    proof       of the metadata log, None like `metadata`
+    metadata    None where no log dir holds the metadata log, which is the directory `metadata_dir`
+    metadata_place, proof   None where the metadata log was not named, alone or with its log dir
     """
 
     log_dirs: tuple[LogDir, ...]
     identities: dict[str, MetaProperties]
     metadata: ClusterMetadata | None
+    metadata_dir: str | None
     metadata_place: Place | None
     proof: MetadataProof | None
 
@@ -105,14 +106,15 @@ def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
             decoded = decode_meta_properties(read_identity(files, path), path)
             if decoded.value is not None and not decoded.findings:
                 identities[log_dir.path] = decoded.value
-    metadata, place, proof = None, None, None
+    metadata, directory, place, proof = None, None, None, None
     for log_dir in log_dirs:
         path = f"{log_dir.path}/{METADATA_DIR}"
-        if place is None and files.exists(path):
+        if directory is None and files.exists(path):
+            directory = path
             place = next((one for one in log_dir.partitions() if one.path == path), None)
             metadata = read_cluster_metadata(files, path)
-            proof = prove_metadata_log(files, path)
-    return Cluster(tuple(log_dirs), identities, metadata, place, proof)
+            proof = None if place is None else prove_metadata_log(files, path)
+    return Cluster(tuple(log_dirs), identities, metadata, directory, place, proof)
 
 
 def foresee(files: ReadOnlyFiles, cluster: Cluster) -> list[Trouble]:
