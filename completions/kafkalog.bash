@@ -40,8 +40,11 @@ _kafkalog() {
         ;;
     delete-records)
         case $prev in
-        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -50,7 +53,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--before --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--before --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     dump-log)
@@ -84,7 +87,10 @@ _kafkalog() {
         ;;
     recover)
         case $prev in
-        --recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --quarantine|--config-file|--metrics-textfile)
+            return
+            ;;
+        --recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -94,7 +100,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--clean-start --recovery-point --log-start-offset --high-watermark --keep-deleted --no-quarantine --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--salvage --accept-metadata-loss --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     restore)
@@ -110,8 +116,11 @@ _kafkalog() {
         ;;
     retain)
         case $prev in
-        --recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -120,13 +129,16 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     roll)
         case $prev in
-        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -135,13 +147,16 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     truncate)
         case $prev in
-        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -150,7 +165,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --fully --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--to --fully --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     verify-index)

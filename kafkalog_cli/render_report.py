@@ -29,7 +29,10 @@ def text_lines(report: Report) -> Iterator[str]:
     for event in report.events:
         if event.action not in _QUIET or event.severity is not Severity.INFO:
             yield "  " + printable(_event_text(event))
-    yield printable(f"{report.directory}: {_standing(report)}")
+    if report.segments is None:  # a log dir: its small files
+        yield printable(f"{report.directory}: {_verdict(report)}")
+    else:
+        yield printable(f"{report.directory}: {_standing(report)}")
 
 
 def _event_text(event: Event) -> str:
@@ -68,11 +71,12 @@ def _verdict(report: Report) -> str:
     }[report.worst]
 
 
-def json_line(report: Report) -> str:
+def json_line(report: Report, *, dry_run: bool = False) -> str:
     """The whole report as one JSON object."""
     return json.dumps({
         "partition": report.directory,
         "operation": report.operation,
+        "dryRun": dry_run,
         "status": exit_status(report),
         "logStartOffset": report.log_start_offset,
         "logEndOffset": report.log_end_offset,

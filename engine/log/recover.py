@@ -48,30 +48,18 @@ class RecoverOptions:
     jobs: int = 1
 
 
-class Outcome:
-    """What recovering says: a report for each log dir with something to say, and for each partition.
-
-    is_stopped  the metadata log is damaged, and nothing was done
-    errors      what could not be done at all
-    """
-
-    def __init__(self) -> None:
-        self.is_stopped = False
-        self.errors: list[KafkalogError] = []
-
-
 def recover(
-    manager: LogManager, options: RecoverOptions, outcome: Outcome,
+    manager: LogManager, options: RecoverOptions, errors: list[KafkalogError],
     progress: Callable[[Place], object] | None = None,
 ) -> Iterator[Report]:
     """Recover everything in the manager's log dirs, and report as it goes. `progress` is called behind each partition.
 
+    What can not be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
     Log dirs that were named as a whole also get their small files mended and their checkpoints written.
     """
     troubles = foresee(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
     losses = [trouble for trouble in troubles if trouble.effect is Effect.LOSES_TOPICS]
     if losses and not options.accept_metadata_loss:
-        outcome.is_stopped = True
         for trouble in losses:
             yield _refusal(trouble)
         return
@@ -88,7 +76,7 @@ def recover(
     standing: dict[Place, Standing] = {}
     places = [place for log_dir in manager.cluster.log_dirs for place in _order(log_dir)]
     failed: set[str] = set()
-    for place, partition in _each(manager, options, places, standing, outcome):
+    for place, partition in _each(manager, options, places, standing, errors):
         if partition is None:
             failed.add(place.log_dir)
         else:
@@ -133,7 +121,8 @@ def _forget_clean_shutdown(manager: LogManager, log_dir: LogDir) -> None:
 
 
 def _each(
-    manager: LogManager, options: RecoverOptions, places: list[Place], standing: dict[Place, Standing], outcome: Outcome,
+    manager: LogManager, options: RecoverOptions, places: list[Place], standing: dict[Place, Standing],
+    errors: list[KafkalogError],
 ) -> Iterator[tuple[Place, Report | None]]:
     """Recover partitions, several at a time, and report in the order of `places`. None: it could not be done."""
     segment_jobs = options.jobs if len(places) == 1 else 1
@@ -147,21 +136,21 @@ def _each(
 
     if options.jobs <= 1 or len(places) <= 1:
         results: Iterator[Report | KafkalogError] = map(work, places)
-        yield from _told(places, results, outcome)
+        yield from _told(places, results, errors)
         return
     pool = ThreadPoolExecutor(options.jobs, thread_name_prefix="kafkalog-recover")
     try:
-        yield from _told(places, pool.map(work, places), outcome)
+        yield from _told(places, pool.map(work, places), errors)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _told(
-    places: list[Place], results: Iterator[Report | KafkalogError], outcome: Outcome,
+    places: list[Place], results: Iterator[Report | KafkalogError], errors: list[KafkalogError],
 ) -> Iterator[tuple[Place, Report | None]]:
     for place, result in zip(places, results, strict=True):
         if isinstance(result, KafkalogError):
-            outcome.errors.append(result)
+            errors.append(result)
             yield place, None
         else:
             yield place, result
