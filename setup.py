@@ -9,10 +9,22 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNELS = (
-    "checksum", "words", "scan", "decode", "text", "select", "legacy", "encode", "ndjson",
-    "placement", "recovery",
+    "checksum",
+    "words",
+    "scan",
+    "decode",
+    "text",
+    "select",
+    "legacy",
+    "encode",
+    "ndjson",
+    "placement",
+    "recovery",
     "verify",
-    "blocks", "admission",
+    "blocks",
+    "admission",
+    "offset_map",
+    "cleaning",
 )
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 # -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag

@@ -36,15 +36,12 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'delete-records dump-log recover restore retain roll truncate verify-index --version -h --help' "$cur"
+        _kafkalog_words 'compact delete-records dump-log recover restore retain roll truncate verify-index --version -h --help' "$cur"
         ;;
-    delete-records)
+    compact)
         case $prev in
-        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --first-dirty-offset|--min-dirty-ratio|--rounds|--dedupe-buffer-size|--io-buffer-size|--max-io-buffer-size|--max-bytes-per-second|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
             compopt +o default 2>/dev/null
-            return
-            ;;
-        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -53,7 +50,22 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--before --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+        fi
+        ;;
+    delete-records)
+        case $prev in
+        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--before --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
         fi
         ;;
     dump-log)
@@ -87,10 +99,7 @@ _kafkalog() {
         ;;
     recover)
         case $prev in
-        --quarantine|--config-file|--metrics-textfile)
-            return
-            ;;
-        --recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --recovery-point|--log-start-offset|--high-watermark|--config|--now)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -100,7 +109,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--salvage --accept-metadata-loss --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--clean-start --recovery-point --log-start-offset --high-watermark --keep-deleted --no-quarantine --config --now --format --version -h --help' "$cur"
         fi
         ;;
     restore)
@@ -116,11 +125,8 @@ _kafkalog() {
         ;;
     retain)
         case $prev in
-        --recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --recovery-point|--log-start-offset|--high-watermark|--config|--now)
             compopt +o default 2>/dev/null
-            return
-            ;;
-        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -129,16 +135,13 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
         fi
         ;;
     roll)
         case $prev in
-        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
             compopt +o default 2>/dev/null
-            return
-            ;;
-        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -147,16 +150,13 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
         fi
         ;;
     truncate)
         case $prev in
-        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
             compopt +o default 2>/dev/null
-            return
-            ;;
-        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -165,7 +165,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --fully --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--to --fully --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
         fi
         ;;
     verify-index)

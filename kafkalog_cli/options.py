@@ -76,9 +76,10 @@ def size_text(size: int) -> str:
     return str(size)
 
 
-def size_option(name: str, default: int, help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
+def size_option(name: str, default: int | None, help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
     """An option that takes bytes, with units."""
-    return click.option(name, type=Size(), default=size_text(default), show_default=True, metavar="BYTES", help=help)
+    text = None if default is None else size_text(default)
+    return click.option(name, type=Size(), default=text, show_default=default is not None, metavar="BYTES", help=help)
 
 
 class KafkaCommand(DocumentedCommand):

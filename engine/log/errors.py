@@ -32,7 +32,7 @@ __all__ = [
 
 
 class SegmentOffsetOverflow(KafkalogError):
-    """A batch whose last offset does not fit behind its segment's base offset (LogSegmentOffsetOverflowException).
+    """A batch whose last offset does not fit behind its segment's base offset (SegmentOffsetOverflowException).
 
     The segment must be split. `base_offset` names it, `offset` is the one that does not fit.
     """

@@ -153,7 +153,37 @@ def encode_batch(
         return entries if spec.codec == Codec.NONE else _wrap(spec, _deflate(spec, entries), last, largest)
     base_timestamp = spec.delete_horizon_ms if spec.delete_horizon_ms >= 0 else rows.field(RecordField.TIMESTAMP)[0]
     body = _encode_body(spec, rows, base_timestamp)
-    return _finish(spec, _deflate(spec, body), last, base_timestamp, largest, count)
+    return finish_batch(spec, body, last, base_timestamp, largest, count)
+
+
+def encode_body(
+    spec: BatchSpec, data: memoryview, columns: RecordColumns, first: int, count: int, base_timestamp: int,
+) -> bytearray:
+    """The records first … first + count − 1 as they stand in a batch of magic 2, not compressed.
+
+    Bodies of the same batch may be put one behind the other. Raises UnbuildableBatch.
+    """
+    return _encode_body(spec, _Rows(data, columns, first, count), base_timestamp)
+
+
+def finish_batch(
+    spec: BatchSpec, body: bytes | bytearray, last_offset: int, base_timestamp: int, max_timestamp: int, count: int,
+) -> bytes:
+    """The batch of magic 2 whose records are `body`, not compressed yet. Mirrors DefaultRecordBatch.writeHeader.
+
+    Raises UnbuildableBatch.
+    """
+    body = _deflate(spec, body) if body else body
+    header = BatchHeader(
+        spec.base_offset, BATCH_HEADER.size - LOG_OVERHEAD + len(body), spec.partition_leader_epoch, spec.magic, 0,
+        spec.attributes, last_offset - spec.base_offset, base_timestamp, max_timestamp,
+        spec.producer_id, spec.producer_epoch, spec.base_sequence, count,
+    )  # fmt: skip
+    try:
+        crc = crc32c(body, crc32c(BATCH_HEADER.pack(header)[_CHECKED_FROM:]))
+        return BATCH_HEADER.pack(header._replace(crc=crc)) + body
+    except struct.error as error:
+        raise UnbuildableBatch(f"a field of the batch header is out of range: {error}") from error
 
 
 def empty_batch(spec: BatchSpec, last_offset: int, timestamp: int = NO_TIMESTAMP) -> bytes:
@@ -162,7 +192,7 @@ def empty_batch(spec: BatchSpec, last_offset: int, timestamp: int = NO_TIMESTAMP
     `timestamp` is the largest one that the batch had. Mirrors DefaultRecordBatch.writeEmptyHeader.
     """
     plain = spec._replace(codec=Codec.NONE, delete_horizon_ms=NO_TIMESTAMP)
-    return _finish(plain, b"", last_offset, NO_TIMESTAMP, timestamp, 0)
+    return finish_batch(plain, b"", last_offset, NO_TIMESTAMP, timestamp, 0)
 
 
 def legacy_overhead(magic: int) -> int:
@@ -219,22 +249,6 @@ def _deflate(spec: BatchSpec, data: bytes | bytearray) -> bytes | bytearray:
     if len(packed) > INT_MAX - BATCH_HEADER.size:
         raise UnbuildableBatch(f"{len(packed)} compressed bytes are more than one batch can hold")
     return packed
-
-
-def _finish(
-    spec: BatchSpec, body: bytes | bytearray, last_offset: int, base_timestamp: int, max_timestamp: int, count: int,
-) -> bytes:
-    """Header and checksum before the records of a batch of magic 2. Mirrors DefaultRecordBatch.writeHeader."""
-    header = BatchHeader(
-        spec.base_offset, BATCH_HEADER.size - LOG_OVERHEAD + len(body), spec.partition_leader_epoch, spec.magic, 0,
-        spec.attributes, last_offset - spec.base_offset, base_timestamp, max_timestamp,
-        spec.producer_id, spec.producer_epoch, spec.base_sequence, count,
-    )  # fmt: skip
-    try:
-        crc = crc32c(body, crc32c(BATCH_HEADER.pack(header)[_CHECKED_FROM:]))
-        return BATCH_HEADER.pack(header._replace(crc=crc)) + body
-    except struct.error as error:
-        raise UnbuildableBatch(f"a field of the batch header is out of range: {error}") from error
 
 
 def _encode_entries(spec: BatchSpec, rows: _Rows) -> bytes:

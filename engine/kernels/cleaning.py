@@ -1,0 +1,140 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""What becomes of the batches of a window when it is compacted: runs that go, runs that stay as they are, the rest."""
+
+import cython
+
+from engine.formats import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    RECORD_FIELDS,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    RecordField,
+)
+from engine.kernels.offset_map import KEPT, READ, TOMBSTONES
+
+DROP, COPY, ALONE = range(3)  # runs that go · runs that stay as they are · one batch that needs a closer look
+
+_DROP = cython.declare(cython.int, DROP)
+_COPY = cython.declare(cython.int, COPY)
+_ALONE = cython.declare(cython.int, ALONE)
+_READ = cython.declare(cython.int, READ)
+_KEPT = cython.declare(cython.int, KEPT)
+_TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
+
+_FIELDS = cython.declare(cython.Py_ssize_t, RECORD_FIELDS)
+_TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
+_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
+_VALID = cython.declare(cython.int, BatchField.VALID)
+_CODEC = cython.declare(cython.longlong, CODEC_MASK)
+_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
+_LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
+_CONTROL = cython.declare(cython.longlong, CONTROL_FLAG)
+_HORIZON = cython.declare(cython.longlong, DELETE_HORIZON_FLAG)
+_TRANSACTIONAL = cython.declare(cython.longlong, TRANSACTIONAL_FLAG | CONTROL_FLAG)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def first_unsound(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """The first batch with a wrong checksum, an unknown message format or an unknown codec; `rows`: none."""
+    row: cython.Py_ssize_t = 0
+    if rows > batches.shape[1]: return 0
+    with cython.nogil:
+        while row < rows:
+            if batches[_VALID, row] != 1 or batches[_MAGIC, row] < 0 or batches[_MAGIC, row] > 2: return row
+            if batches[_ATTRIBUTES, row] & _CODEC > 4: return row
+            row += 1
+        return rows
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def next_in_transaction(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+                        rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """First batch from `row` on that is transactional or a control batch; `rows`: none."""
+    if row < 0 or rows > batches.shape[1]: return rows
+    with cython.nogil:
+        while row < rows and (batches[_MAGIC, row] < 2 or batches[_ATTRIBUTES, row] & _TRANSACTIONAL == 0):
+            row += 1
+        return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.int, cython.Py_ssize_t))
+def next_run(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+             rows: cython.Py_ssize_t, precious: cython.const[cython.longlong][::1]):
+    """What becomes of the batches from `row` on, whose records are marked → (DROP, COPY or ALONE, row behind the run).
+
+    counts    see offset_map.mark_retained
+    precious  last offsets, growing: a batch that ends with one of them may have to stay although it is empty
+    ALONE is a run of one: a control batch, one that loses some records or needs a delete horizon, or may stay empty.
+    """
+    kind: cython.int
+    if row < 0 or rows > batches.shape[1] or rows > counts.shape[1] or row >= rows: return _ALONE, row
+    with cython.nogil:
+        kind = _kind(batches, counts, row, precious)
+        row += 1
+        while kind != _ALONE and row < rows and _kind(batches, counts, row, precious) == kind:
+            row += 1
+        return kind, row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong))
+def take_kept(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+              keep: cython.const[cython.uchar][::1], out: cython.longlong[:, ::1]):
+    """Copy those of the records first … end − 1 for which keep[index − first] is not 0 → (how many, largest timestamp).
+
+    (−1, 0) where they do not fit `out` or `keep`.
+    """
+    index: cython.Py_ssize_t
+    field: cython.Py_ssize_t
+    count: cython.Py_ssize_t = 0
+    largest: cython.longlong = -1
+    if first < 0 or end > records.shape[1] or end - first > keep.shape[0]: return -1, 0
+    if records.shape[0] < _FIELDS or out.shape[0] < _FIELDS: return -1, 0
+    with cython.nogil:
+        for index in range(first, end):
+            if keep[index - first] == 0: continue
+            if count == out.shape[1]: return -1, 0
+            for field in range(_FIELDS):
+                out[field, count] = records[field, index]
+            if records[_TIMESTAMP, index] > largest: largest = records[_TIMESTAMP, index]
+            count += 1
+        return count, largest
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _kind(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+          precious: cython.const[cython.longlong][::1]) -> cython.int:
+    if batches[_MAGIC, row] >= 2 and batches[_ATTRIBUTES, row] & _CONTROL: return _ALONE
+    if counts[_KEPT, row] == 0:
+        return _ALONE if _holds(precious, batches[_LAST_OFFSET, row]) else _DROP
+    if batches[_MAGIC, row] < 2 or counts[_KEPT, row] < counts[_READ, row]: return _ALONE
+    if counts[_TOMBSTONES, row] and batches[_ATTRIBUTES, row] & _HORIZON == 0: return _ALONE
+    return _COPY
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _holds(numbers: cython.const[cython.longlong][::1], wanted: cython.longlong) -> cython.bint:
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = numbers.shape[0]
+    middle: cython.Py_ssize_t
+    while low < high:
+        middle = low + (high - low) // 2
+        if numbers[middle] == wanted: return True
+        if numbers[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return False

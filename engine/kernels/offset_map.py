@@ -1,0 +1,367 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Key → last offset in fixed memory, for the cleaner: 24 bytes a key, a keyed digest of 128 bits instead of the key.
+
+Open addressing over a plain buffer. The digest is SipHash-1-3 with 128 bits of output under a secret of the caller's: two
+keys never fall together in practice, and nobody who does not know the secret can make two that do. Without a compiler
+the digest is BLAKE2b: which slots are used differs, what is found does not. Mirrors SkimpyOffsetMap.
+"""
+
+import hashlib
+
+import cython
+
+from engine.formats import BatchField, RecordField, Status
+
+SLOT_WORDS = 3  # digest, digest, offset
+
+_WORDS = cython.declare(cython.Py_ssize_t, SLOT_WORDS)
+_END = cython.declare(cython.int, Status.END)
+_FULL = cython.declare(cython.int, Status.FULL)
+_BAD_START = cython.declare(cython.int, Status.BAD_START)
+
+_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
+_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
+_BASE_TIMESTAMP = cython.declare(cython.int, BatchField.BASE_TIMESTAMP)
+
+_BATCH = cython.declare(cython.int, RecordField.BATCH)
+_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
+_KEY = cython.declare(cython.int, RecordField.KEY_POSITION)
+_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
+_VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
+
+_HORIZON_FLAG = cython.declare(cython.longlong, 64)
+
+# what `mark_retained` counts for each batch
+READ, KEPT, TOMBSTONES, WITHOUT_KEY = range(4)
+COUNTS = 4
+_READ = cython.declare(cython.int, READ)
+_KEPT = cython.declare(cython.int, KEPT)
+_TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
+_WITHOUT_KEY = cython.declare(cython.int, WITHOUT_KEY)
+
+# where `put_keys` keeps what it must know from call to call
+ENTRIES, CAPACITY, LATEST = range(3)
+_ENTRIES = cython.declare(cython.int, ENTRIES)
+_CAPACITY = cython.declare(cython.int, CAPACITY)
+_LATEST = cython.declare(cython.int, LATEST)
+
+_INIT_0 = cython.declare(cython.ulonglong, 0x736F6D6570736575)
+_INIT_1 = cython.declare(cython.ulonglong, 0x646F72616E646F6D)
+_INIT_2 = cython.declare(cython.ulonglong, 0x6C7967656E657261)
+_INIT_3 = cython.declare(cython.ulonglong, 0x7465646279746573)
+_LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+_BLOCK = cython.declare(cython.Py_ssize_t, 32)  # records whose slots are fetched from memory side by side
+_PROBES = cython.declare(cython.Py_ssize_t, 4)  # places that the digest itself names; behind them the next slots
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.ulonglong, cython.ulonglong, cython.ulonglong, cython.ulonglong))
+def _round(v0: cython.ulonglong, v1: cython.ulonglong, v2: cython.ulonglong, v3: cython.ulonglong):
+    """One SipRound."""
+    v0 += v1
+    v1 = (v1 << 13) | (v1 >> 51)
+    v1 ^= v0
+    v0 = (v0 << 32) | (v0 >> 32)
+    v2 += v3
+    v3 = (v3 << 16) | (v3 >> 48)
+    v3 ^= v2
+    v0 += v3
+    v3 = (v3 << 21) | (v3 >> 43)
+    v3 ^= v0
+    v2 += v1
+    v1 = (v1 << 17) | (v1 >> 47)
+    v1 ^= v2
+    v2 = (v2 << 32) | (v2 >> 32)
+    return v0, v1, v2, v3
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _word(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.ulonglong:
+    """`size` bytes, 8 at most, the first one lowest."""
+    value: cython.ulonglong = 0
+    while size > 0:
+        size -= 1
+        value = (value << 8) | data[at + size]
+    return value
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _eight(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.ulonglong:
+    """Eight bytes, the first one lowest."""
+    value: cython.ulonglong = data[at + 7]
+    value = (value << 8) | data[at + 6]
+    value = (value << 8) | data[at + 5]
+    value = (value << 8) | data[at + 4]
+    value = (value << 8) | data[at + 3]
+    value = (value << 8) | data[at + 2]
+    value = (value << 8) | data[at + 1]
+    return (value << 8) | data[at]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.ulonglong, cython.ulonglong))
+def _digest(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t,
+            secret_0: cython.ulonglong, secret_1: cython.ulonglong):
+    """128 bits of `size` bytes from `at` on; never two zeros, which stand for an empty slot."""
+    v0: cython.ulonglong = _INIT_0 ^ secret_0
+    v1: cython.ulonglong = _INIT_1 ^ secret_1 ^ 0xEE
+    v2: cython.ulonglong = _INIT_2 ^ secret_0
+    v3: cython.ulonglong = _INIT_3 ^ secret_1
+    word: cython.ulonglong
+    one: cython.ulonglong
+    left: cython.Py_ssize_t = size
+    step: cython.int
+    while left >= 8:
+        word = _eight(data, at)
+        v3 ^= word
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= word
+        at += 8
+        left -= 8
+    word = size & 255
+    word = (word << 56) | _word(data, at, left)
+    v3 ^= word
+    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    v0 ^= word
+    v2 ^= 0xEE
+    for step in range(3):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    one = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= 0xDD
+    for step in range(3):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    word = v0 ^ v1 ^ v2 ^ v3
+    return one | (one == 0 and word == 0), word
+
+
+def _plain_digest(data, at, size, secret_0, secret_1):
+    """The same contract without a compiler."""
+    secret = secret_0.to_bytes(8, "little") + secret_1.to_bytes(8, "little")
+    digest = hashlib.blake2b(data[at : at + size], digest_size=16, key=secret).digest()
+    one, other = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+    return one or int(other == 0), other
+
+
+if not cython.compiled:
+    _digest = _plain_digest  # Python's integers do not wrap at 64 bits
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _expect(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong) -> cython.void:
+    """Let the processor fetch the slot where the digest most likely is: the map is larger than the caches."""
+    if cython.compiled:
+        slot_count: cython.ulonglong = count
+        prefetch(cython.address(slots[((one & _LOW) * slot_count >> 32) * _WORDS]))  # noqa: F821  # offset_map.pxd declares it
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _look_ahead(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
+                end: cython.Py_ssize_t, secret_0: cython.ulonglong, secret_1: cython.ulonglong,
+                slots: cython.ulonglong[::1], count: cython.Py_ssize_t, ones: cython.p_ulonglong,
+                others: cython.p_ulonglong) -> cython.bint:
+    """Digests of the keys of the records first … end − 1 into `ones` and `others`; False: one lies outside `data`."""
+    index: cython.Py_ssize_t
+    for index in range(first, end):
+        if records[_KEY_SIZE, index] < 0: continue
+        if records[_KEY, index] < 0 or records[_KEY_SIZE, index] > data.shape[0] - records[_KEY, index]: return False
+        ones[index - first], others[index - first] = _digest(
+            data, records[_KEY, index], records[_KEY_SIZE, index], secret_0, secret_1)
+        _expect(slots, count, ones[index - first])
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _slot(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong,
+          other: cython.ulonglong) -> cython.Py_ssize_t:
+    """Where the digest is, or the empty slot where it may go: a place in `slots`; −1: neither, every slot is taken."""
+    probe: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = 0
+    place: cython.ulonglong
+    slot_count: cython.ulonglong = count
+    while probe < count + _PROBES:
+        if probe < _PROBES:
+            place = one if probe < 2 else other
+            place = place & _LOW if probe & 1 == 0 else place >> 32
+            at = (place * slot_count) >> 32
+        else:
+            at = at + 1 if at + 1 < count else 0
+        if slots[at * _WORDS] == one and slots[at * _WORDS + 1] == other: return at * _WORDS
+        if slots[at * _WORDS] == 0 and slots[at * _WORDS + 1] == 0: return at * _WORDS
+        probe += 1
+    return -1
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.int))
+def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
+             end: cython.Py_ssize_t, start_offset: cython.longlong, skipped: cython.const[cython.uchar][::1],
+             slots: cython.ulonglong[::1], secret_0: cython.ulonglong, secret_1: cython.ulonglong,
+             state: cython.longlong[::1]):
+    """Remember the offset of every key of the records first … end − 1 → (record where it stopped, status).
+
+    data          the bytes that key positions count in
+    start_offset  not negative; records below it are passed over, and so are those without a key
+    skipped       by batch: not 0 passes over all its records
+    slots         the map, SLOT_WORDS words a slot, zeros at first
+    state         ENTRIES in the map · CAPACITY of it, at most the slots · LATEST offset that was put, untouched if none is
+    status        END · FULL: the map holds CAPACITY entries and there is one more record to put · BAD_START (arguments
+                  that do not fit each other)
+    """
+    count: cython.Py_ssize_t = slots.shape[0] // _WORDS
+    index: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    one: cython.ulonglong
+    other: cython.ulonglong
+    ones: cython.ulonglong[32]
+    others: cython.ulonglong[32]
+    if first < 0 or end > records.shape[1] or state.shape[0] < 3 or state[_CAPACITY] > count: return first, _BAD_START
+    if count > 0xFFFFFFFF or start_offset < 0: return first, _BAD_START
+    if not cython.compiled:
+        ones, others = [0] * _BLOCK, [0] * _BLOCK
+    with cython.nogil:
+        for index in range(first, end):
+            if (index - first) % _BLOCK == 0 and not _look_ahead(
+                    data, records, index, min(end, index + _BLOCK), secret_0, secret_1, slots, count, ones, others):
+                return index, _BAD_START
+            if records[_KEY_SIZE, index] < 0 or records[_OFFSET, index] < start_offset: continue
+            if records[_BATCH, index] < 0 or records[_BATCH, index] >= skipped.shape[0]: return index, _BAD_START
+            if skipped[records[_BATCH, index]]: continue
+            if state[_ENTRIES] >= state[_CAPACITY]: return index, _FULL
+            one = ones[(index - first) % _BLOCK]
+            other = others[(index - first) % _BLOCK]
+            at = _slot(slots, count, one, other)
+            if at < 0: return index, _FULL
+            if slots[at] == 0 and slots[at + 1] == 0:
+                slots[at] = one
+                slots[at + 1] = other
+                state[_ENTRIES] += 1
+            slots[at + 2] = records[_OFFSET, index]
+            state[_LATEST] = records[_OFFSET, index]
+        return end, _END
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def move_entries(old: cython.const[cython.ulonglong][::1], slots: cython.ulonglong[::1]) -> cython.Py_ssize_t:
+    """Put every entry of the map `old` into the larger, empty map `slots` → how many there are; −1: they do not fit."""
+    count: cython.Py_ssize_t = slots.shape[0] // _WORDS
+    number: cython.Py_ssize_t
+    index: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    moved: cython.Py_ssize_t = 0
+    if count > 0xFFFFFFFF: return -1
+    with cython.nogil:
+        for number in range(old.shape[0] // _WORDS):
+            index = number * _WORDS
+            if old[index] == 0 and old[index + 1] == 0: continue
+            at = _slot(slots, count, old[index], old[index + 1])
+            if at < 0: return -1
+            slots[at] = old[index]
+            slots[at + 1] = old[index + 1]
+            slots[at + 2] = old[index + 2]
+            moved += 1
+        return moved
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def find_key(data: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1], secret_0: cython.ulonglong,
+             secret_1: cython.ulonglong) -> cython.longlong:
+    """The offset that was put last for the key `data`; −1: none was."""
+    one: cython.ulonglong
+    other: cython.ulonglong
+    at: cython.Py_ssize_t
+    one, other = _digest(data, 0, data.shape[0], secret_0, secret_1)
+    at = _slot(slots, slots.shape[0] // _WORDS, one, other)
+    if at < 0 or (slots[at] == 0 and slots[at + 1] == 0): return -1
+    return slots[at + 2]
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
+                  records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                  kept_whole: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1],
+                  secret_0: cython.ulonglong, secret_1: cython.ulonglong, latest_offset: cython.longlong,
+                  now: cython.longlong, retain_legacy_deletes: cython.bint, keep: cython.uchar[::1],
+                  counts: cython.longlong[:, ::1]) -> cython.int:
+    """Write 1 into keep[index − first] for each of the records first … end − 1 that compaction keeps, else 0 → status.
+
+    kept_whole  by batch: 1 keeps all its records, 2 keeps none, 0 asks the map
+    latest_offset  records above it stay     now  ms; a tombstone goes when the delete horizon of its batch is reached
+    retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
+    counts      by field (READ, KEPT, TOMBSTONES kept, WITHOUT_KEY dropped) and batch: added to
+    status      END · BAD_START (arguments that do not fit each other)
+    Mirrors Cleaner.shouldRetainRecord.
+    """
+    count: cython.Py_ssize_t = slots.shape[0] // _WORDS
+    index: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    stays: cython.bint
+    one: cython.ulonglong
+    other: cython.ulonglong
+    ones: cython.ulonglong[32]
+    others: cython.ulonglong[32]
+    if first < 0 or end > records.shape[1] or end - first > keep.shape[0] or counts.shape[0] < 4: return _BAD_START
+    if count == 0 or count > 0xFFFFFFFF: return _BAD_START
+    if not cython.compiled:
+        ones, others = [0] * _BLOCK, [0] * _BLOCK
+    with cython.nogil:
+        for index in range(first, end):
+            if (index - first) % _BLOCK == 0 and not _look_ahead(
+                    data, records, index, min(end, index + _BLOCK), secret_0, secret_1, slots, count, ones, others):
+                return _BAD_START
+            row = records[_BATCH, index]
+            if row < 0 or row >= kept_whole.shape[0] or row >= counts.shape[1] or row >= batches.shape[1]: return _BAD_START
+            counts[_READ, row] += 1
+            if kept_whole[row] == 2:
+                stays = False
+            elif kept_whole[row] == 1 or records[_OFFSET, index] > latest_offset:
+                stays = True
+            elif records[_KEY_SIZE, index] < 0:
+                stays = False
+                counts[_WITHOUT_KEY, row] += 1
+            else:
+                at = _slot(slots, count, ones[(index - first) % _BLOCK], others[(index - first) % _BLOCK])
+                stays = at < 0 or (slots[at] == 0 and slots[at + 1] == 0)
+                if not stays: stays = records[_OFFSET, index] >= _signed(slots[at + 2])
+                if stays and records[_VALUE_SIZE, index] < 0:
+                    if batches[_MAGIC, row] < 2:
+                        stays = retain_legacy_deletes
+                    elif batches[_ATTRIBUTES, row] & _HORIZON_FLAG:
+                        stays = now < batches[_BASE_TIMESTAMP, row]
+            keep[index - first] = stays
+            if stays:
+                counts[_KEPT, row] += 1
+                if records[_VALUE_SIZE, index] < 0: counts[_TOMBSTONES, row] += 1
+        return _END
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _signed(value: cython.ulonglong) -> cython.longlong:
+    """An offset as it was put. Offsets are not negative."""
+    return value

@@ -1,0 +1,23 @@
+"""What a round of cleaning did, in Kafka's terms. Mirrors CleanerStats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class CleanerStats:
+    """What a round did. Mirrors CleanerStats."""
+
+    map_messages_read: int = 0
+    map_bytes_read: int = 0
+    map_entries: int = 0
+    messages_read: int = 0
+    messages_written: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    invalid_messages_read: int = 0  # without a key
+    tombstones_removed: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    buffer_utilization: float = 0.0

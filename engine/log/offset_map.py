@@ -1,0 +1,119 @@
+"""The cleaner's memory: the last offset of every key, in a bounded buffer. Mirrors SkimpyOffsetMap."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from engine.errors import UsageError
+from engine.formats import Status
+from engine.kernels.offset_map import CAPACITY, ENTRIES, LATEST, SLOT_WORDS, find_key, mark_retained, move_entries, put_keys
+
+if TYPE_CHECKING:
+    from engine.record.columns import BatchColumns
+    from engine.record.reader import Chunk
+
+BYTES_PER_ENTRY = 8 * SLOT_WORDS
+LOAD_FACTOR = 0.9  # log.cleaner.io.buffer.load.factor
+DEDUPE_BUFFER_SIZE = 128 << 20  # log.cleaner.dedupe.buffer.size
+_SMALL = 1 << 20  # bytes to begin with: a map that fits the cache is three times as fast
+_LARGE = 64 << 20  # beyond this it grows to its limit at once, so that no two large ones stand side by side
+_ROOMY = 0.6  # of the slots may be taken before it grows
+
+_SLOT_LIMIT = 2**32 - 1
+
+
+class SkimpyOffsetMap:
+    """Key → last offset, as a digest of 128 bits and the offset.
+
+    memory  bytes that it may take; it holds `capacity` keys: LOAD_FACTOR of the slots of 24 bytes, as in Kafka
+    secret  two 64-bit numbers that nobody else knows: who knows them could make keys that fall together
+
+    `latest_offset` is the offset up to which the map speaks for the log: records above it always stay.
+    Raises UsageError where `memory` has no room for two keys.
+    """
+
+    def __init__(self, memory: int, secret: tuple[int, int]) -> None:
+        self._limit = min(memory // BYTES_PER_ENTRY, _SLOT_LIMIT)
+        self.capacity = int(self._limit * LOAD_FACTOR)
+        if self.capacity < 1:
+            raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} are the least")
+        self._secret = secret
+        self._state = array("q", (0, 0, 0))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._slots = _slots(min(_SMALL // BYTES_PER_ENTRY, self._limit))
+        self._state[ENTRIES] = 0
+        self._state[LATEST] = -1
+        self._set_capacity()
+
+    def __len__(self) -> int:
+        return self._state[ENTRIES]
+
+    @property
+    def latest_offset(self) -> int:
+        """The last offset that was put, or that `update_latest_offset` set; −1: none."""
+        return self._state[LATEST]
+
+    def update_latest_offset(self, offset: int) -> None:
+        """Set `latest_offset`."""
+        self._state[LATEST] = offset
+
+    @property
+    def utilization(self) -> float:
+        """How much of the slots is taken: 0 … 1 (OffsetMap.utilization)."""
+        return len(self) / self._limit
+
+    def put(self, chunk: Chunk, start_offset: int, skipped: bytes | bytearray) -> int:
+        """Remember the keys of the chunk's records from `start_offset` on.
+
+        skipped  by batch of the chunk: not 0 passes over its records
+        Returns the column behind the last record that was looked at: `chunk.end`, or before it where the map is full.
+        """
+        at = chunk.first
+        while True:
+            at, status = put_keys(
+                chunk.data, chunk.records.table, at, chunk.end, start_offset, memoryview(skipped), self._slots,
+                *self._secret, memoryview(self._state),
+            )  # fmt: skip
+            if status == Status.BAD_START:
+                raise AssertionError("columns, flags and offsets that do not fit each other")
+            if status == Status.END or len(self) >= self.capacity:
+                return int(at)
+            self._grow()
+
+    def get(self, key: bytes) -> int:
+        """The last offset of `key`, −1 where it was never put."""
+        return int(find_key(memoryview(key), self._slots, *self._secret))
+
+    def mark(
+        self, chunk: Chunk, batches: BatchColumns, verdicts: bytearray, now: int, retain_legacy_deletes: bool,
+        keep: memoryview, counts: memoryview,
+    ) -> None:  # fmt: skip
+        """Decide for each record of the chunk whether compaction keeps it (see kernels.offset_map.mark_retained)."""
+        status = mark_retained(
+            chunk.data, batches.table, chunk.records.table, chunk.first, chunk.end, memoryview(verdicts), self._slots,
+            *self._secret, self.latest_offset, now, retain_legacy_deletes, keep, counts,
+        )  # fmt: skip
+        if status != Status.END:
+            raise AssertionError("columns, verdicts and counts that do not fit each other")
+
+    def _grow(self) -> None:
+        size = len(self._slots) // SLOT_WORDS
+        wanted = self._limit if size * BYTES_PER_ENTRY >= _LARGE else min(4 * size, self._limit)
+        slots = _slots(wanted)
+        if move_entries(self._slots, slots) != len(self):
+            raise AssertionError("a larger map has no room for the entries of a smaller one")
+        self._slots = slots
+        self._set_capacity()
+
+    def _set_capacity(self) -> None:
+        size = len(self._slots) // SLOT_WORDS
+        self._state[CAPACITY] = self.capacity if size == self._limit else int(size * _ROOMY)
+
+
+def _slots(count: int) -> memoryview:
+    """`count` empty slots; the operating system gives the memory when it is first touched."""
+    return memoryview(bytearray(count * BYTES_PER_ENTRY)).cast("Q")

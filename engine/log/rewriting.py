@@ -1,0 +1,111 @@
+"""One batch written anew with the records that it keeps, or as an empty header.
+
+Mirrors MemoryRecords.filterTo, buildRetainedRecordsInto. What comes out has message format 2 whatever went in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    MAGIC_V0,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    Codec,
+    RecordField,
+)
+from engine.kernels.cleaning import take_kept
+from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, empty_batch, encode_body, finish_batch
+from engine.record.columns import RECORD_ROWS, RecordColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.record.columns import BatchColumns
+    from engine.record.reader import Chunk
+
+
+class Marked(NamedTuple):
+    """Records first … end − 1 of a chunk, and for each of them whether it stays (not 0)."""
+
+    chunk: Chunk
+    first: int
+    end: int
+    keep: memoryview
+
+
+def has_delete_horizon(batches: BatchColumns, row: int) -> bool:
+    """Does the batch say when its tombstones and markers may go?"""
+    table = batches.table
+    return table[BatchField.MAGIC, row] >= MAGIC_V2 and bool(table[BatchField.ATTRIBUTES, row] & DELETE_HORIZON_FLAG)
+
+
+def empty_in_place(batches: BatchColumns, row: int) -> bytes:
+    """The batch's header without records, codec and delete horizon: it keeps offsets and the state of its producer."""
+    table = batches.table
+    last_offset = table[BatchField.LAST_OFFSET, row]
+    return empty_batch(_spec(batches, row, NO_TIMESTAMP), last_offset, table[BatchField.MAX_TIMESTAMP, row])
+
+
+class BatchRewriter:
+    """Writes batches anew. One serves many, one after the other; its columns are reused."""
+
+    def __init__(self) -> None:
+        self._kept = RecordColumns(RECORD_ROWS)
+
+    def rewrite(self, batches: BatchColumns, row: int, marked: Iterable[Marked], delete_horizon_ms: int) -> bytes:
+        """The batch with the records that stay, at least one, compressed by its own codec at the default level.
+
+        delete_horizon_ms  to be written into it, or NO_TIMESTAMP
+        Base and last offset stay those of the batch; formats 0 and 1 take them from the records.
+        """
+        table = batches.table
+        spec = _spec(batches, row, delete_horizon_ms)
+        is_v2 = table[BatchField.MAGIC, row] >= MAGIC_V2
+        body, count, largest, base_timestamp = bytearray(), 0, NO_TIMESTAMP, delete_horizon_ms
+        last_offset = table[BatchField.LAST_OFFSET, row]
+        for chunk, first, end, keep in marked:
+            taken, newest = take_kept(chunk.records.table, first, end, keep, self._kept.table)
+            if not taken:
+                continue
+            kept = self._kept.table
+            if not count:
+                if not is_v2:
+                    spec = spec._replace(base_offset=kept[RecordField.OFFSET, 0])
+                if base_timestamp == NO_TIMESTAMP:
+                    base_timestamp = kept[RecordField.TIMESTAMP, 0]
+            part = encode_body(spec, chunk.data, self._kept, 0, taken, base_timestamp)
+            body = body + part if count else part
+            count, largest = count + taken, max(largest, newest)
+            if not is_v2:
+                last_offset = kept[RecordField.OFFSET, taken - 1]
+        if spec.timestamp_type == LOG_APPEND_TIME:
+            largest = spec.log_append_time
+        return finish_batch(spec, body, last_offset, base_timestamp, largest, count)
+
+
+def _spec(batches: BatchColumns, row: int, delete_horizon_ms: int) -> BatchSpec:
+    """What the batch says of itself, for message format 2."""
+    table = batches.table
+    attributes, magic = table[BatchField.ATTRIBUTES, row], table[BatchField.MAGIC, row]
+    append_time = magic > MAGIC_V0 and bool(attributes & TIMESTAMP_TYPE_FLAG)
+    is_v2 = magic >= MAGIC_V2
+    return BatchSpec(
+        base_offset=table[BatchField.BASE_OFFSET, row],
+        codec=Codec(attributes & CODEC_MASK),
+        timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
+        log_append_time=table[BatchField.MAX_TIMESTAMP, row] if append_time else NO_TIMESTAMP,
+        producer_id=table[BatchField.PRODUCER_ID, row],
+        producer_epoch=table[BatchField.PRODUCER_EPOCH, row],
+        base_sequence=table[BatchField.BASE_SEQUENCE, row],
+        transactional=is_v2 and bool(attributes & TRANSACTIONAL_FLAG),
+        control=is_v2 and bool(attributes & CONTROL_FLAG),
+        delete_horizon_ms=delete_horizon_ms,
+        partition_leader_epoch=table[BatchField.LEADER_EPOCH, row],
+    )

@@ -1,0 +1,62 @@
+"""kafkalog compact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import Whole, size_option
+
+if TYPE_CHECKING:
+    from engine.log.unified_log import UnifiedLog
+
+_SECTIONS = (
+    Section("What is done", (
+        "--first-dirty-offset", "--min-dirty-ratio", "--force", "--rounds", "--keep-deleted", "--explain",
+    )),
+    Section("Memory and speed", (
+        "--dedupe-buffer-size", "--io-buffer-size", "--max-io-buffer-size", "--max-bytes-per-second",
+    )),
+    OPENING, SETTINGS, OUTPUT,
+)  # fmt: skip
+_EXAMPLES = (
+    Example("Compact a partition now, however little there is to gain:",
+            "kafkalog compact --force --config cleanup.policy=compact data/users-3"),
+    Example("What would go, and what keeps the rest from being cleaned:",
+            "kafkalog compact --explain --config cleanup.policy=compact data/users-3"),
+)
+
+
+@click.command("compact", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@engine_options
+@click.option("--first-dirty-offset", type=Whole(0), metavar="N",
+              help="What lies below is clean. Default: what cleaner-offset-checkpoint says, else the log's start.")
+@click.option("--min-dirty-ratio", type=click.FloatRange(0, 1), metavar="RATIO",
+              help="Leave logs whose dirty part is not above this. Default: min.cleanable.dirty.ratio.")
+@click.option("--force", is_flag=True, help="Compact whatever the ratio.")
+@click.option("--rounds", type=Whole(1), metavar="N", help="At most so many rounds. Default: until all is clean.")
+@click.option("--explain", is_flag=True, help="Change nothing: say what would go, and why not more.")
+@size_option("--dedupe-buffer-size", default=128 << 20, help="Memory for the keys of a round, 24 bytes each.")
+@size_option("--io-buffer-size", default=512 << 10, help="Accepted for the broker's sake: it does not show in the result.")
+@size_option("--max-io-buffer-size", default=1 << 20, help="The same.")
+@size_option("--max-bytes-per-second", default=None, help="Read no faster than this.")
+def command(**values: Any) -> int:
+    """Delete records whose key has a later value, as the broker's log cleaner does.
+
+    The active segment is never touched, nor what an open transaction or min.compaction.lag.ms protects. New segments are
+    written beside the old ones and take their place at once when they are whole: a stop at any moment loses nothing.
+    """
+    from kafkalog_cli.compacting import Compacting
+    from kafkalog_cli.partitions import run
+
+    compacting = Compacting(values)
+
+    def compact(log: UnifiedLog) -> None:
+        if values["high_watermark"] is None:
+            log.update_high_watermark(log.log_end_offset)
+        compacting.run(log)
+
+    return run("compact", values, compact)
