@@ -22,6 +22,7 @@ from engine.formats import (
 from engine.index.offset import OffsetPosition
 from engine.log.batch_search import BatchHead, TimestampAndOffset, heads
 from engine.log.errors import OffsetOutOfRange
+from engine.log.local_log import LogOffsetMetadata
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 
@@ -43,33 +44,6 @@ class FetchIsolation(Enum):
     LOG_END = "log_end"  # a follower's fetch
     HIGH_WATERMARK = "high_watermark"  # read_uncommitted
     READ_COMMITTED = "read_committed"  # up to the last stable offset, with the aborted transactions
-
-
-class LogOffset(Protocol):
-    """An offset and where its batch lies; None where that is not known."""
-
-    @property
-    def message_offset(self) -> int:
-        """The offset."""
-        ...
-
-    @property
-    def segment_base_offset(self) -> int | None:
-        """Base offset of the segment that holds it."""
-        ...
-
-    @property
-    def position(self) -> int | None:
-        """Byte position of the batch in its .log."""
-        ...
-
-
-class OffsetPlace(NamedTuple):
-    """An offset and where its batch lies: base offset of the segment, byte position. Mirrors LogOffsetMetadata."""
-
-    message_offset: int
-    segment_base_offset: int | None = None
-    position: int | None = None
 
 
 class Epochs(Protocol):
@@ -109,15 +83,15 @@ class ReadableLog(Protocol):
         """The leader epochs."""
         ...
 
-    def log_end_offset_metadata(self) -> LogOffset:
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end with its place."""
         ...
 
-    def fetch_high_watermark_metadata(self) -> LogOffset:
+    def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark with its place."""
         ...
 
-    def fetch_last_stable_offset_metadata(self) -> LogOffset:
+    def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
         """The last stable offset with its place."""
         ...
 
@@ -130,7 +104,7 @@ class FetchData(NamedTuple):
     aborted                 of READ_COMMITTED: transactions whose records must be left out, in the indexes' order
     """
 
-    place: LogOffset
+    place: LogOffsetMetadata
     segment: LogSegment | None
     size: int
     first_entry_incomplete: bool = False
@@ -163,7 +137,7 @@ def read(
     while segment is not None:
         found = segment.read(start_offset, max_length, _end_in(segment, limit), min_one_message=min_one_message)
         if found is not None:
-            place = OffsetPlace(_first_offset(segment, found), segment.base_offset, found.position)
+            place = LogOffsetMetadata(_first_offset(segment, found), segment.base_offset, found.position)
             aborted = _aborted(log, start_offset, segment, place, found.size) if wants_aborted else None
             return FetchData(place, segment, found.size, found.first_entry_incomplete, aborted)
         segment = log.segments.higher_segment(segment.base_offset)
@@ -192,7 +166,7 @@ def _out_of_range(log: ReadableLog, offset: int, what: str) -> OffsetOutOfRange:
     )
 
 
-def _limit(log: ReadableLog, isolation: FetchIsolation) -> LogOffset:
+def _limit(log: ReadableLog, isolation: FetchIsolation) -> LogOffsetMetadata:
     if isolation is FetchIsolation.LOG_END:
         return log.log_end_offset_metadata()
     if isolation is FetchIsolation.HIGH_WATERMARK:
@@ -200,26 +174,26 @@ def _limit(log: ReadableLog, isolation: FetchIsolation) -> LogOffset:
     return log.fetch_last_stable_offset_metadata()
 
 
-def _end_in(segment: LogSegment, limit: LogOffset) -> int | None:
+def _end_in(segment: LogSegment, limit: LogOffsetMetadata) -> int | None:
     """Byte of `segment` where a read up to `limit` ends; None: nothing of it may be read."""
     if limit.segment_base_offset is None or segment.base_offset > limit.segment_base_offset:
         return None
     return segment.size if segment.base_offset < limit.segment_base_offset else limit.position
 
 
-def _place(log: ReadableLog, offset: int) -> LogOffset:
+def _place(log: ReadableLog, offset: int) -> LogOffsetMetadata:
     """Where a read from `offset` would begin (convertToOffsetMetadataOrThrow)."""
     segment = log.segments.floor_segment(offset)
     while segment is not None:
         head = segment.translate_offset(offset)
         if head is not None:
-            return OffsetPlace(head.base_offset, segment.base_offset, head.position)
+            return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
         segment = log.segments.higher_segment(segment.base_offset)
     return log.log_end_offset_metadata()
 
 
 def _aborted(
-    log: ReadableLog, start_offset: int, segment: LogSegment, place: OffsetPlace, size: int
+    log: ReadableLog, start_offset: int, segment: LogSegment, place: LogOffsetMetadata, size: int
 ) -> list[AbortedTxn]:
     """The aborted transactions that a reader of these bytes must know. Mirrors LocalLog.addAbortedTransactions."""
     upper = segment.fetch_upper_bound_offset(OffsetPosition(place.message_offset, place.position or 0), size)

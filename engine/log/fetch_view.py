@@ -27,9 +27,9 @@ from engine.layout import (
     partition_of,
 )
 from engine.log.batch_search import largest_timestamp_after
-from engine.log.fetch import OffsetPlace
+from engine.log.local_log import LogOffsetMetadata
+from engine.log.recovery_walk import read_marker
 from engine.log.segment import LogSegment
-from engine.log.segment_recovery import read_marker
 from engine.log.segments import LogSegments
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
@@ -134,7 +134,7 @@ class PartitionView:
         self.partition: PartitionDir | None = partition_of(files.absolute(self.directory + "/x"))
         self._report = report
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
-        self._end = OffsetPlace(0, 0, 0)
+        self._end = LogOffsetMetadata(0, 0, 0)
         self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: nobody asked yet
         self._followed_to = 0  # they are known up to this offset
         self.refresh()
@@ -159,26 +159,26 @@ class PartitionView:
         """Records below it are on all replicas, as far as is known."""
         return self.log_end_offset if self._asked_watermark is None else min(self._asked_watermark, self.log_end_offset)
 
-    def log_end_offset_metadata(self) -> OffsetPlace:
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end with its place."""
         return self._end
 
-    def fetch_high_watermark_metadata(self) -> OffsetPlace:
+    def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark with its place."""
         return self.place(max(self.high_watermark, self.log_start_offset))
 
-    def fetch_last_stable_offset_metadata(self) -> OffsetPlace:
+    def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
         """The last stable offset with its place: the first offset of the oldest open transaction."""
         unstable = min(self._transactions().values(), default=self.high_watermark)
         return self.place(max(min(unstable, self.high_watermark), self.log_start_offset))
 
-    def place(self, offset: int) -> OffsetPlace:
+    def place(self, offset: int) -> LogOffsetMetadata:
         """Where a read from `offset` begins: the first offset of its batch, and that batch's place."""
         segment = self.segments.floor_segment(offset) if offset < self.log_end_offset else None
         while segment is not None:
             head = segment.translate_offset(offset)
             if head is not None:
-                return OffsetPlace(head.base_offset, segment.base_offset, head.position)
+                return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
             segment = self.segments.higher_segment(segment.base_offset)
         return self._end
 
@@ -232,7 +232,7 @@ class PartitionView:
             what = f"{size - walk.position} bytes at the end are no whole batch: not read"
             self._report(Finding("torn-tail", Where(segment.log_path, walk.position), what))
         segment.size = walk.position
-        self._end = OffsetPlace(base if last < base else last + 1, base, walk.position)
+        self._end = LogOffsetMetadata(base if last < base else last + 1, base, walk.position)
 
     def _find_start(self) -> int:
         first = self.segments.base_offsets[0]
@@ -310,6 +310,6 @@ def _ends_transaction(window: Window, row: int, markers: RecordColumns) -> bool:
         return False
 
 
-def _was_told(end: OffsetPlace, base: int, position: int) -> bool:
+def _was_told(end: LogOffsetMetadata, base: int, position: int) -> bool:
     """Was the log seen to end at this very place already?"""
     return (end.segment_base_offset, end.position) == (base, position)

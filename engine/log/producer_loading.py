@@ -8,7 +8,7 @@ from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
 from engine.kernels.placement import next_producer
 from engine.log.errors import CorruptRecord
 from engine.log.producer_rows import ProducerRow
-from engine.log.segment_recovery import read_marker
+from engine.log.recovery_walk import read_marker
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.windows import LogWalk, Stop

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from engine.log.errors import OffsetOutOfRange
+from engine.log.fetch import fetch_offset_by_timestamp, read
 from engine.log.local_log import LocalLog, LogOffsetMetadata
 from engine.log.producer_append import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.producer_loading import delete_producer_snapshots, rebuild_producer_state
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import Buffer
     from engine.log.appending import LogAppendInfo
+    from engine.log.batch_search import TimestampAndOffset
+    from engine.log.fetch import FetchData, FetchIsolation
     from engine.log.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.producer_state import ProducerStateManager
     from engine.log.report import Report
@@ -163,6 +166,22 @@ class UnifiedLog:
         known = self._first_unstable
         if known is None or known.is_offset_only or known.message_offset != offset:
             self._first_unstable = self.local_log.offset_metadata(offset)
+
+    # ---- reading it -------------------------------------------------------------------------------
+
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """The log end with its place."""
+        return self.local_log.next_offset
+
+    def read(
+        self, start_offset: int, max_length: int, isolation: FetchIsolation, *, min_one_message: bool = True
+    ) -> FetchData:
+        """See `engine.log.fetch.read`."""
+        return read(self, start_offset, max_length, isolation, min_one_message=min_one_message)
+
+    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """See `engine.log.fetch.fetch_offset_by_timestamp`."""
+        return fetch_offset_by_timestamp(self, timestamp)
 
     # ---- changing it ------------------------------------------------------------------------------
 

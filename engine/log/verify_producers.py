@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.verify import first_from, next_hole, next_producer
-from engine.log.segment_recovery import read_marker
+from engine.log.recovery_walk import read_marker
 from engine.log.verify_index import FileFindings
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid

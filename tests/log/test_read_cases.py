@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 
 import pytest
 
-from engine.files import ReadOnlyFiles
+from engine.config import LogConfig
+from engine.files import Files, ReadOnlyFiles
 from engine.log import fetch
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch import FetchIsolation
 from engine.log.fetch_view import PartitionView
+from engine.log.loader import open_log
 from tests.support.corpus import corpus_directory
 
 FOLDERS = sorted({path.parent for path in corpus_directory().rglob("queries.jsonl")})
@@ -28,6 +31,15 @@ def view(case, directory):
     return PartitionView(
         ReadOnlyFiles(), str(directory), pytest.fail, log_start_offset=case.get("start"), high_watermark=case.get("highWatermark")
     )
+
+
+def unified_log(case, directory):
+    log = open_log(
+        Files(), str(directory), LogConfig.of({name: str(value) for name, value in case["config"].items()}), now=case["now"],
+        clean_shutdown=True, log_start_offset=case.get("start", 0),
+    )
+    log.update_high_watermark(case.get("highWatermark", log.log_end_offset))
+    return log
 
 
 def fetched(log, query):
@@ -62,11 +74,17 @@ def looked_up(log, query):
     return answer if found.leader_epoch is None else {**answer, "leaderEpoch": found.leader_epoch}
 
 
-@pytest.mark.parametrize("opener", [view])
+@pytest.mark.parametrize("opener", [view, unified_log])
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_same_answers_as_kafka(folder, opener, tmp_path):
     case = json.loads((folder / "case.json").read_text())
-    log = opener(case, (folder / case["beforeDir"]).resolve() / "topic-0")
+    before = (folder / case["beforeDir"]).resolve() / "topic-0"
+    directory = tmp_path / "topic-0"
+    if before.exists():
+        shutil.copytree(before, directory)
+    elif opener is unified_log:
+        directory.mkdir()
+    log = opener(case, directory)
     result = case["result"]
     assert (log.log_start_offset, log.log_end_offset) == (result["logStartOffset"], result["logEndOffset"])
     ask = fetched if case["operation"] == "fetch" else looked_up
