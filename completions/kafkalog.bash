@@ -36,7 +36,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'compact delete-records dump-log recover restore retain roll truncate verify-index --version -h --help' "$cur"
+        _kafkalog_words 'compact delete-records dump-log fetch recover restore retain roll truncate verify-index --version -h --help' "$cur"
         ;;
     compact)
         case $prev in
@@ -95,6 +95,25 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --format --decode --continue-on-corruption --max-decompressed-bytes --max-batch-bytes --version -h --help' "$cur"
+        fi
+        ;;
+    fetch)
+        case $prev in
+        --offset|--timestamp|--max-bytes|--limit|--log-start-offset|--high-watermark|-f|--template)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --isolation)
+            _kafkalog_words 'read_uncommitted read_committed' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --follow --log-start-offset --high-watermark -f --template --format --raw --version -h --help' "$cur"
         fi
         ;;
     recover)

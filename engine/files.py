@@ -7,6 +7,7 @@ stops, tears or fails any single operation.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _COPY = 1 << 20  # bytes at a time
 _IOV_MAX = 1024  # buffers that one call takes
+_SENT_AT_ONCE = 1 << 24  # bytes: Ctrl-C is heard in between
+_CAN_NOT_SEND = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK)  # e.g. a file opened for appending
 
 
 class FileInfo(NamedTuple):
@@ -88,6 +91,35 @@ class OpenFile:
         if len(data) < size:
             raise became_shorter(self.path, position + size)
         return data
+
+    def send(self, descriptor: int, position: int, size: int) -> None:
+        """Hand `size` bytes from byte `position` to an open file, pipe or socket, as far as possible without a copy.
+
+        Raises UnreadableFile, FileChangedWhileReading where there are fewer, OSError where the other side refuses them.
+        """
+        end = position + size
+        position += _send_file(descriptor, self._descriptor, position, size)
+        while position < end:
+            data = memoryview(self.read_exactly(position, min(_COPY, end - position)))
+            position += len(data)
+            while data:
+                data = data[os.write(descriptor, data) :]
+
+
+def _send_file(to: int, descriptor: int, position: int, size: int) -> int:
+    """Let the operating system move bytes from file to file → how many went before it would not."""
+    done = 0
+    while done < size:
+        try:
+            count = os.sendfile(to, descriptor, position + done, min(size - done, _SENT_AT_ONCE))
+        except OSError as error:
+            if error.errno in _CAN_NOT_SEND:
+                break
+            raise
+        if count == 0:
+            break
+        done += count
+    return done
 
 
 class WritableFile(OpenFile):

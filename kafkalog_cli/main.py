@@ -21,6 +21,7 @@ COMMANDS = {
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
     "verify-index": ("kafkalog_cli.commands.verify_index", "Compare every index of a partition with its log."),
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
+    "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
     "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),

@@ -39,6 +39,38 @@ def parse_instant(text: str, now_ms: int) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
+class Instant(click.ParamType[int]):
+    """A point in time: ISO-8601, milliseconds, or `2h ago`."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Text → ms since the epoch; click.BadParameter for anything else."""
+        found = parse_instant(str(value), int(datetime.now(tz=UTC).timestamp() * 1000))
+        if found is None or found < 0:
+            self.fail(f"{value!r} is no time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
+        return found
+
+
+EARLIEST, LATEST = "earliest", "latest"
+_ENDS = {"earliest": EARLIEST, "beginning": EARLIEST, "latest": LATEST, "end": LATEST}
+
+
+class StartOffset(click.ParamType["int | str"]):
+    """An offset, EARLIEST, LATEST, or a negative number: so many before the end."""
+
+    name = "offset"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Text → offset or end; click.BadParameter for anything else."""
+        text = str(value).strip()
+        if text in _ENDS:
+            return _ENDS[text]
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not -_LONG <= int(text) < _LONG:
+            self.fail(f"{value!r} is no offset: write a number, earliest, latest, or -N", param, ctx)
+        return int(text)
+
+
 class OffsetRange(click.ParamType[tuple[int, int]]):
     """A:B, from A up to, not including, B; either may be missing. A alone is one offset."""
 

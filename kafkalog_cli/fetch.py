@@ -1,0 +1,161 @@
+"""What `fetch` reads of a partition, and how it is shown."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from engine.errors import KafkalogError
+from engine.files import ReadOnlyFiles
+from engine.log.fetch import FetchIsolation, fetch_offset_by_timestamp, read
+from engine.log.fetch_view import PartitionView
+from kafkalog_cli.app import Outcome
+from kafkalog_cli.ranges import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import OpenFile
+    from engine.record.batch import Record
+
+_ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
+_WAIT = 0.2  # seconds between two looks at a log that is followed
+_LARGEST_FETCH = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command line asks for."""
+
+    offset: int | str | None
+    timestamp: int | None
+    max_bytes: int | None
+    limit: int | None
+    isolation: str
+    follow: bool
+    log_start_offset: int | None
+    high_watermark: int | None
+    template: str | None
+    form: str
+    raw: bool
+
+
+class Renderer(Protocol):
+    """Shows records."""
+
+    def record(self, record: Record) -> None:
+        """Show one."""
+
+    def flush(self) -> None:
+        """Hand out what was shown up to here."""
+
+
+def fetch(path: str, wanted: Wanted) -> int:
+    """Read and show what is wanted of the partition at `path` → exit status."""
+    renderer: Renderer | None = None
+    outcome = Outcome()
+    try:
+        if not wanted.raw:
+            from kafkalog_cli.fetch_output import renderer_for
+
+            renderer, outcome = renderer_for(path, wanted)
+        view = PartitionView(
+            ReadOnlyFiles(), path, outcome.finding,
+            log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
+        )
+        start = _start(view, wanted)
+        if renderer is None:
+            _raw(view, start, wanted)
+        else:
+            _records(view, start, wanted, renderer, outcome)
+    except KafkalogError as error:
+        if renderer is not None:
+            renderer.flush()
+        outcome.error(error)
+    status = outcome.finish()
+    if renderer is not None:
+        renderer.flush()
+    return status
+
+
+def _start(view: PartitionView, wanted: Wanted) -> int:
+    """The offset to begin with."""
+    if wanted.timestamp is not None:
+        found = fetch_offset_by_timestamp(view, wanted.timestamp)
+        return view.log_end_offset if found is None else found.offset
+    if wanted.offset is None or wanted.offset == EARLIEST:
+        return view.log_start_offset
+    end = _end(view, wanted)
+    if wanted.offset == LATEST:
+        return end
+    offset = int(wanted.offset)
+    return max(view.log_start_offset, end + offset) if offset < 0 else offset
+
+
+def _end(view: PartitionView, wanted: Wanted) -> int:
+    if wanted.isolation == "read_committed":
+        return view.fetch_last_stable_offset_metadata().message_offset
+    return view.high_watermark
+
+
+def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer, outcome: Outcome) -> None:
+    from engine.log.fetch_records import RecordFetcher
+
+    fetcher = RecordFetcher(view, start, _ISOLATIONS[wanted.isolation], outcome.finding, wanted.max_bytes)
+    left = wanted.limit
+    for _ in _rounds(view, wanted):
+        for record in fetcher:
+            if left == 0:
+                return
+            renderer.record(record)
+            left = None if left is None else left - 1
+        if left == 0:
+            return
+        if wanted.follow:
+            renderer.flush()
+
+
+def _rounds(view: PartitionView, wanted: Wanted) -> Iterator[None]:
+    """Once; and again whenever there is more, if the log is followed."""
+    yield
+    while wanted.follow:
+        while not view.refresh():
+            time.sleep(_WAIT)
+        yield
+
+
+def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
+    """Whole batches to stdout, from the one that holds `offset` on."""
+    from engine.log.batch_search import last_head
+
+    sys.stdout.flush()
+    left = wanted.max_bytes
+    is_first = True
+    for _ in _rounds(view, wanted):
+        while left is None or left > 0:
+            limit = _LARGEST_FETCH if left is None else min(left, _LARGEST_FETCH)
+            data = read(view, offset, limit, _ISOLATIONS[wanted.isolation], min_one_message=is_first)
+            segment, position = data.segment, data.place.position or 0
+            if segment is None or not data.size:
+                break
+            end = position + data.size
+            near_end = segment.offset_index.lookup(2**63 - 1).position if end == segment.size else position
+            last = last_head(segment.log_file, max(position, near_end), end)
+            if last is None:
+                break
+            end = last.position + last.size
+            _send(segment.log_file, position, end - position)
+            offset, is_first = last.next_offset, False
+            if left is not None:
+                left -= data.size  # with what is left behind the last whole batch: the next one does not fit
+
+
+def _send(file: OpenFile, position: int, size: int) -> None:
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # no file behind it: a test's
+        sys.stdout.buffer.write(file.read_exactly(position, size))
+        return
+    file.send(descriptor, position, size)

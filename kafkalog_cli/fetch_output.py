@@ -1,0 +1,130 @@
+"""Records as text by a template of kcat's letters, or as JSON."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from engine.dump.json_stream import JsonStream, bytes_field
+from engine.dump.record_text import terminal_safe
+from engine.dump.text_buffer import TextBuffer
+from engine.errors import UsageError
+from engine.files import ReadOnlyFiles
+from engine.layout import partition_of
+from kafkalog_cli.app import Outcome
+from kafkalog_cli.output import raw_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.layout import PartitionDir
+    from engine.record.batch import Record
+    from kafkalog_cli.fetch import Renderer, Wanted
+
+    Part = Callable[[Record], bytes]
+
+_DEFAULT = r"%s\n"
+_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|[^%\\]+|.", re.DOTALL)
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+
+
+def renderer_for(path: str, wanted: Wanted) -> tuple[Renderer, Outcome]:
+    """What shows the records of the partition at `path`, and what takes the findings. Raises UsageError."""
+    out = TextBuffer(raw_stdout())
+    partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
+    if wanted.form == "text":
+        return TextRecords(wanted.template or _DEFAULT, partition, out, escape=sys.stdout.isatty()), Outcome()
+    stream = JsonStream(out, array=wanted.form == "json", ascii=sys.stdout.isatty())
+    return JsonRecords(stream, partition), Outcome(stream=stream)
+
+
+class TextRecords:
+    """Each record as a template says. `escape`: what a terminal would obey is shown escaped."""
+
+    def __init__(self, template: str, partition: PartitionDir | None, out: TextBuffer, *, escape: bool) -> None:
+        self._out, self._escape = out, escape
+        self._parts = [self._part(match, partition) for match in _TOKEN.finditer(template)]
+
+    def record(self, record: Record) -> None:
+        """Show one."""
+        self._out.put(b"".join([part(record) for part in self._parts]))
+
+    def flush(self) -> None:
+        """Hand out what was shown."""
+        self._out.flush()
+
+    def _part(self, match: re.Match[str], partition: PartitionDir | None) -> Part:
+        letter, code, escaped = match[1], match[2], match[3]
+        if letter is None:
+            text = match[0].encode("utf-8", "surrogateescape")
+            if code is not None:
+                text = bytes([int(code, 16)])
+            elif escaped is not None:
+                text = _ESCAPES.get(escaped, text)
+            return lambda _record: text
+        if letter in "sk":
+            return self._payload(letter)
+        fixed = {
+            "%": "%", "t": "" if partition is None else partition.topic,
+            "p": "" if partition is None else str(partition.partition),
+        }  # fmt: skip
+        if letter in fixed:
+            constant = fixed[letter].encode("utf-8", "surrogateescape")
+            return lambda _record: constant
+        if letter in _PARTS:
+            part = _PARTS[letter]
+            return part if letter != "h" else lambda record: self._safe(part(record))
+        raise UsageError(f"%{letter}: no such letter; there are %s %S %R %k %K %o %T %h %t %p %%")
+
+    def _payload(self, letter: str) -> Part:
+        if letter == "s":
+            return lambda record: self._safe(record.value or b"")
+        return lambda record: self._safe(record.key or b"")
+
+    def _safe(self, data: bytes) -> bytes:
+        return terminal_safe(data.decode("utf-8", "replace")).encode() if self._escape else data
+
+
+def _size(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _headers(record: Record) -> bytes:
+    return b",".join(name + b"=" + (b"NULL" if value is None else value) for name, value in record.headers)
+
+
+_PARTS: dict[str, Part] = {
+    "S": lambda record: b"%d" % _size(record.value),
+    "K": lambda record: b"%d" % _size(record.key),
+    "R": lambda record: _size(record.value).to_bytes(4, "big", signed=True),
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp,
+    "h": _headers,
+}
+
+
+class JsonRecords:
+    """Each record as a JSON object."""
+
+    def __init__(self, stream: JsonStream, partition: PartitionDir | None) -> None:
+        self._stream = stream
+        self._of: dict[str, object] = {"topic": None, "partition": None}
+        if partition is not None:
+            topic = partition.topic.encode("utf-8", "surrogateescape")
+            self._of = {**bytes_field("topic", topic), "partition": partition.partition}
+
+    def record(self, record: Record) -> None:
+        """Show one."""
+        batch = record.batch
+        kind = "LogAppendTime" if batch.is_log_append_time else "CreateTime" if batch.magic else "NoTimestampType"
+        self._stream.put("fetched-record", {
+            **self._of, "offset": record.offset, "timestamp": record.timestamp, "timestamp_type": kind,
+            "leader_epoch": batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None,
+            **bytes_field("key", record.key), **bytes_field("value", record.value),
+            "headers": [{**bytes_field("key", name), **bytes_field("value", value)} for name, value in record.headers],
+        })  # fmt: skip
+
+    def flush(self) -> None:
+        """Hand out what was shown."""
+        self._stream.out.flush()

@@ -1,0 +1,142 @@
+"""kafkalog fetch: records as text, as JSON, as they stand in the log."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.support.run import kafkalog
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((ROOT / "docs/fetch.schema.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def logs(own_corpus):
+    return own_corpus / "kafka-4.3.1/logs"
+
+
+def fetch(*words, cwd=None):
+    return kafkalog("fetch", *words, cwd=cwd)
+
+
+def offsets(done):
+    assert done.status == 0, done.err
+    return [int(line) for line in done.out.split()]
+
+
+def test_values_are_lines(logs):
+    done = fetch("clean/d0/tx-0", cwd=logs)
+    assert done.status == 0
+    assert done.out.count(b"\n") == len(offsets(fetch("-f", "%o\\n", "clean/d0/tx-0", cwd=logs)))
+
+
+def test_every_letter_of_the_template(logs):
+    template = r"%t|%p|%o|%T|%k|%K|%S|%h|%%|\t\x41\n"
+    done = fetch("--offset", "2", "--limit", "1", "-f", template, "clean/d1/edge-keys_and.headers-0", cwd=logs)
+    fields = done.out.decode().rstrip("\n").split("|")
+    assert fields[:3] == ["edge-keys_and.headers", "0", "2"]
+    assert fields[-2:] == ["%", "\tA"]
+    assert fetch("-f", "%R", "--limit", "1", "clean/d1/edge-keys_and.headers-0", cwd=logs).out == b"\xff\xff\xff\xff"
+    refused = fetch("-f", "%q", "clean/d0/tx-0", cwd=logs)
+    assert (refused.status, refused.err.split(":")[0]) == (2, "error[usage] %q")
+
+
+def test_where_to_begin(logs):
+    path = "clean/d1/small_segments-0"
+    everything = offsets(fetch("-f", "%o ", path, cwd=logs))
+    assert offsets(fetch("-f", "%o ", "--offset", "23", path, cwd=logs)) == [one for one in everything if one >= 23]
+    assert offsets(fetch("-f", "%o ", "--offset", "-3", path, cwd=logs)) == everything[-3:]
+    assert offsets(fetch("-f", "%o ", "--offset", "earliest", "--limit", "2", path, cwd=logs)) == everything[:2]
+    assert offsets(fetch("-f", "%o ", "--offset", "end", path, cwd=logs)) == []
+    times = [int(line) for line in fetch("-f", "%T\n", path, cwd=logs).out.split()]
+    middle = sorted(times)[len(times) // 2]
+    first = offsets(fetch("-f", "%o ", "--timestamp", str(middle), "--limit", "1", path, cwd=logs))
+    assert first == [next(one for one, stamp in zip(everything, times, strict=True) if stamp >= middle)]
+    assert offsets(fetch("-f", "%o ", "--timestamp", "2999-01-01", path, cwd=logs)) == []
+    beyond = fetch("--offset", "999999", path, cwd=logs)
+    assert beyond.status == 8
+    assert "we only have log segments upto" in beyond.err
+
+
+def test_isolation(logs):
+    path = "clean/d0/tx-0"
+    all_of_them, committed = (
+        offsets(fetch("-f", "%o ", "--isolation", name, path, cwd=logs)) for name in ("read_uncommitted", "read_committed")
+    )
+    assert set(committed) < set(all_of_them)
+
+
+def test_json_fits_the_schema(logs):
+    lines = fetch("--format", "jsonl", "clean/d1/edge-keys_and.headers-0", cwd=logs).out.splitlines()
+    found = [json.loads(line) for line in lines]
+    assert found[-1]["objects"] == {"fetched-record": len(found) - 1}
+    validator = Draft202012Validator(SCHEMA)
+    for one in found[:-1]:
+        validator.validate(one)
+    document = fetch("--format", "json", "clean/d1/edge-keys_and.headers-0", cwd=logs).out
+    assert json.loads(document) == {"schema": 1, "objects": found}
+
+
+def test_raw_is_the_log(logs, tmp_path):
+    path = logs / "clean/d1/small_segments-0"
+    whole = b"".join(one.read_bytes() for one in sorted(path.glob("*.log")))
+    assert fetch("--raw", str(path)).out == whole
+    size = 12 + int.from_bytes(whole[8:12], "big")
+    assert fetch("--raw", "--max-bytes", str(size), str(path)).out == whole[:size]
+    assert fetch("--raw", "--max-bytes", "1", str(path)).out == whole[:size]
+    assert fetch("--raw", "--max-bytes", str(size + 1), str(path)).out == whole[:size]
+    for flags in ("wb", "ab"):  # the kernel refuses to send to a file opened for appending
+        with open(tmp_path / "out", flags) as out:
+            words = [sys.executable, "-m", "kafkalog_cli.main", "fetch", "--raw", str(path)]
+            assert subprocess.run(words, stdout=out, cwd=ROOT, check=False).returncode == 0
+    assert (tmp_path / "out").read_bytes() == whole + whole
+    piped = subprocess.run(words, capture_output=True, cwd=ROOT, check=False)
+    assert piped.stdout == whole
+
+
+def test_options_that_exclude_each_other(logs):
+    for words in (["--raw", "--limit", "1"], ["--offset", "1", "--timestamp", "1"], ["--format", "json", "-f", "%s"]):
+        assert fetch(*words, "clean/d0/tx-0", cwd=logs).status == 2
+    assert fetch("no-such-partition", cwd=logs).status == 8
+    assert fetch("clean", cwd=logs).status == 8
+
+
+def test_follow_shows_what_is_appended_until_interrupted(own_corpus, tmp_path):
+    partition = tmp_path / "topic-0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/cases/recover-clean/before/topic-0", partition)
+    log = max(partition.glob("*.log"))
+    whole = log.read_bytes()
+    first = 12 + int.from_bytes(whole[8:12], "big")
+    log.write_bytes(whole[:first])
+    words = [sys.executable, "-m", "kafkalog_cli.main", "fetch", "--follow", "-f", "%o\\n", str(partition)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as running:
+        assert running.stdout is not None
+        base = int(log.stem)
+        before = [int(running.stdout.readline())]
+        while before[-1] < base:
+            before.append(int(running.stdout.readline()))
+        log.write_bytes(whole)
+        after = [int(running.stdout.readline())]
+        while after[-1] < int.from_bytes(whole[:8], "big") + 5:
+            after.append(int(running.stdout.readline()))
+        running.send_signal(signal.SIGINT)
+        assert running.wait(20) == 130
+    assert after[0] > before[-1]
+
+
+def test_nothing_is_changed(logs, tmp_path):
+    shutil.copytree(logs / "unclean/d0/u-plain-1", tmp_path / "u-plain-1")
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "u-plain-1").iterdir()}
+    os.chmod(tmp_path / "u-plain-1", 0o500)
+    assert fetch(str(tmp_path / "u-plain-1")).status == 0
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "u-plain-1").iterdir()} == before
+    os.chmod(tmp_path / "u-plain-1", 0o700)

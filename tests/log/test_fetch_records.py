@@ -1,0 +1,151 @@
+"""Records as consumers read them: what a real consumer was handed by a real broker, and every shape of damage."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import shutil
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from engine.log.fetch import FetchIsolation
+from engine.log.fetch_records import RecordFetcher
+from engine.log.fetch_view import PartitionView
+from tests.support.corpus import corpus_directory
+
+ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
+OPEN_AT_THE_STOP = {"tx-0"}  # the broker that the consumer asked had ended a transaction that hangs in the files
+
+
+def consumed():
+    top = corpus_directory() / "kafka-4.3.1"
+    for folder in ("clean", "unclean"):
+        for isolation in ISOLATIONS:
+            for path in sorted((top / "consumed" / folder / isolation).glob("*.gz")):
+                name = path.name.removesuffix(".jsonl.gz")
+                yield from (pytest.param(path, one, isolation, id=f"{folder}-{isolation}-{name}")
+                            for one in (top / "logs" / folder).glob(f"*/{name}"))  # fmt: skip
+
+
+def text(data):
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def everything(directory, isolation=FetchIsolation.HIGH_WATERMARK, report=pytest.fail, **options):
+    view = PartitionView(ReadOnlyFiles(), str(directory), report)
+    return list(RecordFetcher(view, view.log_start_offset, isolation, report, **options))
+
+
+@pytest.mark.parametrize(("path", "directory", "isolation"), list(consumed()))
+def test_what_a_real_consumer_read(path, directory, isolation):
+    with gzip.open(path) as lines:
+        wanted = [json.loads(line) for line in lines]
+    got = [
+        {
+            "partition": int(directory.name.rpartition("-")[2]), "offset": record.offset, "timestamp": record.timestamp,
+            "timestampType": "LogAppendTime" if record.batch.is_log_append_time else "CreateTime",
+            "leaderEpoch": record.batch.partition_leader_epoch, "key": text(record.key), "value": text(record.value),
+            "headers": [[name.decode(), text(value)] for name, value in record.headers],
+        }
+        for record in everything(directory, ISOLATIONS[isolation], report=print)
+    ]
+    if isolation == "read_committed" and directory.name in OPEN_AT_THE_STOP:
+        assert 0 < len(got) < len(wanted)
+        wanted = wanted[: len(got)]
+    assert got == wanted
+
+
+@pytest.fixture
+def partition(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/cases/recover-clean/before/topic-0", tmp_path / "topic-0")
+    return tmp_path / "topic-0"
+
+
+def test_a_limit_of_bytes_ends_between_batches(partition):
+    records = everything(partition)
+    sizes = list(dict.fromkeys((record.batch.base_offset, record.batch.size_in_bytes) for record in records))
+    total = 0
+    for count, (_, size) in enumerate(sizes[:6], 1):
+        total += size
+        for limit in (total, total + 1):
+            got = everything(partition, max_bytes=limit)
+            assert {record.batch.base_offset for record in got} == {base for base, _ in sizes[:count]}, limit
+    assert len({record.batch.base_offset for record in everything(partition, max_bytes=1)}) == 1
+
+
+def test_every_offset_can_be_the_first(partition):
+    view = PartitionView(ReadOnlyFiles(), str(partition), pytest.fail)
+    offsets = [record.offset for record in everything(partition)]
+    for start in range(view.log_start_offset, view.log_end_offset + 1):
+        got = [record.offset for record in RecordFetcher(view, start, FetchIsolation.LOG_END, pytest.fail)]
+        assert got == [offset for offset in offsets if offset >= start]
+
+
+def test_damage_is_told_and_reading_goes_on_behind_it(partition):
+    offsets = [record.offset for record in everything(partition)]
+    log = min(partition.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    size = 12 + int.from_bytes(data[8:12], "big")
+    data[size + 8 : size + 12] = b"\xff\xff\xff\xff"  # the second batch of the first segment
+    log.write_bytes(data)
+    findings = []
+    got = [record.offset for record in everything(partition, report=findings.append)]
+    assert {finding.code for finding in findings} == {"batch-size-invalid", "skipped-bytes"}
+    assert set(got) < set(offsets)
+    assert got[-1] == offsets[-1]
+
+
+def test_a_torn_end_is_not_read(partition):
+    last = max(partition.glob("*.log"))
+    offsets = [record.offset for record in everything(partition)]
+    last.write_bytes(last.read_bytes() + last.read_bytes()[:40])
+    findings = []
+    assert [record.offset for record in everything(partition, report=findings.append)] == offsets
+    assert [finding.code for finding in findings] == ["torn-tail"]
+
+
+def test_unused_space_in_indexes_does_not_mislead(partition):
+    offsets = [record.offset for record in everything(partition)]
+    for name, size in ((".index", 8), (".timeindex", 12)):
+        index = max(partition.glob(f"*{name}"))
+        index.write_bytes(index.read_bytes() + bytes(size * 500))
+    assert [record.offset for record in everything(partition)] == offsets
+    view = PartitionView(ReadOnlyFiles(), str(partition), pytest.fail)
+    assert view.log_end_offset == offsets[-1] + 1
+
+
+def test_a_log_that_grows(partition):
+    logs = sorted(partition.glob("*.log"))
+    whole = logs[-1].read_bytes()
+    first = 12 + int.from_bytes(whole[8:12], "big")
+    offsets = [record.offset for record in everything(partition)]
+    logs[-1].write_bytes(whole[: first + 20])
+    findings = []
+    view = PartitionView(ReadOnlyFiles(), str(partition), findings.append)
+    fetcher = RecordFetcher(view, 0, FetchIsolation.READ_COMMITTED, findings.append)
+    got = [record.offset for record in fetcher]
+    assert not view.refresh()
+    logs[-1].write_bytes(whole)
+    assert view.refresh()
+    assert not view.refresh()
+    assert got + [record.offset for record in fetcher] == offsets
+    assert [finding.code for finding in findings] == ["torn-tail"]
+
+
+def test_a_segment_that_comes_and_one_that_goes(partition):
+    logs = sorted(partition.glob("*.log"))
+    last = logs[-1].read_bytes()
+    logs[-1].unlink()
+    offsets = []
+    view = PartitionView(ReadOnlyFiles(), str(partition), pytest.fail)
+    fetcher = RecordFetcher(view, 0, FetchIsolation.LOG_END, pytest.fail)
+    offsets += [record.offset for record in fetcher]
+    logs[-1].write_bytes(last)
+    logs[0].unlink()
+    assert view.refresh()
+    more = [record.offset for record in fetcher]
+    assert more
+    assert offsets[-1] < more[0]
+    assert len(view.segments) == len(logs) - 1
