@@ -98,7 +98,8 @@ class OpenFile:
         Raises UnreadableFile, FileChangedWhileReading where there are fewer, OSError where the other side refuses them.
         """
         end = position + size
-        position += _send_file(descriptor, self._descriptor, position, size)
+        if self._descriptor >= 0:  # not one that stands for another file
+            position += _send_file(descriptor, self._descriptor, position, size)
         while position < end:
             data = memoryview(self.read_exactly(position, min(_COPY, end - position)))
             position += len(data)

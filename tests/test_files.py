@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import UnreadableFile
+from engine.errors import FileChangedWhileReading, UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles
@@ -83,3 +83,17 @@ def test_small_files_have_a_limit(tree):
     assert files.read(f"{top}/dir/empty", 0) == b""
     with pytest.raises(UnreadableFile, match="10 bytes, more than the 9"):
         files.read(f"{top}/dir/a.log", 9)
+
+
+def test_bytes_go_to_another_file(tree, tmp_path):
+    files, top = tree
+    with files.open(f"{top}/dir/a.log") as file:
+        if not hasattr(file, "send"):
+            pytest.skip("a double for reading into memory")
+        for flags in ("wb", "ab"):  # the operating system does not send to a file that is opened for appending
+            with open(tmp_path / "out", flags) as out:
+                file.send(out.fileno(), 2, 5)
+                file.send(out.fileno(), 0, 0)
+        with open(tmp_path / "out", "ab") as out, pytest.raises(FileChangedWhileReading):
+            file.send(out.fileno(), 8, 5)
+    assert (tmp_path / "out").read_bytes()[:10] == b"2345623456"
