@@ -59,7 +59,7 @@ LARGEST_WINDOW = 4 << 20  # a larger batch is checked in pieces
 _MARKER_BYTES = 1 << 20  # that a compressed control batch may inflate to
 _ROWS = 1032  # producers, and epochs, that one kernel call tells
 _ENTRIES = 512  # index entries that one kernel call makes
-_TABLES = (make_tables(CASTAGNOLI), make_tables(IEEE))
+_TABLES = (memoryview(make_tables(CASTAGNOLI)), memoryview(make_tables(IEEE)))
 _SMALLEST_WINDOW = BATCH_HEADER.size
 
 
@@ -114,7 +114,7 @@ class RecoveryWalk:
 
     def __init__(self, file: OpenFile, end: int, base_offset: int, index_interval: int, max_index_size: int) -> None:
         self._file, self._end = file, end
-        self.state = state = array("q", bytes(8 * WALK_FIELDS))
+        self.state = state = memoryview(array("q", bytes(8 * WALK_FIELDS)))
         state[Place.BASE_OFFSET] = state[Place.MAX_TIMESTAMP_OFFSET] = state[Place.LAST_TIME_OFFSET] = base_offset
         state[Place.INTERVAL] = index_interval
         state[Place.MAX_TIMESTAMP] = state[Place.LAST_TIME] = NO_TIMESTAMP
@@ -126,8 +126,8 @@ class RecoveryWalk:
         self.stop = ScanStop.END
         self.refused = 0  # a status of kernels.placement.Placed
         self.refused_offset = 0
-        self._offsets = bytearray(_ENTRIES * OFFSET_INDEX_ENTRY.size)
-        self._times = bytearray(_ENTRIES * TIME_INDEX_ENTRY.size)
+        self._offsets = memoryview(bytearray(_ENTRIES * OFFSET_INDEX_ENTRY.size))
+        self._times = memoryview(bytearray(_ENTRIES * TIME_INDEX_ENTRY.size))
         self._epochs, self._rows = Table(2, _ROWS), Table(ROW_FIELDS, _ROWS)
         self._slots = new_slots()
         self._marker_batch, self._marker_records = BatchColumns(1), RecordColumns(8)
@@ -194,8 +194,8 @@ class RecoveryWalk:
         at, status = recover_batches(
             data, at, end, flags, state, self._offsets, self._times, self._epochs.table, self._rows.table, self._slots, *_TABLES
         )
-        self.offset_entries += memoryview(self._offsets)[: state[Place.OFFSETS_AT]]
-        self.time_entries += memoryview(self._times)[: state[Place.TIMES_AT]]
+        self.offset_entries += self._offsets[: state[Place.OFFSETS_AT]]
+        self.time_entries += self._times[: state[Place.TIMES_AT]]
         epochs = self._epochs.table
         self.epochs.extend(EpochEntry(epochs[0, one], epochs[1, one]) for one in range(state[Walk.EPOCHS_AT]))
         state[Place.OFFSETS_AT] = state[Place.TIMES_AT] = state[Walk.EPOCHS_AT] = 0

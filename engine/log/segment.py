@@ -255,7 +255,7 @@ class LogSegment:
         """Add the entries for batches first … rows − 1, which lie in the .log from byte `position` on → behind them."""
         offset_index, time_index, largest = self.offset_index, self.time_index, self.largest()
         last = time_index.last_entry()
-        state = array("q", bytes(8 * PLACE_FIELDS))
+        state = memoryview(array("q", bytes(8 * PLACE_FIELDS)))
         state[Place.BASE_OFFSET] = self.base_offset
         state[Place.INTERVAL] = self.config.index_interval
         state[Place.POSITION] = position
@@ -265,12 +265,13 @@ class LogSegment:
         state[Place.LAST_OFFSET] = offset_index.last_offset
         state[Place.TIMES], state[Place.TIMES_MAX] = len(time_index), time_index.max_entries
         state[Place.LAST_TIME], state[Place.LAST_TIME_OFFSET] = last
-        offsets, times = bytearray(OffsetIndex.entry_size * rows), bytearray(TimeIndex.entry_size * rows)
+        offsets = memoryview(bytearray(OffsetIndex.entry_size * (rows - first)))
+        times = memoryview(bytearray(TimeIndex.entry_size * (rows - first)))
         row, status = first, int(Placed.NO_ROOM)
         while status == Placed.NO_ROOM:
             row, status = place_entries(batches.table, row, rows, state, offsets, times)
-            offset_index.extend(memoryview(offsets)[: state[Place.OFFSETS_AT]])
-            time_index.extend(memoryview(times)[: state[Place.TIMES_AT]])
+            offset_index.extend(offsets[: state[Place.OFFSETS_AT]])
+            time_index.extend(times[: state[Place.TIMES_AT]])
             state[Place.OFFSETS_AT] = state[Place.TIMES_AT] = 0
         self._since_entry = state[Place.SINCE_ENTRY]
         self._largest = TimestampOffset(state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET])

@@ -16,7 +16,6 @@ from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, Seg
 from engine.log.recovery_walk import RecoveryWalk, RowChunk, ScanStop, read_marker
 
 if TYPE_CHECKING:
-    from array import array
     from collections.abc import Callable, Iterable, Iterator
 
     from engine.checkpoint.leader_epochs import EpochEntry
@@ -105,7 +104,7 @@ def scan_segment(
     return scan
 
 
-def refusal(status: int, path: str, state: array[int], last_offset: int) -> KafkalogError:
+def refusal(status: int, path: str, state: memoryview, last_offset: int) -> KafkalogError:
     """The error for a batch that `place_entries` refused with `status`; `last_offset` is that of the batch."""
     placed = Placed(status)
     if placed is Placed.OVERFLOW:

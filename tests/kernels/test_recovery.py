@@ -1,0 +1,112 @@
+"""The recovery kernel in both builds: the same law as tests/log/test_segment_recovery.py, and its own edges."""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.kernels.recovery import ROW_FIELDS, SLOT_FIELDS, WALK_FIELDS, Walk, Walked
+from engine.log import recovery_walk
+from engine.log.segment_recovery import scan_segment
+from engine.record.columns import Table
+from engine.record.windows import _TABLES
+from tests.support import producer_logs, recovery_model
+from tests.support.kernel_calls import mutate
+from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.memory_files import MemoryFiles
+from tests.support.strategies import batches
+
+TABLES = tuple(memoryview(table) for table in _TABLES)
+
+
+@pytest.fixture(params=BUILDS, scope="module")
+def kernel(request):
+    module = load_kernel("recovery", request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("recover_batches", "flush_producers", "new_slots"):
+            patch.setattr(recovery_walk, name, getattr(module, name))
+        yield module
+
+
+def found_in(data, interval=200):
+    files = MemoryFiles({"x.log": data})
+    scan = scan_segment(files, "x.log", 0, index_interval=interval, max_index_size=1 << 20)
+    return scan, (
+        scan.valid_size, bytes(scan.offset_entries), bytes(scan.time_entries), tuple(scan.largest), scan.epochs,
+        scan.batches, scan.records, scan.next_offset,
+    )  # fmt: skip
+
+
+def wanted_in(data, interval=200):
+    model = recovery_model.recover(data, 0, interval, 1 << 20)
+    return (
+        model.valid_size, model.offsets, model.times, model.largest, model.epochs, model.batches, model.records,
+        model.next_offset,
+    )  # fmt: skip
+
+
+logs = st.lists(batches(), max_size=5).map(lambda cases: b"".join(case.build() for case in cases))
+
+
+@given(logs, st.data())
+@settings(max_examples=60)
+def test_it_agrees_with_the_plain_model(kernel, data, draw):
+    assert found_in(data)[1] == wanted_in(data)
+    if data:
+        damaged = mutate(data, draw)
+        with suppress(recovery_model.Unmodelled):
+            assert found_in(damaged)[1] == wanted_in(damaged)
+
+
+@given(producer_logs.events)
+@settings(max_examples=40)
+def test_producers(kernel, events):
+    data = b"".join(producer_logs.build(events))
+    rows = list(found_in(data)[0].producers)
+    wanted = recovery_model.recover(data, 0, 200, 1 << 20).rows
+    assert set(rows) <= set(wanted)
+    for producer in producer_logs.PRODUCERS:
+        mine, all_of_them = ([row for row in some if row.producer_id == producer] for some in (rows, wanted))
+        assert mine == [row for at, row in enumerate(all_of_them) if is_told(all_of_them, at)]
+    assert [row for row in rows if row.is_control] == [row for row in wanted if row.is_control]
+
+
+def is_told(rows, at):
+    """Is row `at` of one producer the first or among the last five of its run?"""
+    kind = [(row.producer_epoch, row.is_transactional, row.is_control) for row in rows]
+    if rows[at].is_control or at == 0 or kind[at] != kind[at - 1]:
+        return True
+    end = next((later for later in range(at, len(rows)) if kind[later] != kind[at]), len(rows))
+    return end - at <= 5
+
+
+def call(kernel, data, start=0, end=None, *, state=None, slots=None, epochs=8, rows=64):
+    state = memoryview(array("q", bytes(8 * WALK_FIELDS))) if state is None else state
+    slots = memoryview(array("q", bytes(8 * 4 * SLOT_FIELDS))).cast("B").cast("q", (4, SLOT_FIELDS)) if slots is None else slots
+    out = memoryview(bytearray(96))
+    return kernel.recover_batches(
+        memoryview(data), start, len(data) if end is None else end, 0, state, out, out, Table(2, epochs).table,
+        Table(ROW_FIELDS, rows).table, slots, *TABLES,
+    )  # fmt: skip
+
+
+def test_arguments_that_do_not_fit_are_refused(kernel):
+    negative = memoryview(array("q", bytes(8 * WALK_FIELDS)))
+    negative[Walk.ROWS_AT] = -1
+    odd = memoryview(array("q", bytes(8 * 3 * SLOT_FIELDS))).cast("B").cast("q", (3, SLOT_FIELDS))
+    for options in (
+        {"start": -1}, {"start": 3, "end": 2}, {"end": 1000}, {"state": memoryview(array("q", [0]))}, {"state": negative},
+        {"slots": odd},
+    ):  # fmt: skip
+        assert call(kernel, bytes(20), **options)[1] == Walked.BAD_START
+
+
+def test_no_room_is_said_before_anything_is_noted(kernel):
+    data = producer_logs.build([producer_logs.Event(7, "plain", 1)])[0]
+    state = memoryview(array("q", bytes(8 * WALK_FIELDS)))
+    assert call(kernel, data, state=state, rows=5)[1] in (Walked.NO_ROOM, Walked.UNCHECKED)
+    assert not any(state)
