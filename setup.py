@@ -25,6 +25,7 @@ KERNELS = (
     "admission",
     "offset_map",
     "cleaning",
+    "lines",
 )
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 # -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag

@@ -123,7 +123,7 @@ def stage(records: Sequence[NewRecord]) -> tuple[bytes, RecordColumns]:
             at += len(value)
         headers_at(at)
         for name, content in headers:
-            pair = _wire_field(name) + _wire_field(content)
+            pair = wire_field(name) + wire_field(content)
             parts.append(pair)
             at += len(pair)
     fields[RecordField.OFFSET] = [record.offset for record in records]
@@ -258,7 +258,8 @@ def split(records: Iterable[NewRecord], spec: BatchSpec, write_limit: int) -> It
         yield builder.build()
 
 
-def _wire_field(field: bytes | None) -> bytes:
+def wire_field(field: bytes | None) -> bytes:
+    """A header's key or value with its length: how they stand in a record."""
     scratch = bytearray(5)
     size = put_varint(memoryview(scratch), 0, -1 if field is None else len(field))
     return bytes(scratch[:size]) + (field or b"")

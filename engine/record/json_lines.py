@@ -1,0 +1,163 @@
+"""Records as JSON lines, with all that JSON knows: what the kernel leaves alone goes this way. docs/json.md has the form."""
+
+from __future__ import annotations
+
+import json
+import re
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from typing import Any, NamedTuple, NoReturn
+
+from engine.errors import KafkalogError
+from engine.record.builder import wire_field
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_LONG_MAX = 2**63 - 1
+
+
+class LineInvalid(KafkalogError):
+    """A line that is no record: not JSON, or members that make no sense."""
+
+    code = "line-invalid"
+
+
+class ParsedLine(NamedTuple):
+    """The record of a line. None is null; `timestamp` None: the line has none. `headers` is in wire form."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None
+    headers: bytes
+    header_count: int
+
+    def place(self) -> bytes:
+        """Key, value and headers one behind the other: never longer than the line."""
+        return (self.key or b"") + (self.value or b"") + self.headers
+
+
+def parse_json_line(line: bytes) -> ParsedLine | None:
+    """The record that `line` describes; None: it is empty, or an object that is no record of data. Raises LineInvalid."""
+    text = line.decode("utf-8", "surrogateescape")
+    if not text.strip():
+        return None
+    try:
+        members = _members(text)
+    except RecursionError:
+        raise LineInvalid("JSON within JSON, too deep") from None
+    if "type" in members and members["type"] != '"record"':
+        return None
+    if members.get("control", "null") != "null":
+        return None  # a marker: its transaction is not that of these records
+    headers, count = _headers(members.get("headers", "[]"))
+    return ParsedLine(_content(members, "key"), _content(members, "value"), _timestamp(members), headers, count)
+
+
+def _members(text: str) -> dict[str, str]:
+    """The text of each member of an object: JSON that is not looked at yet. Of equal names the last counts."""
+    members: dict[str, str] = {}
+    at = _blanks(text, 0)
+    if text[at : at + 1] != "{":
+        raise LineInvalid("a JSON object is wanted")
+    at = _blanks(text, at + 1)
+    while text[at : at + 1] != "}" or members:
+        name, end = _decode(text, at)
+        if not isinstance(name, str):
+            raise LineInvalid("a member of the object has no name")
+        at = _blanks(text, end)
+        if text[at : at + 1] != ":":
+            raise LineInvalid(f"no value behind the name {name!r}")
+        start = _blanks(text, at + 1)
+        _, end = _decode(text, start)
+        members[name] = text[start:end]
+        at = _blanks(text, end)
+        if text[at : at + 1] != ",":
+            break
+        at = _blanks(text, at + 1)
+    if text[at : at + 1] != "}" or _blanks(text, at + 1) != len(text):
+        raise LineInvalid("no JSON object: a comma or a brace is missing, or something follows it")
+    return members
+
+
+def _blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return at if found is None else found.end()
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise LineInvalid(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
+def _decode(text: str, at: int) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(text, at)
+    except ValueError as error:
+        raise LineInvalid(f"no JSON: {error}") from None
+
+
+def _content(members: dict[str, str], name: str) -> bytes | None:
+    """A key or value: what a string stands for, the text of other JSON, base64 in the member with `_b64` behind its name."""
+    if name + "_b64" in members:
+        if name in members:
+            raise LineInvalid(f"{name} and {name}_b64 in one line")
+        return _base64(json.loads(members[name + "_b64"]), name)
+    text = members.get(name, "null")
+    if text == "null":
+        return None
+    return _encode(json.loads(text) if text.startswith('"') else text, name)
+
+
+def _encode(text: str, name: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise LineInvalid(f"half a character in {name}") from None
+
+
+def _base64(text: Any, name: str) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return a2b_base64(text, strict_mode=True)
+    except (Base64Error, TypeError, ValueError):
+        raise LineInvalid(f"{name}_b64 is no base64") from None
+
+
+def _timestamp(members: dict[str, str]) -> int | None:
+    timestamp = json.loads(members.get("timestamp", "null"))
+    if timestamp is None:
+        return None
+    if type(timestamp) is not int or not -1 <= timestamp <= _LONG_MAX:
+        raise LineInvalid(f"{members['timestamp']} is no timestamp: milliseconds since 1970 are wanted")
+    return timestamp
+
+
+def _headers(text: str) -> tuple[bytes, int]:
+    """The wire form of [{"key": …, "value": …}, …], and how many there are."""
+    if text == "null":
+        return b"", 0
+    headers = json.loads(text)
+    if not isinstance(headers, list):
+        raise LineInvalid("headers: a list is wanted")
+    parts: list[bytes] = []
+    for header in headers:
+        if not isinstance(header, dict):
+            raise LineInvalid('headers: {"key": …, "value": …} is wanted')
+        key = _header_field(header, "key")
+        if key is None:
+            raise LineInvalid("headers: a header without a key")
+        parts += (wire_field(key), wire_field(_header_field(header, "value")))
+    return b"".join(parts), len(headers)
+
+
+def _header_field(header: dict[str, Any], name: str) -> bytes | None:
+    if name + "_b64" in header:
+        return _base64(header[name + "_b64"], name)
+    field = header.get(name)
+    if field is None:
+        return None
+    if not isinstance(field, str):
+        raise LineInvalid(f"headers: the {name} of a header must be a string")
+    return _encode(field, name)

@@ -1,0 +1,105 @@
+"""Lines of input → record columns over the very bytes of the input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from engine.formats import RecordField
+from engine.kernels.lines import Parsed, parse_json_lines, parse_text_lines
+from engine.record.json_lines import LineInvalid, parse_json_line
+
+if TYPE_CHECKING:
+    from engine.record.columns import RecordColumns
+
+_LOOK = 4096  # bytes at a time
+
+
+class Filled(NamedTuple):
+    """How many records are in the columns, and where the next line begins; `done`: there is none."""
+
+    filled: int
+    at: int
+    done: bool
+
+
+class LineReader(Protocol):
+    """Reads lines of one form.
+
+    Positions in the columns count in `data`, whose bytes may be changed. Offsets count from 0, `timestamp` (ms) is that
+    of records without one. Lines are numbered from 1 over all calls. Raises LineInvalid.
+    """
+
+    def read(self, data: memoryview, start: int, end: int, timestamp: int, records: RecordColumns) -> Filled:
+        """Fill the columns with the records of the whole lines data[start:end]."""
+
+
+class TextLines:
+    """A key, `separator` and a value; the value alone where there is no separator. `null` is how a null is written."""
+
+    def __init__(self, separator: bytes, null: bytes) -> None:
+        self._separator, self._null = memoryview(separator), memoryview(null)
+
+    def read(self, data: memoryview, start: int, end: int, timestamp: int, records: RecordColumns) -> Filled:
+        """See LineReader."""
+        count, at, status = parse_text_lines(data, start, end, self._separator, self._null, timestamp, records.table, 0)
+        return Filled(count, at, status == Parsed.END)
+
+
+class JsonLines:
+    """A JSON object each, as `dump-log --format jsonl --print-data-log` prints records.
+
+    skipped  lines that were no records of data: other objects of a dump
+    """
+
+    def __init__(self) -> None:
+        self.skipped = 0
+        self._line = 1
+
+    def read(self, data: memoryview, start: int, end: int, timestamp: int, records: RecordColumns) -> Filled:
+        """See LineReader."""
+        count, at, status = 0, start, int(Parsed.ODD)
+        while status == Parsed.ODD:
+            before = at
+            count, at, status = parse_json_lines(data, at, end, timestamp, records.table, count)
+            self._line += bytes(data[before:at]).count(b"\n")
+            if status == Parsed.ODD:
+                count, at = self._odd(data, at, end, timestamp, records, count)
+        return Filled(count, at, status == Parsed.END)
+
+    def _odd(self, data: memoryview, at: int, end: int, timestamp: int, records: RecordColumns, row: int) -> tuple[int, int]:
+        """Make a record of the line at `at`, if it is one → (columns filled, position of the next line)."""
+        line, feed = _line_of(data, at, end)
+        try:
+            parsed = parse_json_line(line)
+        except LineInvalid as error:
+            raise LineInvalid(f"line {self._line}: {error}") from None
+        self._line += len(feed)
+        if parsed is None:
+            self.skipped += bool(line.strip())
+            return row, at + len(line) + len(feed)
+        content = parsed.place()
+        data[at : at + len(content)] = content
+        key_size = -1 if parsed.key is None else len(parsed.key)
+        value_size = -1 if parsed.value is None else len(parsed.value)
+        value_at = at + max(key_size, 0)
+        fields = {
+            RecordField.BATCH: 0, RecordField.OFFSET: row,
+            RecordField.TIMESTAMP: timestamp if parsed.timestamp is None else parsed.timestamp,
+            RecordField.KEY_POSITION: at, RecordField.KEY_SIZE: key_size,
+            RecordField.VALUE_POSITION: value_at, RecordField.VALUE_SIZE: value_size,
+            RecordField.HEADERS_POSITION: value_at + max(value_size, 0), RecordField.HEADER_COUNT: parsed.header_count,
+        }  # fmt: skip
+        for field, number in fields.items():
+            records.table[field, row] = number
+        return row + 1, at + len(line) + len(feed)
+
+
+def _line_of(data: memoryview, at: int, end: int) -> tuple[bytes, bytes]:
+    """The line at `at`, and its line feed if it has one. Looks at no more than it must."""
+    stop = at
+    while stop < end:
+        found = bytes(data[stop : min(end, stop + _LOOK)]).find(b"\n")
+        if found >= 0:
+            return bytes(data[at : stop + found]), b"\n"
+        stop += _LOOK
+    return bytes(data[at:end]), b""
