@@ -36,7 +36,37 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'compact delete-records dump-log fetch recover restore retain roll truncate verify-index --version -h --help' "$cur"
+        _kafkalog_words 'append compact delete-records dump-log fetch recover restore retain roll truncate verify-index --version -h --help' "$cur"
+        ;;
+    append)
+        case $prev in
+        --input)
+            return
+            ;;
+        --input-format)
+            _kafkalog_words 'json text raw' "$cur"
+            return
+            ;;
+        --separator|--null|--timestamp|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --compression)
+            _kafkalog_words 'none gzip snappy lz4 zstd' "$cur"
+            return
+            ;;
+        --transaction)
+            _kafkalog_words 'commit abort open' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --flush-messages --flush-ms --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+        fi
         ;;
     compact)
         case $prev in

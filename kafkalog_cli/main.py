@@ -16,6 +16,7 @@ from kafkalog_cli.options import version_option
 
 # name → (module, one line of help)
 COMMANDS = {
+    "append": ("kafkalog_cli.commands.append", "Append records to a partition."),
     "compact": ("kafkalog_cli.commands.compact", "Delete records whose key has a later value, as the log cleaner does."),
     "delete-records": ("kafkalog_cli.commands.delete_records", "Delete the oldest records of partitions."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),

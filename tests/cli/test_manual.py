@@ -156,7 +156,7 @@ def test_a_command_that_is_not_there_is_met_with_the_nearest():
     done = kafkalog("dump")
     assert (done.out, done.status) == (b"", 2)
     assert "did you mean dump-log?" in done.err
-    assert "there are: compact, delete-records, dump-log," in kafkalog("xyz").err
+    assert "there are: append, compact, delete-records, dump-log," in kafkalog("xyz").err
 
 
 def test_without_arguments_the_help_is_shown():

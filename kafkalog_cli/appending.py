@@ -1,0 +1,260 @@
+"""The work of kafkalog append: read input as it comes, append it, say which offsets are on the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import stat
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog_cli.app import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.errors import KafkalogError
+    from engine.log.bulk_append import Appended
+    from engine.log.intake import Intake
+    from engine.log.unified_log import UnifiedLog
+    from engine.record.assembly import BatchSpec
+
+_CHUNK = 1 << 20  # bytes that are read at a time
+
+
+def append(values: dict[str, Any]) -> int:
+    """Append the input to the partition that the options name → exit status."""
+    from engine.errors import KafkalogError
+    from kafkalog_cli.app import Outcome
+    from kafkalog_cli.partitions import run
+
+    try:
+        _check(values)
+        _make(values["paths"][0], values["create"])
+        with _open(values["source"]) as descriptor:
+            status = run("append", values, lambda log: _Session(log, values, descriptor).run())
+    except KafkalogError as error:
+        outcome = Outcome()
+        outcome.error(error)
+        return outcome.finish()
+    return status
+
+
+def _check(values: dict[str, Any]) -> None:
+    """Raise UsageError for options that do not go together."""
+    from engine.errors import UsageError
+
+    if len(values["paths"]) != 1:
+        raise UsageError("one partition directory is wanted: records go to one partition")
+    if values["follower"] and values["form_in"] != "raw":
+        raise UsageError("--follower is for raw batches, which have offsets of their own", "add --input-format raw")
+    if values["transaction"] and values["producer_id"] < 0:
+        raise UsageError("a transaction needs a producer", "add --producer-id N")
+    if values["producer_id"] >= 0 and values["form_in"] == "raw":
+        raise UsageError("raw batches name their own producers", "leave --producer-id out")
+    if values["flush_messages"] is not None:
+        values["settings"] = (*values["settings"], ("flush.messages", str(values["flush_messages"])))
+
+
+def _make(directory: str, create: bool) -> None:
+    """Make the partition directory if there is none and it is asked for. Raises UsageError, UnwritableFile."""
+    from engine.errors import UsageError
+    from engine.files import Files
+
+    files, directory = Files(), directory.rstrip("/") or directory
+    if files.exists(directory):
+        return
+    if not create:
+        raise UsageError(f"{directory}: there is no such partition directory", "--create makes it")
+    files.make_directory(directory)
+    files.sync_directory(directory.rpartition("/")[0] or ".")
+
+
+@contextmanager
+def _open(source: str) -> Iterator[int]:
+    """A descriptor of the input. Raises UnreadableFile."""
+    from engine.files import unreadable
+
+    if source == "-":
+        yield 0
+        return
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise unreadable(source, error) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class _Session:
+    """One run over the input, with `log` open."""
+
+    def __init__(self, log: UnifiedLog, values: dict[str, Any], descriptor: int) -> None:
+        self._log, self._values, self._descriptor = log, values, descriptor
+        self._spec = self._producer_spec()
+        self._epoch = self._leader_epoch()
+        self._intake = self._make_intake()
+        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._said = 0  # entries of `appended` that were printed
+        self._flushed_at = time.monotonic()
+
+    def run(self) -> None:
+        """Append everything. What is refused goes into the report; what came before it is kept."""
+        from engine.log.append_errors import AppendRefused
+        from engine.log.report import Action
+        from engine.record.assembly import UnbuildableBatch
+        from engine.record.json_lines import LineInvalid
+
+        kind = self._values["transaction"]
+        try:
+            self._read_all()
+        except (AppendRefused, LineInvalid, UnbuildableBatch) as error:
+            done = sum(one.last_offset - one.first_offset + 1 for one in self._intake.appended)
+            self._log.report.add(Action.REFUSED, "", f"{_text(error)}; {done} records before it are in the log")
+            kind = "abort" if kind == "commit" else kind  # half a transaction is none
+        if kind in ("commit", "abort"):
+            self._end_transaction(kind)
+        self._flush()
+
+    # ---- what the options ask for -----------------------------------------------------------------
+
+    def _producer_spec(self) -> BatchSpec:
+        from engine.formats import CODEC_NAMES, Codec
+        from engine.log.intake import with_producer
+        from engine.record.assembly import BatchSpec
+
+        values = self._values
+        spec = BatchSpec(
+            codec=Codec(CODEC_NAMES.index(values["compression"])), level=values["level"],
+            transactional=values["transaction"] is not None,
+        )  # fmt: skip
+        return with_producer(self._log, spec, values["producer_id"], values["producer_epoch"], values["sequence"])
+
+    def _leader_epoch(self) -> int:
+        if self._values["leader_epoch"] is not None:
+            return int(self._values["leader_epoch"])
+        latest = self._log.leader_epoch_cache.latest_epoch
+        return latest or 0
+
+    def _make_intake(self) -> Intake:
+        from engine.log.intake import BatchIntake, FollowerIntake, LineIntake
+        from engine.record.lines import JsonLines, TextLines
+        from engine.record.packing import Packer
+
+        values = self._values
+        if values["follower"]:
+            return FollowerIntake(self._log) if values["leader_epoch"] is None else FollowerIntake(self._log, self._epoch)
+        if values["form_in"] == "raw":
+            return BatchIntake(self._log, self._epoch)
+        is_text = values["form_in"] == "text"
+        reader = TextLines(os.fsencode(values["separator"]), os.fsencode(values["null"])) if is_text else JsonLines()
+        packer = Packer(self._spec, values["batch_size"])
+        return LineIntake(self._log, reader, packer, self._epoch, values["timestamp"])
+
+    # ---- input ------------------------------------------------------------------------------------
+
+    def _read_all(self) -> None:
+        buffer, filled, is_last = bytearray(_CHUNK), 0, False
+        while not is_last:
+            if filled == len(buffer):
+                buffer += bytes(len(buffer))
+            if not self._wait():
+                self._flush()
+                continue
+            filled, is_last = self._fill(buffer, filled)
+            self._set_clock()
+            piece = buffer[:filled]
+            done = self._intake.take(piece, is_last=is_last)
+            buffer[: filled - done] = piece[done:]
+            filled -= done
+            self._flush_in_time()
+
+    def _fill(self, buffer: bytearray, filled: int) -> tuple[int, bool]:
+        """Read what there is, of a file as much as the buffer takes → (bytes in the buffer, was that the end)."""
+        while filled < len(buffer):
+            count = os.readv(self._descriptor, [memoryview(buffer)[filled:]])
+            if count == 0:
+                return filled, True
+            filled += count
+            if not self._is_file:
+                break
+        return filled, False
+
+    def _wait(self) -> bool:
+        """Wait for input; False: the time to flush came first."""
+        due = self._values["flush_ms"]
+        if due is None or self._said == len(self._intake.appended):
+            return True
+        left = self._flushed_at + due / 1000 - time.monotonic()
+        ready, _, _ = select.select([self._descriptor], [], [], max(0, left))
+        return bool(ready)
+
+    def _set_clock(self) -> None:
+        from engine.files import now_ms
+
+        if self._values["now"] is None:
+            self._log.now = now_ms()
+
+    # ---- what is on the disk ----------------------------------------------------------------------
+
+    def _end_transaction(self, kind: str) -> None:
+        from engine.formats import ControlType
+        from engine.log.intake import end_transaction
+
+        marker = end_transaction(
+            self._log, ControlType[kind.upper()], self._spec, leader_epoch=self._epoch,
+            coordinator_epoch=self._values["coordinator_epoch"],
+        )  # fmt: skip
+        self._flush()
+        self._say({"event": kind, "offset": marker.first_offset}, f"{kind} marker at offset {marker.first_offset}")
+
+    def _flush_in_time(self) -> None:
+        due = self._values["flush_ms"]
+        if due is not None and time.monotonic() - self._flushed_at >= due / 1000:
+            self._flush()
+        else:
+            self._acknowledge()
+
+    def _flush(self) -> None:
+        self._log.flush()
+        self._flushed_at = time.monotonic()
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        """Print what the recovery point has passed, runs of offsets together."""
+        appended, first = self._intake.appended, self._said
+        while self._said < len(appended) and appended[self._said].last_offset < self._log.recovery_point:
+            self._said += 1
+        run: list[Appended] = []
+        for one in appended[first : self._said]:
+            if run and (one.is_duplicate or run[-1].is_duplicate or one.first_offset != run[-1].last_offset + 1):
+                self._say_run(run)
+                run = []
+            run.append(one)
+        if run:
+            self._say_run(run)
+
+    def _say_run(self, run: list[Appended]) -> None:
+        first, last = run[0].first_offset, run[-1].last_offset
+        event = "duplicate" if run[0].is_duplicate else "appended"
+        there = ", there already" if run[0].is_duplicate else ""
+        values = {"event": event, "firstOffset": first, "lastOffset": last, "records": last - first + 1}
+        self._say(values, f"offsets {first} to {last} ({last - first + 1} records{there})")
+
+    def _say(self, values: dict[str, Any], text: str) -> None:
+        name = self._log.directory
+        if self._values["form"] == "json":
+            click.echo(json.dumps({"partition": name, **values}))
+        else:
+            click.echo(printable(f"{name}: {text}"))
+
+
+def _text(error: KafkalogError) -> str:
+    records = getattr(error, "records", None)
+    return str(error) if not records else f"{error} (record {records[0][0]} of its batch: {records[0][1]})"

@@ -1,0 +1,233 @@
+"""kafkalog append: what is printed is on the disk, and what is refused is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.config import LogConfig
+from engine.files import Files
+from engine.log.loader import open_log
+from tests.support.run import kafkalog
+
+NOW = 1_700_000_000_000
+CLOCK = ("--now", str(NOW))
+
+
+@pytest.fixture
+def partition(tmp_path):
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def append(tmp_path, partition):
+    """Appends text to the partition by the command; (lines of stdout, stderr, exit status)."""
+
+    def run(text, *options, create=True):
+        source = tmp_path / "input"
+        source.write_bytes(text if isinstance(text, bytes) else text.encode())
+        made = ("--create",) if create else ()
+        done = kafkalog("append", *made, *CLOCK, "--input", str(source), *options, str(partition))
+        return done.out.decode().splitlines(), done.err, done.status
+
+    return run
+
+
+def said(lines, partition):
+    """The lines about offsets, without the partition's name."""
+    return [line.removeprefix(f"{partition}: ") for line in lines if "record" in line or "marker" in line]
+
+
+def contents(partition):
+    """(offset, timestamp, key, value, header keys) of every record of data, as dump-log prints them."""
+    done = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition))
+    assert done.status == 0, done.err
+    objects = [json.loads(line) for line in done.out.splitlines()]
+    return [
+        (one["offset"], one["timestamp"], one["key"], one["value"], [header["key"] for header in one["headers"]])
+        for one in objects
+        if one["type"] == "record" and "control" not in one
+    ]
+
+
+def producers(partition):
+    log = open_log(Files(), str(partition), LogConfig(), now=NOW, clean_shutdown=True)
+    return log.producer_state
+
+
+def test_json_lines(append, partition):
+    lines, err, status = append(
+        '{"key":"k","value":"v","timestamp":5}\n\n{"value":{"a":1},"headers":[{"key":"h","value":null}]}\n{"key":"gone"}'
+    )
+    assert (said(lines, partition), err, status) == (["offsets 0 to 2 (3 records)"], "", 0)
+    assert contents(partition) == [(0, 5, "k", "v", []), (1, NOW, None, '{"a":1}', ["h"]), (2, NOW, "gone", None, [])]
+
+
+def test_text_lines(append, partition):
+    append("a=1\nb=\n=c\nd\nN=N\n", "--input-format", "text", "--separator", "=", "--null", "N", "--timestamp", "9")
+    assert [record[1:4] for record in contents(partition)] == [
+        (9, "a", "1"), (9, "b", ""), (9, "", "c"), (9, None, "d"), (9, None, None),
+    ]  # fmt: skip
+
+
+def test_it_goes_on_where_the_log_ends(append, partition):
+    append('{"value":"0"}')
+    lines, _, status = append('{"value":"1"}', "--format", "json", "--clean-start", create=False)
+    first = json.loads(lines[0])
+    assert first == {"partition": str(partition), "event": "appended", "firstOffset": 1, "lastOffset": 1, "records": 1}
+    assert (json.loads(lines[-1])["logEndOffset"], status) == (2, 0)
+
+
+def test_a_missing_partition_is_not_made_unasked(append, partition):
+    lines, err, status = append('{"value":"0"}', create=False)
+    assert (lines, status, partition.exists()) == ([], 2, False)
+    assert "there is no such partition directory" in err
+    assert "--create makes it" in err
+
+
+def test_a_dump_can_be_appended(append, partition, own_corpus, tmp_path):
+    source = own_corpus / "kafka-4.3.1/logs/clean/d1/edge-keys_and.headers-0"
+    dumped = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(source / "00000000000000000000.log"))
+    _, _, status = append(dumped.out, "--config", "message.timestamp.after.max.ms=9223372036854775807")
+    assert status == 0
+    copied = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition / "00000000000000000000.log"))
+
+    def records(done):
+        objects = [json.loads(line) for line in done.out.splitlines()]
+        return [
+            {name: one[name] for name in one if name not in ("offset", "sequence")} for one in objects if one["type"] == "record"
+        ]
+
+    assert records(copied) == records(dumped) != []
+
+
+def test_raw_batches_and_a_copy_by_a_follower(append, partition, tmp_path):
+    append("".join(f'{{"value":"{number}"}}\n' for number in range(50)), "--batch-size", "200", "--compression", "lz4")
+    data = (partition / "00000000000000000000.log").read_bytes()
+    lines, _, status = append(data, "--input-format", "raw", "--clean-start")
+    assert (said(lines, partition), status) == (["offsets 50 to 99 (50 records)"], 0)
+    log = (partition / "00000000000000000000.log").read_bytes()
+    copy = tmp_path / "copy-0"
+    done = kafkalog(
+        "append", "--create", *CLOCK, "--input", str(partition / "00000000000000000000.log"), "--input-format", "raw",
+        "--follower", "--config", "segment.bytes=1048576", str(copy),
+    )  # fmt: skip
+    assert done.status == 0
+    assert (copy / "00000000000000000000.log").read_bytes() == log
+    assert (copy / "leader-epoch-checkpoint").read_bytes() == (partition / "leader-epoch-checkpoint").read_bytes()
+
+
+def test_raw_input_that_ends_in_a_batch(append, partition):
+    append('{"value":"0"}')
+    data = (partition / "00000000000000000000.log").read_bytes()
+    lines, _, status = append(data + data[:-1], "--input-format", "raw", "--clean-start")
+    assert status == 4
+    assert said(lines, partition)[0] == "offsets 1 to 1 (1 records)"
+    assert any("at the end of the input are no whole batch" in line for line in lines)
+
+
+class TestProducers:
+    def test_sequences_go_on(self, append, partition):
+        append('{"value":"0"}\n{"value":"1"}', "--producer-id", "7")
+        append('{"value":"2"}', "--producer-id", "7", "--clean-start")
+        entry = producers(partition).last_entry(7)
+        assert (entry.last_seq, entry.producer_epoch, entry.last_data_offset) == (2, 0, 2)
+
+    def test_a_duplicate_is_said(self, append, partition):
+        append('{"value":"0"}\n{"value":"1"}', "--producer-id", "7")
+        lines, _, status = append('{"value":"0"}\n{"value":"1"}', "--producer-id", "7", "--sequence", "0", "--clean-start")
+        assert (said(lines, partition)[0], status) == ("offsets 0 to 1 (2 records, there already)", 0)
+        assert len(contents(partition)) == 2
+
+    def test_what_is_out_of_order_is_refused(self, append):
+        append('{"value":"0"}', "--producer-id", "7")
+        lines, _, status = append('{"value":"1"}', "--producer-id", "7", "--sequence", "5", "--clean-start")
+        assert status == 4
+        assert any("Out of order sequence number for producer 7" in line for line in lines)
+
+    @pytest.mark.parametrize("kind", ["commit", "abort", "open"])
+    def test_transactions(self, append, partition, kind):
+        lines, _, status = append('{"value":"0"}\n{"value":"1"}', "--producer-id", "7", "--transaction", kind)
+        markers = [line for line in said(lines, partition) if "marker" in line]
+        assert (markers, status) == ([] if kind == "open" else [f"{kind} marker at offset 2"], 0)
+        assert producers(partition).first_undecided_offset == (0 if kind == "open" else None)
+        assert (partition / "00000000000000000000.txnindex").exists() == (kind == "abort")
+
+    def test_half_a_transaction_is_aborted(self, append, partition):
+        text = '{"value":"0"}\n' * 3 + f'{{"value":"{"x" * 3000}"}}\n'
+        lines, _, status = append(
+            text, "--producer-id", "7", "--transaction", "commit", "--batch-size", "1", "--config",
+            "max.message.bytes=2000",
+        )  # fmt: skip
+        assert status == 4
+        assert "abort marker at offset 3" in said(lines, partition)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--follower",), ("--transaction", "commit"), ("--producer-id", "1", "--input-format", "raw"), ("--input", "/nowhere"),
+        ("--compression", "lz4", "--compression-level", "99"), ("--sequence", "-1"), ("--config", "no.such=1"),
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense(append, partition, options):
+    lines, err, status = append('{"value":"0"}', *options)
+    assert status in (2, 4, 8)
+    assert "Traceback" not in err
+    assert not any("offsets" in line and "records)" in line for line in lines)
+
+
+@pytest.mark.parametrize("text", ['{"value":"0"}\nnonsense\n', '{"value":"0"}\n{"value":}\n'])
+def test_a_line_that_is_no_record(append, text):
+    lines, err, status = append(text)
+    assert (err, status) == ("", 4)
+    assert any("line 2: " in line for line in lines)
+
+
+def test_compression_of_the_topic(append, partition):
+    append('{"value":"0"}', "--config", "compression.type=zstd")
+    done = kafkalog("dump-log", str(partition))
+    assert b"compresscodec: zstd" in done.out
+
+
+def test_flushes_are_said_as_they_happen(append, partition):
+    text = "".join(f'{{"value":"{number}"}}\n' for number in range(100))
+    lines, _, _ = append(text, "--flush-messages", "30", "--batch-size", "100")
+    runs = said(lines, partition)
+    assert len(runs) >= 1
+    ends = [line.split(" to ")[1].split()[0] for line in runs if line.startswith("offsets") and "(" in line]
+    assert ends[-1] == "99"
+
+
+def run_piped(partition, *options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "kafkalog_cli.main", "append", "--create", *options, str(partition)],
+        cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+
+
+def test_a_pipe_is_read_as_it_comes(partition):
+    process = run_piped(partition, "--flush-messages", "1")
+    for number in range(3):
+        process.stdin.write(b'{"value":"%d"}\n' % number)
+        process.stdin.flush()
+        assert process.stdout.readline().decode().strip() == f"{partition}: offsets {number} to {number} (1 records)"
+    process.stdin.write(b'{"value":"without a line feed"}')
+    process.stdin.close()
+    rest = process.stdout.read().decode()
+    assert (process.wait(), "offsets 3 to 3" in rest) == (0, True)
+
+
+def test_time_flushes_while_nothing_comes(partition):
+    process = run_piped(partition, "--flush-ms", "1")
+    process.stdin.write(b'{"value":"0"}\n')
+    process.stdin.flush()
+    assert b"offsets 0 to 0" in process.stdout.readline()
+    process.stdin.close()
+    assert process.wait() == 0
+    process.stdout.close()
