@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile
+    from engine.record.windows import Window
 
 _WINDOW = 64 << 10
 _BATCHES = 520  # that one kernel call describes
@@ -52,23 +53,37 @@ def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:
 
     Raises CorruptRecord at a size that no batch can have, UnreadableFile, FileChangedWhileReading.
     """
+    for window in _windows(file, position, end):
+        for row in range(window.rows):
+            yield _head(window, row)
+
+
+def _windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
+    """The whole batches in bytes [position, end), some at a time. Raises as `heads` does."""
     if position >= end:
         return
     walk = LogWalk(file, position, end, window_size=_WINDOW, batches=BatchColumns(_BATCHES))
-    for window in walk:
-        table = window.batches.table
-        for row in range(window.rows):
-            yield BatchHead(
-                window.base + table[BatchField.POSITION, row],
-                table[BatchField.SIZE, row],
-                table[BatchField.MAGIC, row],
-                table[BatchField.BASE_OFFSET, row],
-                table[BatchField.LAST_OFFSET, row],
-                table[BatchField.MAX_TIMESTAMP, row],
-                table[BatchField.LEADER_EPOCH, row],
-            )
+    yield from walk
     if walk.stop is Stop.BAD_SIZE:
         raise CorruptRecord(f"{file.path}: no batch has the size found at byte {walk.position}", do="kafkalog recover")
+
+
+def _head(window: Window, row: int) -> BatchHead:
+    table = window.batches.table
+    return BatchHead(
+        window.base + table[BatchField.POSITION, row],
+        table[BatchField.SIZE, row],
+        table[BatchField.MAGIC, row],
+        table[BatchField.BASE_OFFSET, row],
+        table[BatchField.LAST_OFFSET, row],
+        table[BatchField.MAX_TIMESTAMP, row],
+        table[BatchField.LEADER_EPOCH, row],
+    )
+
+
+def _largest(window: Window, field: BatchField) -> int:
+    """Of all batches in the window: where it is too small, none of them needs to be looked at."""
+    return max(window.batches.field(field)[: window.rows])
 
 
 def search_for_offset(file: OpenFile, target_offset: int, position: int, end: int) -> BatchHead | None:
@@ -77,19 +92,23 @@ def search_for_offset(file: OpenFile, target_offset: int, position: int, end: in
     Mirrors FileRecords.searchForOffsetFromPosition.
     """
     before: BatchHead | None = None
-    for head in heads(file, position, end):
-        if head.base_offset >= target_offset:
-            inside = head.base_offset > target_offset and before is not None and before.last_offset >= target_offset
-            return before if inside else head
-        before = head
+    for window in _windows(file, position, end):
+        if _largest(window, BatchField.BASE_OFFSET) >= target_offset:
+            for row in range(window.rows):
+                head = _head(window, row)
+                if head.base_offset >= target_offset:
+                    inside = head.base_offset > target_offset and before is not None and before.last_offset >= target_offset
+                    return before if inside else head
+                before = head
+        before = _head(window, window.rows - 1)
     return before if before is not None and before.last_offset >= target_offset else None
 
 
 def last_head(file: OpenFile, position: int, end: int) -> BatchHead | None:
     """The last batch at or behind byte `position`; None: there is none."""
     last: BatchHead | None = None
-    for head in heads(file, position, end):
-        last = head
+    for window in _windows(file, position, end):
+        last = _head(window, window.rows - 1)
     return last
 
 
@@ -99,10 +118,12 @@ def largest_timestamp_after(file: OpenFile, position: int, end: int) -> Timestam
     (NO_TIMESTAMP, −1, None) where no batch has one. Mirrors FileRecords.largestTimestampAfter.
     """
     found = TimestampAndOffset(NO_TIMESTAMP, -1, None)
-    for head in heads(file, position, end):
-        if head.max_timestamp > found.timestamp:
-            epoch = head.leader_epoch if head.leader_epoch >= 0 else None
-            found = TimestampAndOffset(head.max_timestamp, head.last_offset, epoch)
+    for window in _windows(file, position, end):
+        largest = _largest(window, BatchField.MAX_TIMESTAMP)
+        if largest > found.timestamp:
+            timestamps = window.batches.field(BatchField.MAX_TIMESTAMP)[: window.rows].tolist()
+            head = _head(window, timestamps.index(largest))
+            found = TimestampAndOffset(largest, head.last_offset, head.leader_epoch if head.leader_epoch >= 0 else None)
     return found
 
 
@@ -113,12 +134,14 @@ def search_for_timestamp(
 
     Mirrors FileRecords.searchForTimestamp.
     """
-    for head in heads(file, position, end):
-        if head.max_timestamp < timestamp:
+    for window in _windows(file, position, end):
+        if _largest(window, BatchField.MAX_TIMESTAMP) < timestamp:
             continue
-        found = _first_record(file, head, timestamp, starting_offset)
-        if found is not None:
-            return found
+        for row in range(window.rows):
+            head = _head(window, row)
+            found = _first_record(file, head, timestamp, starting_offset) if head.max_timestamp >= timestamp else None
+            if found is not None:
+                return found
     return None
 
 

@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.files import WritableFile
-from engine.formats import AbortedTxn, BatchField
+from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.index.transaction import AbortedTxns, TransactionIndex
@@ -36,7 +36,7 @@ from engine.log.errors import (
     SegmentTooLarge,
 )
 from engine.log.segment_recovery import SegmentScan, refusal, scan_segment
-from engine.record.columns import BatchColumns
+from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 INT_MAX = 2**31 - 1
 _COPY = 1 << 20  # bytes that a split copies at a time
+_SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
 
 
 class RollParams(NamedTuple):
@@ -590,7 +591,7 @@ class LogSegment:
 def _columns(data: Buffer) -> Iterator[tuple[BatchColumns, int]]:
     """The headers of the batches in `data`, as many at a time as columns take."""
     view, at = memoryview(data).toreadonly(), 0
-    batches = BatchColumns()
+    batches = BatchColumns(min(BATCH_ROWS, 1 + len(view) // _SMALLEST_BATCH))
     while at < len(view):
         rows = scan_range(view, at, len(view), batches)
         if not rows:
