@@ -219,17 +219,17 @@ _kafkalog() {
         ;;
     verify-index)
         case $prev in
+        --config|--now|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
-        --jobs)
-            compopt +o default 2>/dev/null
-            return
-            ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--format --jobs --version -h --help' "$cur"
+            _kafkalog_words '--rebuild --dry-run --config --now --format --jobs --version -h --help' "$cur"
         fi
         ;;
     esac

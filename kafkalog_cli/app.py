@@ -47,10 +47,10 @@ class Outcome:
         """Do findings go into a stream of objects?"""
         return self._stream is not None
 
-    def finding(self, finding: Finding) -> None:
-        """Take one finding."""
+    def finding(self, finding: Finding, *, repaired: bool = False) -> None:
+        """Take one finding; `repaired`: of something that was wrong and is not any more."""
         if finding.severity is not Severity.INFO:
-            self._status = max(self._status, 4)
+            self._status = max(self._status, 1 if repaired else 4)
         if self._stream is not None:
             self._stream.finding(finding)
             return

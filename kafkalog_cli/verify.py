@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,7 @@ import click
 from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
+from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Severity
 from engine.layout import FileKind, discover, parent_of, parse_file_name
 from engine.log.verify import Verification, verify_partition
@@ -24,29 +26,48 @@ from kafkalog_cli.output import raw_stdout
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.files import ReadOnlyFiles
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
 ))
-_VERDICTS = {None: "sound", Severity.INFO: "sound", Severity.WARNING: "broken", Severity.ERROR: "log damaged"}
+
+
+_COUNTS = (
+    "segments", "bytes", "batches", "offset_entries", "time_entries", "aborted_transactions", "producer_snapshots",
+    "leader_epochs",
+)
+
+
+class Rebuild(NamedTuple):
+    """How broken files are made anew. `now`: ms, None the machine's clock."""
+
+    settings: tuple[tuple[str, str], ...]
+    now: int | None
+    dry_run: bool
 
 
 class _Verified(NamedTuple):
     findings: list[Finding]
     verification: Verification | None
     error: KafkalogError | None
+    rebuilt: tuple[str, ...] = ()
+    repaired: tuple[Finding, ...] = ()  # what was found before
 
 
-def verify_all(files: ReadOnlyFiles, paths: Iterable[str], form: str, jobs: int | None) -> int:
-    """Verify every partition that `paths` lead to, show the results in order → exit status."""
+def verify_all(
+    files: ReadOnlyFiles, paths: Iterable[str], form: str, jobs: int | None, rebuild: Rebuild | None = None
+) -> int:
+    """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status."""
     say_interpreted()
     out = TextBuffer(raw_stdout())
     stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
     outcome = Outcome(stream=stream)
     directories = _partitions(files, paths, outcome)
     for result in _results(files, directories, jobs or min(8, os.cpu_count() or 1)):
-        _show(result, outcome, stream)
+        if rebuild is not None and result.verification is not None and result.verification.worst is not None:
+            _show(_rebuilt(result, result.verification.path, rebuild), outcome, stream)
+        else:
+            _show(result, outcome, stream)
     status = outcome.finish()
     out.flush()
     return status
@@ -65,6 +86,28 @@ def _results(files: ReadOnlyFiles, directories: list[str], jobs: int) -> Iterato
     finally:
         stop.set()  # after Ctrl-C nobody waits for gigabytes
         pool.shutdown(cancel_futures=True)
+
+
+def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild) -> _Verified:
+    """Rebuild what is broken in `directory`, and verify it again."""
+    from engine.config import LogConfig
+    from engine.files import Files, now_ms
+    from engine.log.locking import locked
+    from engine.log.verify_rebuild import Rebuilder
+    from engine.overlay import OverlayFiles
+
+    now = now_ms() if rebuild.now is None else rebuild.now
+    files = OverlayFiles(ReadOnlyFiles(), now) if rebuild.dry_run else Files()
+    log_dir = parent_of(files.absolute(directory))
+    try:
+        with nullcontext() if rebuild.dry_run else locked(files, [log_dir]):
+            names = Rebuilder(files, directory, LogConfig.of(dict(rebuild.settings)), result.findings, now).run()
+            after = _verify(files, directory, Event())
+    except KafkalogError as error:
+        return result._replace(error=error)
+    left = {(finding.code, finding.where.file) for finding in after.findings}
+    gone = (finding for finding in result.findings if (finding.code, finding.where.file) not in left)
+    return after._replace(rebuilt=tuple(names), repaired=tuple(gone))
 
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> list[str]:
@@ -100,6 +143,8 @@ def _verify(files: ReadOnlyFiles, directory: str, stop: Event) -> _Verified:
 
 
 def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None) -> None:
+    for finding in result.repaired:
+        outcome.finding(finding, repaired=True)
     for finding in result.findings:
         outcome.finding(finding)
     if result.error is not None:
@@ -108,8 +153,10 @@ def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None) -> Non
     if done is None:
         return
     if stream is not None:
-        fields = {name: value for name, value in asdict(done).items() if name not in ("path", "worst")}
-        verdict = _VERDICTS[done.worst].replace(" ", "-")
+        fields = {name: value for name, value in asdict(done).items() if name in _COUNTS}
+        verdict = _verdict(done).replace(" ", "-")
+        if result.rebuilt:
+            stream.put("rebuilt", {**text_field("path", done.path), "files": list(result.rebuilt)})
         stream.put("verification", {**text_field("path", done.path), **fields, "verdict": verdict})
         return
     parts = (
@@ -117,4 +164,12 @@ def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None) -> Non
         f"{done.aborted_transactions} aborted transactions", f"{done.producer_snapshots} snapshots",
         f"{done.leader_epochs} leader epochs",
     )  # fmt: skip
-    click.echo(f"{printable(done.path)}: {_VERDICTS[done.worst]} ({', '.join(parts)})")
+    if result.rebuilt:
+        click.echo(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
+    click.echo(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
+
+
+def _verdict(done: Verification) -> str:
+    if done.is_log_damaged:
+        return "log damaged"
+    return "sound" if done.worst in (None, Severity.INFO) else "broken"

@@ -62,6 +62,7 @@ class Verification:
     producer_snapshots: int = 0
     leader_epochs: int = 0
     worst: Severity | None = None
+    is_log_damaged: bool = False  # are there errors in a log itself?
 
 
 def verify_partition(
@@ -102,6 +103,8 @@ class _Partition:
     def _report(self, finding: Finding) -> None:
         order = (None, Severity.INFO, Severity.WARNING, Severity.ERROR)
         self.result.worst = max(self.result.worst, finding.severity, key=order.index)
+        if finding.severity is Severity.ERROR and finding.where.file.endswith(FileKind.LOG.value):
+            self.result.is_log_damaged = True
         self._outer(finding)
 
     # ---- what is there

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-_LONG_MAX = 2**63 - 1
+_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
     BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
@@ -114,7 +114,7 @@ class ProducerCheck:
         table, row = window.batches.table, 0
         if self._first_offset is None:
             self._first_offset = table[BatchField.BASE_OFFSET, 0]
-            self._end = self._first_offset - 1
+            self._end = max(self._first_offset - 1, _LONG_MIN)
         if not self._has_holes:
             self._has_holes = next_hole(table, 0, window.rows, self._end) < window.rows
         while row < window.rows:

@@ -4,32 +4,48 @@ from __future__ import annotations
 
 import click
 
+from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole, version_option
 
-_SECTIONS = (Section("Output", ("--format", "--jobs")),)
+_SECTIONS = (
+    Section("Repair", ("--rebuild", "--dry-run", "--config", "--now")),
+    Section("Output", ("--format", "--jobs")),
+)
 _EXAMPLES = (
     Example("All files of a partition against its log:", "kafkalog verify-index /var/lib/kafka/data/orders-7"),
     Example("All partitions of a log dir; what is wrong as JSON, one object a line:",
             "kafkalog verify-index --format jsonl /var/lib/kafka/data"),
+    Example("What is broken, made anew from the logs of a stopped broker:", "kafkalog verify-index --rebuild data/orders-7"),
 )
 
 
-@click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS)
+@click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
+@click.option("--dry-run", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
+@click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
+              help="With --rebuild: a topic setting, such as index.interval.bytes; may be repeated.")
+@click.option("--now", type=Whole(0), metavar="MS",
+              help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="A line for each partition, one JSON document, or one JSON object a line.")
 @click.option("--jobs", type=Whole(1, 64), metavar="N", help="Read so many partitions side by side; default: one per core.")
 @version_option
-def command(paths: tuple[str, ...], form: str, jobs: int | None) -> int:
+def command(
+    paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...], now: int | None, form: str,
+    jobs: int | None,
+) -> int:
     """Compare every index of a partition with its log.
 
     Each entry of offset, time and transaction indexes, of producer snapshots and of the leader epochs is held against
     the batches, which are read once, and their checksums are computed on the way. What is wrong is named together with
     whether it does harm; what older brokers wrote differently is not wrong. PATHS are partition directories, log
-    directories, trees of them, quoted patterns, or a file of a partition. Nothing is ever written.
+    directories, trees of them, quoted patterns, or a file of a partition. Without --rebuild nothing is ever written.
     """
     from engine.files import ReadOnlyFiles
-    from kafkalog_cli.verify import verify_all
+    from kafkalog_cli.verify import Rebuild, verify_all
 
-    return verify_all(ReadOnlyFiles(), paths, form, jobs)
+    if not rebuild and (dry_run or settings or now is not None):
+        raise click.UsageError("--dry-run, --config and --now are for --rebuild")
+    return verify_all(ReadOnlyFiles(), paths, form, jobs, Rebuild(settings, now, dry_run) if rebuild else None)

@@ -93,3 +93,42 @@ def test_nothing_is_changed(partition):
     assert kafkalog("verify-index", str(partition)).status == 0
     assert state() == before
     os.chmod(partition, 0o700)
+
+
+def test_rebuild(partition):
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    settings = ("--config", "index.interval.bytes=256", "--now", "1700003600000")
+    (partition / "00000000000000000000.index").unlink()
+    (partition / "00000000000000000045.snapshot").write_bytes(b"garbage")
+    broken = {path.name: path.read_bytes() for path in partition.iterdir()}
+    dry = kafkalog("verify-index", "--rebuild", "--dry-run", *settings, "topic-0", cwd=partition.parent)
+    assert dry.status == 1
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == broken
+    done = kafkalog("verify-index", "--rebuild", *settings, "topic-0", cwd=partition.parent)
+    assert (done.status, done.out) == (1, dry.out)
+    assert done.out.decode().splitlines()[0].startswith("topic-0: rebuilt 00000000000000000000.index, ")
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
+    assert [path.name for path in partition.parent.iterdir()] == ["topic-0"]
+    again, done = objects("--rebuild", *settings, "topic-0", cwd=partition.parent)
+    assert ([one["type"] for one in again], done.status) == (["verification", "end"], 0)
+
+
+def test_rebuild_in_json(partition):
+    (partition / "00000000000000000000.index").unlink()
+    found, done = objects("--rebuild", "topic-0", cwd=partition.parent)
+    assert [one["type"] for one in found] == ["finding", "rebuilt", "verification", "end"]
+    for one in found[1:3]:
+        Draft202012Validator(VERIFICATION).validate(one)
+    assert found[1]["files"][0] == "00000000000000000000.index"
+    assert (found[2]["verdict"], done.status) == ("sound", 1)
+
+
+def test_what_can_not_be_rebuilt_stays(partition):
+    log = partition / "00000000000000000045.log"
+    log.write_bytes(log.read_bytes()[:-5])
+    (partition / "00000000000000000000.index").unlink()
+    done = kafkalog("verify-index", "--rebuild", str(partition))
+    assert done.status == 8
+    assert "error[log-damaged]" in done.err
+    assert not (partition / "00000000000000000000.index").exists()
+    assert kafkalog("verify-index", "--dry-run", str(partition)).status == 2

@@ -231,3 +231,10 @@ def test_it_stops_when_told_to(partition):
     answers = iter([True, False])
     result = verify_partition(ReadOnlyFiles(), str(partition), print, lambda: next(answers))
     assert result.segments == 1
+
+
+def test_offsets_at_the_edge_of_64_bits(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/cases/lookup-v1/before/topic-0", tmp_path / "topic-0")
+    for offset in (-(2**63), 2**63 - 1):
+        overwrite(tmp_path / "topic-0" / LOG.format(0), 0, struct.pack(">q", offset))
+        assert verify(tmp_path / "topic-0")[1].segments == 1

@@ -1,0 +1,114 @@
+"""Rebuilding: the very bytes that the real engine's recovery left, the log untouched, and never from a damaged log."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.config import LogConfig
+from engine.files import Files, ReadOnlyFiles
+from engine.findings import Severity
+from engine.log.verify import verify_partition
+from engine.log.verify_rebuild import LogDamaged, Rebuilder
+from tests.support.cases import cases, differences
+
+INDEXES = (".index", ".timeindex", ".txnindex")
+# whole recoveries, whose log is sound afterwards: every index in them was written by LogSegment.recover
+CASES = [case for case in cases(frozenset({"recover"})) if not case.failed and not case.data.get("recoveryPoint")]
+
+
+def findings_of(directory):
+    findings = []
+    verify_partition(ReadOnlyFiles(), str(directory), findings.append)
+    return findings
+
+
+def bad(findings):
+    return [finding for finding in findings if finding.severity is not Severity.INFO]
+
+
+def rebuild(case, directory, findings):
+    config = LogConfig.of(case.settings())
+    return Rebuilder(Files(), str(directory), config, findings, case.data["now"]).run()
+
+
+def damage_lost(directory):
+    for path in directory.iterdir():
+        if path.suffix in INDEXES:
+            path.unlink()
+
+
+def damage_cut(directory):
+    for path in directory.iterdir():
+        if path.suffix in INDEXES and path.stat().st_size > 1:
+            path.write_bytes(path.read_bytes()[:-1])
+
+
+def damage_garbage(directory):
+    for path in directory.iterdir():
+        if path.suffix in (*INDEXES, ".snapshot") and path.stat().st_size:
+            path.write_bytes(b"\x17\xff" * (path.stat().st_size // 2 + 40))
+
+
+@pytest.mark.parametrize("damage", [damage_lost, damage_cut, damage_garbage])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_is_rebuilt_is_what_kafka_wrote(case, damage, tmp_path):
+    if not case.expected.exists():
+        pytest.skip("an empty partition")
+    shutil.copytree(case.expected, tmp_path, dirs_exist_ok=True)
+    directory = next(path for path in tmp_path.iterdir() if path.is_dir())
+    if bad(findings_of(directory)):
+        pytest.skip("Kafka left something that does not fit")
+    damage(directory)
+    if damage is damage_cut and not bad(findings_of(directory)):
+        return
+    rebuild(case, directory, findings_of(directory))
+    assert bad(findings_of(directory)) == []
+    assert [line for line in differences(case.expected, tmp_path) if not line.startswith("no ")] == []
+    missing = [line for line in differences(case.expected, tmp_path) if line.startswith("no ")]
+    for line in missing:  # nothing misses an index of an empty segment
+        assert (case.expected / line.removeprefix("no ")).stat().st_size == 0
+
+
+@pytest.fixture
+def partition(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/cases/recover-open-transaction/expected/topic-0", tmp_path / "topic-0")
+    return tmp_path / "topic-0"
+
+
+def rebuilder(directory, findings):
+    return Rebuilder(Files(), str(directory), LogConfig.of({"index.interval.bytes": "256"}), findings, 1_700_003_600_000)
+
+
+def test_epochs_come_from_the_batches(partition):
+    path = partition / "leader-epoch-checkpoint"
+    before = path.read_bytes()
+    for text in ("garbage", "", "0\n1\n7 0\n"):
+        path.write_text(text)
+        assert rebuilder(partition, findings_of(partition)).run() == ["leader-epoch-checkpoint"]
+        assert path.read_bytes() == before
+
+
+def test_only_what_is_broken_is_written(partition):
+    (partition / "00000000000000000045.timeindex").unlink()
+    times = {path.name: path.stat().st_mtime_ns for path in partition.iterdir()}
+    names = rebuilder(partition, findings_of(partition)).run()
+    assert all(name.startswith("00000000000000000045.") for name in names)
+    changed = {path.name for path in partition.iterdir() if times.get(path.name) != path.stat().st_mtime_ns}
+    assert changed <= set(names)
+    assert "00000000000000000045.log" not in changed
+
+
+def test_a_damaged_log_is_left_to_recovery(partition):
+    log = partition / "00000000000000000045.log"
+    log.write_bytes(log.read_bytes() + bytes(50))
+    (partition / "00000000000000000000.index").unlink()
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    with pytest.raises(LogDamaged, match="zero bytes behind the last batch"):
+        rebuilder(partition, findings_of(partition)).run()
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
+
+
+def test_nothing_broken_nothing_done(partition):
+    assert rebuilder(partition, findings_of(partition)).run() == []
