@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
+_LONG_MIN = -(2**63)
 _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
     BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
@@ -118,8 +118,7 @@ class ProducerCheck:
         if not self._has_holes:
             self._has_holes = next_hole(table, 0, window.rows, self._end) < window.rows
         while row < window.rows:
-            due = self._due[-1][0] if self._due else _LONG_MAX
-            behind = first_from(table, row, window.rows, due)
+            behind = first_from(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
             self._follow(window, row, behind)
             row = behind
             if row < window.rows:
