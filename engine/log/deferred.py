@@ -25,15 +25,18 @@ class DeferredDeletion:
         self._segments: list[LogSegment] = []
         self._paths: list[str] = []
 
-    def mark_segments(self, segments: Iterable[LogSegment]) -> None:
-        """Rename all files of `segments` to `.deleted` and remember them. Mirrors LocalLog.deleteSegmentFiles."""
+    def mark_segments(self, segments: Iterable[LogSegment], *, newest_first: bool = False) -> None:
+        """Rename all files of `segments` to `.deleted` and remember them. Mirrors LocalLog.deleteSegmentFiles.
+
+        One segment is gone for sure before the next one goes: after a power cut the log must not have a hole. From the
+        oldest on where the log begins later from now on, `newest_first` where it ends earlier.
+        """
         marked = [segment for segment in segments if segment not in self._segments]
-        for segment in marked:
+        for segment in reversed(marked) if newest_first else marked:
             if segment.suffix != DELETED:
                 segment.change_file_suffixes(segment.suffix, DELETED)
-        if marked:
-            self._segments += marked
             self._files.sync_directory(self._directory)
+        self._segments += marked
 
     def add_path(self, path: str) -> None:
         """Remember a file that carries `.deleted` already."""

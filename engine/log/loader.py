@@ -269,7 +269,8 @@ class LogLoader:
         for number, (segment, scan) in enumerate(scans):
             behind = unflushed[number + 1 :]
             if scan.valid_size < segment.size and not isinstance(scan.error, SegmentOffsetOverflow | IndexFull):
-                self.deferred.mark_segments(behind)  # before the cut: a crash in between must not bring them back behind it
+                # before the cut: a crash in between must not bring them back behind it
+                self.deferred.mark_segments(behind, newest_first=True)
             if self._recover_segment(segment, scan, damage_ends_it=True):
                 scans.close()
                 self._remove_segments(behind, f"behind the damage in {log_file_name(segment.base_offset)}")
@@ -292,4 +293,4 @@ class LogLoader:
         for segment in segments:
             self.segments.remove(segment.base_offset)
             note_removed(self.report, segment, reason)
-        self.deferred.mark_segments(segments)
+        self.deferred.mark_segments(segments, newest_first=True)

@@ -134,12 +134,14 @@ class LocalLog:
         self.update_log_end_offset(self.log_end_offset)
         return segment
 
-    def remove_and_delete_segments(self, segments: Iterable[LogSegment], reason: str | Mapping[int, str]) -> None:
+    def remove_and_delete_segments(
+        self, segments: Iterable[LogSegment], reason: str | Mapping[int, str], *, newest_first: bool = False
+    ) -> None:
         """Take `segments` out of the log and mark their files `.deleted`. `reason`: one, or one by base offset."""
         chosen = list(segments)
         for segment in chosen:
             self.segments.remove(segment.base_offset)
-        self.deferred.mark_segments(chosen)
+        self.deferred.mark_segments(chosen, newest_first=newest_first)
         for segment in chosen:
             note_removed(self.report, segment, reason if isinstance(reason, str) else reason[segment.base_offset])
 
@@ -168,7 +170,7 @@ class LocalLog:
         `target_offset` becomes the log end offset, even where the last batch ends lower.
         """
         deleted = [segment for segment in self.segments if segment.base_offset > target_offset]
-        self.remove_and_delete_segments(deleted, reason)
+        self.remove_and_delete_segments(deleted, reason, newest_first=True)
         active = self.segments.active_segment
         end = self.log_end_offset if not deleted else deleted[0].base_offset
         cut = active.truncate_to(target_offset, self.now)

@@ -61,7 +61,7 @@ def replace_segments(place: Place, new: list[LogSegment], old: list[LogSegment])
     ascending = sorted(new, key=lambda segment: segment.base_offset)
     for segment in reversed(ascending):
         segment.change_file_suffixes(CLEANED, SWAP)
-    place.files.sync_directory(place.directory)
+        place.files.sync_directory(place.directory)  # `.swap` of a lower offset would discard a higher `.cleaned`
     bases = {segment.base_offset for segment in ascending}
     leaving = sorted(old, key=lambda segment: segment.base_offset)
     for segment in leaving:
