@@ -192,11 +192,20 @@ class ReadOnlyFiles:
         return FileInfo(stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, status.st_mtime_ns // 1_000_000)
 
     def exists(self, path: str) -> bool:
-        """Is there anything that can be reached at `path`?"""
+        """Is there anything at `path`, symbolic links followed?
+
+        Raises UnreadableFile where nobody can tell (no permission on the way, I/O error): who takes what he may not see
+        for missing would make it anew, or remove what belongs to it.
+        """
         try:
-            return os.path.exists(path)
-        except ValueError:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return False
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+                return False
+            raise unreadable(path, error) from error
+        return True
 
     def list(self, directory: str) -> list[str]:
         """Names in `directory`, sorted. Raises UnreadableFile."""

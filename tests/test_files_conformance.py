@@ -220,7 +220,7 @@ def test_fifos_do_not_block(tmp_path):
     ("double", "real", "composed"),
     [
         (CrashFiles, (Files, ReadOnlyFiles), {"read", "copy"}),
-        (WritableCrashFile, (WritableFile, OpenFile), {"read", "read_exactly", "path"}),
+        (WritableCrashFile, (WritableFile, OpenFile), {"read", "read_exactly", "send", "path"}),
     ],
 )
 def test_the_double_knows_every_method(double, real, composed):
@@ -270,6 +270,7 @@ def test_short_reads_and_writes_are_continued(tmp_path, monkeypatch):
         ("utime", lambda at: at.files.set_modified(f"{at.top}/a", 5)),
         ("listdir", lambda at: at.files.list(at.top)),
         ("stat", lambda at: at.files.info(f"{at.top}/a")),
+        ("stat", lambda at: at.files.exists(f"{at.top}/a")),
     ],
 )
 def test_errors_of_the_operating_system_are_told(tmp_path, monkeypatch, name, work, error):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.errors import UnreadableFile
 from engine.findings import Severity
 from engine.layout import FileKind, parse_long
 from engine.log.deferred import DELETED
@@ -35,14 +34,8 @@ def offset_of(name: str) -> int | None:
 
 def plain_files(files: Files, directory: str) -> list[str]:
     """Names of the plain files in `directory`, sorted; links that lead nowhere are none."""
-    return [name for name in files.list(directory) if _is_file(files, f"{directory}/{name}")]
-
-
-def _is_file(files: Files, path: str) -> bool:
-    try:
-        return files.info(path).is_file
-    except UnreadableFile:
-        return False
+    paths = [(name, f"{directory}/{name}") for name in files.list(directory)]
+    return [name for name, path in paths if files.exists(path) and files.info(path).is_file]
 
 
 class Leftovers:

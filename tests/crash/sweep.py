@@ -70,35 +70,82 @@ def play(case: Case, **settings: Any) -> Outcome:
     return Outcome(files, acknowledged[-1] if acknowledged else None, None)
 
 
-def cuts(case: Case, *, left_out: Site | None = None, drawn: int = DRAWN, step: int = 1, only_first: bool = False) -> list[str]:
+class _Judge:
+    """Checks disks, each but once."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._known: dict[object, str | None] = {}
+
+    def __call__(self, disk: Disk, acknowledged: Any, done: bool) -> str | None:
+        """What is wrong with it."""
+        key = (frozenset(disk.contents.items()), disk.directories, repr(acknowledged), done)
+        if key not in self._known:
+            self._known[key] = self._problem(disk, acknowledged, done)
+        return self._known[key]
+
+    def _problem(self, disk: Disk, acknowledged: Any, done: bool) -> str | None:
+        try:
+            self._case.check(disk, acknowledged, done)
+        except Exception as error:  # noqa: BLE001 - a directory that does not open, however it fails
+            return f"{type(error).__name__}: {str(error)[:300]}"
+        return None
+
+
+class _Enough(BaseException):
+    """The first problem was found."""
+
+
+def cuts(case: Case, *, left_out: Site | None = None, drawn: int = DRAWN, only_first: bool = False) -> list[str]:
     """What is wrong after the power was cut, or the process killed, before each change and behind the last.
 
-    left_out    a sync that does nothing       drawn  power losses drawn by chance, for each place
-    step        look at every so many places   only_first  stop at the first thing that is wrong
+    left_out  a sync that does nothing       drawn  power losses drawn by chance, for each place
+    The work is done once and looked at before each change: who is stopped there leaves just that (see `stops`).
     """
-    planted = (left_out.path, left_out.lines) if left_out else None
-    total = play(case, left_out=planted).files.changes
     wrong: list[str] = []
-    for number in sorted({*range(0, total + 1, step), total}):
-        outcome = play(case, stop_at=number, left_out=planted)
-        assert outcome.error is None, f"{case.name}: {outcome.error}"
-        for what, disk in _left(case, outcome, number, planted, drawn):
-            try:
-                case.check(disk, outcome.acknowledged, number == total)
-            except Exception as error:  # noqa: BLE001 - a directory that does not open, however it fails
-                wrong.append(f"{case.name}: {what}{_next(case, number)}: {type(error).__name__}: {str(error)[:300]}")
+    judge, acknowledged = _Judge(case), []
+
+    def look(number: int, *, done: bool = False) -> None:
+        for what, disk in _left(files, number, drawn, torn=not done):
+            problem = judge(disk, acknowledged[-1] if acknowledged else None, done)
+            if problem:
+                wrong.append(f"{case.name}: {what}{_next(case, number)}: {problem}")
                 if only_first:
-                    return wrong
+                    raise _Enough
+
+    planted = (left_out.path, left_out.lines) if left_out else None
+    files = CrashFiles(case.disk, watch=look, left_out=planted)
+    try:
+        case.work(files, acknowledged.append)
+        look(files.changes, done=True)
+    except _Enough:
+        pass
     return wrong
 
 
-def _left(case: Case, outcome: Outcome, number: int, planted: Any, drawn: int) -> Iterator[tuple[str, Disk]]:
-    yield f"killed before change {number}", outcome.files.disk()
-    for count, disk in enumerate(outcome.files.power_losses(seed=number, drawn=drawn)):
+def stops(case: Case, number: int) -> str | None:
+    """Stop the work before a change: nothing may catch that, nor change anything afterwards."""
+    expected: list[Disk] = []
+
+    def look(at: int) -> None:
+        if at == number:
+            expected.append(watched.disk())
+
+    watched = CrashFiles(case.disk, watch=look)
+    case.work(watched, lambda _: None)
+    outcome = play(case, stop_at=number)
+    if not outcome.files.stopped or outcome.error is not None:
+        return f"{case.name}: went on when it was stopped before change {number}{_next(case, number)}"
+    return None if [outcome.files.disk()] == expected else f"{case.name}: the stop before change {number} left something else"
+
+
+def _left(files: CrashFiles, number: int, drawn: int, *, torn: bool) -> Iterator[tuple[str, Disk]]:
+    yield f"killed before change {number}", files.disk()
+    for count, disk in enumerate(files.power_losses(seed=number, drawn=drawn)):
         yield f"power lost before change {number} ({count})", disk
-    torn = play(case, stop_at=number, part=0.5, left_out=planted).files.disk()
-    if torn != outcome.files.disk():
-        yield f"killed in the middle of change {number}", torn
+    half = files.interrupted() if torn else None
+    if half is not None:
+        yield f"killed in the middle of change {number}", half
 
 
 def _next(case: Case, number: int) -> str:
@@ -107,9 +154,13 @@ def _next(case: Case, number: int) -> str:
 
 
 def troubles(case: Case, error: int, *, step: int = 1) -> list[str]:
-    """What is wrong after each operation has failed once with `error`, as no KafkalogError or on the disk."""
+    """What is wrong after an operation has failed with `error`: no KafkalogError, or a disk that does not open.
+
+    step  fail every so many operations, each in a run of its own
+    """
     operations = play(case).files.operations
     wrong: list[str] = []
+    judge = _Judge(case)
     for number in range(0, len(operations), step):
         kind, path = operations[number][:2]
         what = f"{case.name}: {errno.errorcode[error]} at operation {number} ({kind} {path})"
@@ -121,10 +172,9 @@ def troubles(case: Case, error: int, *, step: int = 1) -> list[str]:
         if outcome.error is None and kind in WRITING and outcome.files.troubled:
             wrong.append(f"{what}: nobody noticed")
         for left in (outcome.files.disk(), *outcome.files.power_losses(seed=number, drawn=1)):
-            try:
-                case.check(left, outcome.acknowledged, False)
-            except Exception as raised:  # noqa: BLE001
-                wrong.append(f"{what}: then {type(raised).__name__}: {str(raised)[:300]}")
+            problem = judge(left, outcome.acknowledged, done=False)
+            if problem:
+                wrong.append(f"{what}: then {problem}")
                 break
     return wrong
 

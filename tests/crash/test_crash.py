@@ -8,10 +8,11 @@ import os
 import pytest
 
 from tests.crash.cases_07 import CASES_07
-from tests.crash.sweep import ERRORS, cuts, passes, sync_sites, troubles
+from tests.crash.cases_log import CASES_LOG
+from tests.crash.sweep import ERRORS, cuts, passes, play, stops, sync_sites, troubles
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
-CASES = [*CASES_07]
+CASES = [*CASES_LOG, *CASES_07]
 SITES = [site for site in sync_sites() if "kafka07" in site.path]
 
 pytestmark = pytest.mark.crash
@@ -21,6 +22,13 @@ by_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASE
 @by_case
 def test_nothing_acknowledged_is_lost(case):
     assert cuts(case, drawn=60 if FULL else 3) == []
+
+
+@by_case
+def test_a_stop_is_a_stop(case):
+    changes = play(case).files.changes
+    for number in range(0, changes, 1 if FULL else changes // 3 or 1):
+        assert stops(case, number) is None
 
 
 @by_case

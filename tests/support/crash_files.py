@@ -104,7 +104,7 @@ class WritableCrashFile(CrashFile, WritableFile):
         if position < 0:
             raise unwritable(self.path, _os_error(errors.EINVAL))
         if data:
-            self._files.passes("write", self.path, lambda share: self._part(position, data, share))
+            self._files.passes("write", self.path, lambda share: self._part(position, data, share), self._node)
             self._node.write(position, data)
 
     def _part(self, position: int, data: bytes, share: float) -> None:
@@ -145,6 +145,7 @@ class CrashFiles(Files):
     trouble     one operation fails
     left_out    a site (see Operation) whose syncs do nothing: a planted bug
     held        paths that another process has locked
+    watch       called before each change with its number; see also `interrupted`
     """
 
     def __init__(
@@ -156,6 +157,7 @@ class CrashFiles(Files):
         trouble: Trouble | None = None,
         left_out: tuple[str, range] | None = None,
         held: tuple[str, ...] = (),
+        watch: Callable[[int], None] | None = None,
     ) -> None:
         self.root = (disk or Disk({})).tree()
         self.operations: list[Operation] = []
@@ -164,6 +166,8 @@ class CrashFiles(Files):
         self._changes = 0
         self._stop_at, self._part, self._trouble, self._left_out, self._held = stop_at, part, trouble, left_out, held
         self._guard = threading.RLock()
+        self._watch = watch
+        self._interruptible: tuple[FileNode, Callable[[float], None]] | None = None
 
     # what a test asks for
 
@@ -175,6 +179,17 @@ class CrashFiles(Files):
     def disk(self) -> Disk:
         """What a kill leaves: everything written so far."""
         return Disk.of(self.root)
+
+    def interrupted(self, part: float = 0.5) -> Disk | None:
+        """For `watch`: what a kill in the middle of the change that comes leaves, where that is a write."""
+        if self._interruptible is None:
+            return None
+        node, partly = self._interruptible
+        before = bytearray(node.data), list(node.changes), node.modified_ms
+        partly(part)
+        disk = self.disk()
+        node.data, node.changes, node.modified_ms = before
+        return disk
 
     def power_losses(self, seed: int = 0, drawn: int = DRAWN) -> Iterator[Disk]:
         """Disks that a power cut may leave: without what was not synced, and with some of it by chance."""
@@ -191,11 +206,14 @@ class CrashFiles(Files):
         if self.stopped:
             raise PowerCut
 
-    def passes(self, kind: str, path: str, partly: Callable[[float], None] | None = None) -> None:
+    def passes(self, kind: str, path: str, partly: Callable[[float], None] | None = None, node: FileNode | None = None) -> None:
         """Record an operation; stop before it or fail it where that is asked for, done `partly` where that can be."""
         with self._guard:
             self.alive()
             changes = kind in CHANGES
+            if changes and self._watch:
+                self._interruptible = (node, partly) if node is not None and partly is not None else None
+                self._watch(self._changes)
             if changes and self._changes == self._stop_at:
                 if partly and self._part and kind == "write":
                     partly(self._part)
@@ -223,8 +241,8 @@ class CrashFiles(Files):
         return FileInfo(True, False, len(node.data), node.modified_ms)
 
     def exists(self, path: str) -> bool:
+        self.passes("exists", path)
         try:
-            self.passes("exists", path)
             self._node(path, unreadable)
         except UnreadableFile:
             return False
