@@ -40,14 +40,14 @@ _kafkalog() {
         ;;
     append)
         case $prev in
-        --input)
+        --input|--config-file|--metrics-textfile)
             return
             ;;
         --input-format)
             _kafkalog_words 'json text raw' "$cur"
             return
             ;;
-        --separator|--null|--timestamp|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --separator|--null|--timestamp|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -65,13 +65,16 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --flush-messages --flush-ms --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --flush-messages --flush-ms --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     compact)
         case $prev in
-        --first-dirty-offset|--min-dirty-ratio|--rounds|--dedupe-buffer-size|--io-buffer-size|--max-io-buffer-size|--max-bytes-per-second|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --first-dirty-offset|--min-dirty-ratio|--rounds|--dedupe-buffer-size|--io-buffer-size|--max-io-buffer-size|--max-bytes-per-second|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -80,13 +83,16 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     delete-records)
         case $prev in
-        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -95,7 +101,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--before --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--before --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     dump-log)
@@ -148,7 +154,10 @@ _kafkalog() {
         ;;
     recover)
         case $prev in
-        --recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --quarantine|--config-file|--metrics-textfile)
+            return
+            ;;
+        --recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -158,7 +167,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--clean-start --recovery-point --log-start-offset --high-watermark --keep-deleted --no-quarantine --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--salvage --accept-metadata-loss --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     restore)
@@ -174,8 +183,11 @@ _kafkalog() {
         ;;
     retain)
         case $prev in
-        --recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -184,13 +196,16 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     roll)
         case $prev in
-        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -199,13 +214,16 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     truncate)
         case $prev in
-        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now)
+        --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -214,7 +232,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --fully --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --now --format --version -h --help' "$cur"
+            _kafkalog_words '--to --fully --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     verify-index)

@@ -1,7 +1,8 @@
-"""The options that commands working on a partition's log share."""
+"""The options that commands working on logs share."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,12 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.config import LogConfig
+    from engine.log.manager import Settings
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
-SETTINGS = Section("Settings", ("--config", "--now"))
-OPENING = Section("How the log is opened", ("--clean-start", "--recovery-point", "--log-start-offset", "--high-watermark"))
-OUTPUT = Section("Output", ("--format",))
+SETTINGS = Section("Settings", ("--config", "--config-file", "--now"))
+OPENING = Section("How logs are opened", ("--clean-start", "--recovery-point", "--log-start-offset", "--high-watermark"))
+OUTPUT = Section("Output and work", ("--dry-run", "--format", "--jobs", "--metrics-textfile"))
 
 
 class ConfigSetting(click.ParamType[tuple[str, str]]):
@@ -38,19 +40,27 @@ class ConfigSetting(click.ParamType[tuple[str, str]]):
 
 
 _OPTIONS = (
-    click.argument("paths", nargs=-1, required=True, type=click.Path()),
+    click.argument("paths", nargs=-1, type=click.Path()),
     click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-                 help="A topic setting under Kafka's name; may be repeated."),
+                 help="A topic setting under Kafka's name; may be repeated. It goes over all others."),
+    click.option("--config-file", type=click.Path(), metavar="FILE",
+                 help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
     click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: the machine's."),
     click.option("--clean-start", is_flag=True,
                  help="Open as after a clean stop: nothing is recovered but what lacks an index."),
-    click.option("--recovery-point", type=Whole(0), default=0, metavar="N",
-                 help="What lies below this offset has reached the disk and is not recovered."),
-    click.option("--log-start-offset", type=Whole(0), default=0, metavar="N",
-                 help="Records below this offset are deleted."),
+    click.option("--recovery-point", type=Whole(0), metavar="N",
+                 help="What lies below this offset has reached the disk and is not recovered. Default: as the checkpoint "
+                 "of the log dir says, else 0."),
+    click.option("--log-start-offset", type=Whole(0), metavar="N",
+                 help="Records below this offset are deleted. Default: as the checkpoint of the log dir says, else 0."),
     click.option("--high-watermark", type=Whole(0), metavar="N",
                  help="Records below this offset are on all replicas: no segment above it is deleted."),
     click.option("--keep-deleted", is_flag=True, help="Leave what is deleted under names that end in .deleted."),
+    click.option("--dry-run", is_flag=True, help="Do everything in memory: say what would be done, and change nothing."),
+    click.option("--jobs", type=Whole(1, 64), metavar="N",
+                 help="Partitions at a time. Default: one for each processor, up to 8."),
+    click.option("--metrics-textfile", type=click.Path(), metavar="FILE",
+                 help="Write what was done under Kafka's metric names, for the textfile collector of the node exporter."),
     click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
                  help="Text, or one JSON object a line for each partition."),
     version_option,
@@ -66,28 +76,57 @@ def engine_options(function: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """How logs are opened. `high_watermark` None: as the operation has it."""
+    """How logs are opened.
 
-    config: LogConfig
+    settings        of topics: from --config-file and --config
+    recovery_point, log_start_offset   None: as checkpoints say
+    high_watermark  None: as the operation has it
+    """
+
+    settings: Settings
     now: int
     clean_start: bool
-    recovery_point: int
-    log_start_offset: int
+    recovery_point: int | None
+    log_start_offset: int | None
     high_watermark: int | None
     keep_deleted: bool
+    dry_run: bool
+    jobs: int
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings of a topic that has none of its own."""
+        return self.settings.server.topics.with_settings(dict(self.settings.overrides))
 
 
 def opening_from(values: dict[str, Any]) -> Opening:
     """What the shared options ask for. Raises UsageError for settings that are unknown or out of range."""
-    from engine.config import LogConfig
-    from engine.files import now_ms
+    from engine.files import ReadOnlyFiles, now_ms
+    from engine.log.manager import Settings
+    from engine.server_config import ServerConfig, read_server_config
 
-    return Opening(
-        config=LogConfig.of(dict(values["settings"])),
+    file = values["config_file"]
+    server = ServerConfig() if file is None else read_server_config(ReadOnlyFiles(), file)
+    opening = Opening(
+        settings=Settings(server, tuple(values["settings"])),
         now=now_ms() if values["now"] is None else values["now"],
         clean_start=values["clean_start"],
         recovery_point=values["recovery_point"],
         log_start_offset=values["log_start_offset"],
         high_watermark=values["high_watermark"],
         keep_deleted=values["keep_deleted"],
+        dry_run=values["dry_run"],
+        jobs=min(8, os.cpu_count() or 1) if values["jobs"] is None else values["jobs"],
     )
+    assert opening.config  # what is wrong with the settings is said before anything is opened
+    return opening
+
+
+def paths_from(values: dict[str, Any], opening: Opening) -> list[str]:
+    """PATHS, or the log dirs of --config-file. Raises click.UsageError where neither says anything."""
+    paths = list(values["paths"]) or list(opening.settings.server.log_dirs)
+    if not values["paths"] and opening.settings.server.metadata_log_dir not in (None, *paths):
+        paths.append(str(opening.settings.server.metadata_log_dir))
+    if not paths:
+        raise click.UsageError("name partitions or log dirs, or a --config-file with log.dirs")
+    return paths

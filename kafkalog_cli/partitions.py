@@ -1,82 +1,102 @@
-"""An operation on every partition that was named: open, work, close, report."""
+"""An operation on logs that were named: lock their log dirs, open, work, close, report."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.errors import KafkalogError
+from engine.files import Files
+from engine.log.metrics import FlushStats, write_textfile
 from kafkalog_cli.app import Outcome
-from kafkalog_cli.engine_options import opening_from
+from kafkalog_cli.engine_options import opening_from, paths_from
+from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.render_report import exit_status, json_line, text_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from engine.files import Files
+    from engine.log.log_dirs import LogDir
+    from engine.log.manager import LogManager
     from engine.log.report import Report
     from engine.log.unified_log import UnifiedLog
     from kafkalog_cli.engine_options import Opening
 
     Work = Callable[[UnifiedLog], object]
+    Perform = Callable[[LogManager, Opening, Progress], Iterator[Report]]
+    Wrap = Callable[[Files, LogDir], Files]
 
 
-def run(operation: str, values: dict[str, Any], work: Work | None = None) -> int:
-    """Open each of the PATHS, do `work` on its log, close it and say what was done → exit status."""
-    from engine.files import Files
+def run(operation: str, values: dict[str, Any], work: Work) -> int:
+    """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status."""
+    from engine.log.operation import OperationOptions, operate
 
+    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
+        options = OperationOptions(
+            operation, opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
+            opening.keep_deleted, opening.jobs,
+        )
+        yield from operate(manager, options, work, errors, progress.done)
+
+    errors: list[KafkalogError] = []
+    return session(values, perform, errors)
+
+
+def session(
+    values: dict[str, Any], perform: Perform, errors: list[KafkalogError], wrap: Wrap | None = None,
+) -> int:
+    """Everything around an operation: settings, what PATHS mean, locks, progress, reports, metrics → exit status.
+
+    errors  what `perform` could not do; it goes on behind
+    wrap    puts something between the engine and the disk, such as a quarantine; not in a dry run
+    """
     outcome = Outcome()
+    status = 0
+    reports: list[Report] = []
     try:
         opening = opening_from(values)
+        flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
+        with _manager(paths_from(values, opening), opening, wrap, flushes) as (manager, progress):
+            for report in perform(manager, opening, progress):
+                progress.say(_shown(report, values["form"], opening))
+                status = max(status, exit_status(report))
+                if values["metrics_textfile"] is not None:
+                    reports.append(report)
+            if flushes is not None and not opening.dry_run:
+                write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes)
     except KafkalogError as error:
         outcome.error(error)
-        return outcome.finish()
-    status = 0
-    for path in values["paths"]:
-        status = max(status, _one(Files(), path, operation, opening, work, values["form"], outcome))
+    for failure in errors:
+        outcome.error(failure)
+    if values["dry_run"] and values["form"] == "text":
+        click.echo("dry run: nothing was changed")
     return max(status, outcome.finish())
 
 
-def _one(
-    files: Files, path: str, operation: str, opening: Opening, work: Work | None, form: str, outcome: Outcome,
-) -> int:
-    from engine.log.report import Report
+@contextmanager
+def _manager(
+    paths: list[str], opening: Opening, wrap: Wrap | None, flushes: FlushStats | None
+) -> Iterator[tuple[LogManager, Progress]]:
+    from engine.log.locking import locked
+    from engine.log.log_dirs import find_log_dirs
+    from engine.log.manager import LogManager
+    from engine.log.startup import survey
+    from engine.overlay import OverlayFiles
 
-    directory = path.rstrip("/") or path
-    report = Report(directory, operation)
-    try:
-        change(files, report, opening, work)
-    except KafkalogError as error:
-        outcome.error(error)
-        return error.exit_status
+    with Progress() as progress:
+        disk = watched_disk(progress, flushes)
+        files: Files = OverlayFiles(disk, opening.now) if opening.dry_run else disk
+        log_dirs = find_log_dirs(files, paths)
+        progress.expect(files, log_dirs)
+        with locked(files, [log_dir.path for log_dir in log_dirs]):
+            seams = {log_dir.path: files if wrap is None or opening.dry_run else wrap(files, log_dir) for log_dir in log_dirs}
+            yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
+
+
+def _shown(report: Report, form: str, opening: Opening) -> str:
     if form == "json":
-        click.echo(json_line(report))
-    else:
-        for line in text_lines(report):
-            click.echo(line)
-    return exit_status(report)
-
-
-def change(files: Files, report: Report, opening: Opening, work: Work | None) -> None:
-    """Open the partition of `report`, do `work`, close. What the log refuses is an event of the report."""
-    from engine.log.errors import OffsetOutOfRange, RollRefused
-    from engine.log.loader import open_log
-    from engine.log.report import Action
-
-    log = open_log(
-        files, report.directory, opening.config, now=opening.now, clean_shutdown=opening.clean_start,
-        recovery_point=opening.recovery_point, log_start_offset=opening.log_start_offset, report=report,
-    )
-    try:
-        if work is not None:
-            if opening.high_watermark is not None:
-                log.update_high_watermark(opening.high_watermark)
-            try:
-                work(log)
-            except (OffsetOutOfRange, RollRefused) as error:
-                report.add(Action.REFUSED, "", str(error))
-    except BaseException:
-        log.close_handlers()
-        raise
-    log.close(keep_deleted=opening.keep_deleted)
+        return json_line(report, dry_run=opening.dry_run)
+    return "\n".join(text_lines(report))

@@ -18,8 +18,8 @@ _QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unl
 
 
 def exit_status(report: Report) -> int:
-    """4: something was refused · 1: something was wrong and is repaired · 0."""
-    if report.is_refused:
+    """4: something was refused, or is still wrong · 1: something was wrong and is repaired · 0."""
+    if report.has_problems_left:
         return 4
     return 0 if report.worst is Severity.INFO else 1
 
@@ -29,7 +29,10 @@ def text_lines(report: Report) -> Iterator[str]:
     for event in report.events:
         if event.action not in _QUIET or event.severity is not Severity.INFO:
             yield "  " + printable(_event_text(event))
-    yield printable(f"{report.directory}: {_standing(report)}")
+    if report.segments is None:  # a log dir: its small files
+        yield printable(f"{report.directory}: {_verdict(report)}")
+    else:
+        yield printable(f"{report.directory}: {_standing(report)}")
 
 
 def _event_text(event: Event) -> str:
@@ -61,16 +64,19 @@ def _standing(report: Report) -> str:
 def _verdict(report: Report) -> str:
     if report.is_refused:
         return "not done"
+    if report.has_problems_left:
+        return "something is left that is wrong"
     return {
         Severity.INFO: "nothing was wrong", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
     }[report.worst]
 
 
-def json_line(report: Report) -> str:
+def json_line(report: Report, *, dry_run: bool = False) -> str:
     """The whole report as one JSON object."""
     return json.dumps({
         "partition": report.directory,
         "operation": report.operation,
+        "dryRun": dry_run,
         "status": exit_status(report),
         "logStartOffset": report.log_start_offset,
         "logEndOffset": report.log_end_offset,

@@ -28,11 +28,12 @@ _TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # those that `_replay` knows; o
 
 @dataclass(slots=True)
 class Topic:
-    """A topic: its id, and the replicas (broker ids) of each partition."""
+    """A topic: its id, and of each partition the replicas (broker ids) and the ids of the log dirs that hold them."""
 
     name: str
     topic_id: str
     replicas: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    directories: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -53,6 +54,15 @@ class ClusterMetadata:
         """Settings of topics without their own, as they were changed while brokers ran (DynamicBrokerConfig)."""
         own = self.brokers.get("" if node_id is None else str(node_id), {})
         return topic_settings({**self.brokers.get("", {}), **own})
+
+    def directory_of(self, name: str, partition: int, node_id: int) -> str | None:
+        """Id of the log dir that holds the partition on that broker, None where the metadata do not say."""
+        topic = self.by_name(name)
+        if topic is None or node_id not in topic.replicas.get(partition, ()):
+            return None
+        at = topic.replicas[partition].index(node_id)
+        directories = topic.directories.get(partition, ())
+        return directories[at] if at < len(directories) else None
 
     def by_name(self, name: str) -> Topic | None:
         """The topic of that name."""
@@ -148,9 +158,11 @@ class _Replay:
             if gone is not None:
                 metadata.settings.pop(gone.name, None)
         elif kind in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
-            topic, replicas = topics.get(data["topicId"]), data.get("replicas")
-            if topic is not None and replicas is not None:
-                topic.replicas[data["partitionId"]] = tuple(replicas)
+            topic = topics.get(data["topicId"])
+            if topic is not None and data.get("replicas") is not None:
+                topic.replicas[data["partitionId"]] = tuple(data["replicas"])
+            if topic is not None and data.get("directories") is not None:
+                topic.directories[data["partitionId"]] = tuple(data["directories"])
         elif kind == "CONFIG_RECORD":
             if data["resourceType"] == _TOPIC:
                 _set(metadata.settings, data)

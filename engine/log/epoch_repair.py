@@ -34,7 +34,7 @@ def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEp
     files.remove(f"{directory}/{_NAME}")
     epochs = LeaderEpochFileCache(files, directory)
     epochs.assign_all(epochs_in_logs(files, directory))
-    report.add(Action.REBUILT, _NAME, reason, records=len(epochs.entries), severity=Severity.WARNING)
+    report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
     return epochs
 
 

@@ -5,15 +5,18 @@ Mirrors LogLoader.load and UnifiedLog.create. Where Kafka's loading ends with an
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Severity
 from engine.layout import (
     FileKind,
+    file_name,
     log_file_name,
     time_index_file_name,
 )
 from engine.log.append_errors import AppendRefused
+from engine.log.batch_search import last_head
 from engine.log.deferred import DeferredDeletion
 from engine.log.epoch_repair import open_leader_epochs
 from engine.log.errors import (
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from engine.checkpoint.leader_epochs import EpochEntry
     from engine.config import LogConfig
     from engine.files import Files
     from engine.log.leader_epoch_cache import LeaderEpochFileCache
@@ -57,7 +61,8 @@ REPAIRABLE = (
     TransactionOrder,
 )  # fmt: skip
 _INDEXES = (FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value, FileKind.TRANSACTION_INDEX.value)
-_LOG = FileKind.LOG.value
+_LOG, _SNAPSHOT = FileKind.LOG.value, FileKind.PRODUCER_SNAPSHOT.value
+_EPOCHS = FileKind.LEADER_EPOCH_CHECKPOINT.value
 _DELETE_DIR = "-delete"
 
 
@@ -131,11 +136,13 @@ class LogLoader:
         self.epochs, self.producers, self.report = epochs, producers, report
         self.segments = LogSegments()
         self.deferred = DeferredDeletion(files, directory, report)
+        producers.on_corrupt_snapshot = self._note_corrupt_snapshot
         self._unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
 
     def load(self) -> LoadedLogOffsets:
         """Do it all. Mirrors LogLoader.load."""
-        Leftovers(self.files, self.directory, self.config, self.now, self.report).settle()
+        names = Leftovers(self.files, self.directory, self.config, self.now, self.report).settle()
+        epochs = self.epochs.entries
         self._retry_on_overflow(self._load_segment_files)
         if self.directory.rstrip("/").endswith(_DELETE_DIR):
             if not len(self.segments):
@@ -150,9 +157,25 @@ class LogLoader:
         self.producers.remove_stray_snapshots(self.segments.base_offsets)
         rebuild_producer_state(self.producers, self.segments, log_start_offset, next_offset, now=self.now,
                                reload_from_clean_shutdown=self.clean_shutdown)
+        self._note_changes(names, epochs)
         active = self._active
         end = LogOffsetMetadata(next_offset, active.base_offset, active.size)
         return LoadedLogOffsets(log_start_offset, recovery_point, end)
+
+    def _note_changes(self, names: list[str], epochs: list[EpochEntry]) -> None:
+        """Report what became of the snapshots that were there as `names`, and of the `epochs`."""
+        corrupt = {event.path for event in self.report.find(Action.REMOVED)}
+        gone = [name for name in names if name.endswith(_SNAPSHOT) and not self.files.exists(self._path(name))]
+        for name in gone:
+            if name not in corrupt:
+                self.report.add(Action.REMOVED, name, "no segment begins where it was taken, or the state was rebuilt")
+        if self.epochs.entries != epochs:
+            before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
+                             for entries in (epochs, self.epochs.entries))
+            self.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}")
+
+    def _note_corrupt_snapshot(self, path: str, error: str) -> None:
+        self.report.add(Action.REMOVED, file_name(path), error, severity=Severity.WARNING)
 
     def _retry_on_overflow(self, work: Callable[[], T]) -> T:
         """Do `work` until no segment's offsets overflow its index; each that does is split."""
@@ -257,6 +280,7 @@ class LogLoader:
         if not len(self.segments):
             self._new_segment(self.log_start_offset)
         if self.clean_shutdown and log_end_offset is not None:
+            self._note_torn_tail()
             return log_end_offset, log_end_offset
         if log_end_offset is None:
             log_end_offset = self._active.read_next_offset()
@@ -265,6 +289,7 @@ class LogLoader:
     def _recover_unflushed(self) -> None:
         """Recover from the segment that holds the recovery point on; the first that loses bytes ends the log."""
         unflushed = self.segments.values(self.recovery_point, LONG_MAX)
+        self._note_kept(unflushed[0].base_offset if unflushed else LONG_MAX)
         scans = scans_ahead(unflushed, self.jobs)
         for number, (segment, scan) in enumerate(scans):
             behind = unflushed[number + 1 :]
@@ -273,9 +298,20 @@ class LogLoader:
                 self.deferred.mark_segments(behind, newest_first=True)
             if self._recover_segment(segment, scan, damage_ends_it=True):
                 scans.close()
-                self._remove_segments(behind, f"behind the damage in {log_file_name(segment.base_offset)}")
+                self._remove_segments(behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR)
                 delete_producer_snapshots(behind, self.producers, self.deferred)
                 return
+
+    def _note_torn_tail(self) -> None:
+        """Report bytes behind the last batch: after a clean stop nobody cuts them, and appends land behind them."""
+        segment = self._active
+        head = segment.translate_offset(segment.offset_index.last_offset)
+        last = None if head is None else last_head(segment.log_file, head.position, segment.size)
+        end = 0 if last is None else last.position + last.size
+        if end < segment.size and (last is not None or not len(segment.offset_index)):
+            self.report.add(Action.KEPT, log_file_name(segment.base_offset), f"at byte {end}: what follows is no whole batch; "
+                            "appends would land behind it. Recover without --clean-start cuts it",
+                            size=segment.size - end, severity=Severity.WARNING)
 
     def _end_unless_below_start(self) -> int | None:
         """The log end offset; None where there is no segment, or all are removed as they end below the log start."""
@@ -284,13 +320,23 @@ class LogLoader:
         end = self._active.read_next_offset()
         if end >= self.log_start_offset:
             return end
-        self._remove_segments(list(self.segments), f"the log ends at {end}, below its start {self.log_start_offset}")
+        self._remove_segments(list(self.segments), f"the log ends at {end}, below its start {self.log_start_offset}",
+                              Severity.WARNING)
         self.epochs.clear_and_flush()
         self.producers.truncate_fully_and_start_at(self.log_start_offset)
         return None
 
-    def _remove_segments(self, segments: list[LogSegment], reason: str) -> None:
+    def _note_kept(self, first_recovered: int) -> None:
+        """Report the segments below the recovery point, which are believed."""
+        segments = list(self.segments)
+        for segment, following in pairwise(segments):
+            if segment.base_offset < first_recovered:
+                self.report.add(Action.KEPT, log_file_name(segment.base_offset), "below the recovery point",
+                                offsets=(segment.base_offset, following.base_offset), size=segment.size)
+
+    def _remove_segments(self, segments: list[LogSegment], reason: str, severity: Severity) -> None:
         for segment in segments:
             self.segments.remove(segment.base_offset)
-            note_removed(self.report, segment, reason)
+            scan = segment.scan()  # reads all of it: these records are lost
+            note_removed(self.report, segment, reason, end_offset=scan.next_offset, records=scan.records, severity=severity)
         self.deferred.mark_segments(segments, newest_first=True)

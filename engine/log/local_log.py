@@ -199,7 +199,10 @@ def fit_indexes(report: Report, segment: LogSegment) -> None:
     segment.resize_indexes(size)
 
 
-def note_removed(report: Report, segment: LogSegment, reason: str) -> None:
+def note_removed(
+    report: Report, segment: LogSegment, reason: str, *, end_offset: int | None = None, records: int | None = None,
+    severity: Severity = Severity.INFO,
+) -> None:
     """Note that a segment goes."""
-    report.add(Action.REMOVED, log_file_name(segment.base_offset), reason, offsets=(segment.base_offset, None),
-               size=segment.size)
+    report.add(Action.REMOVED, log_file_name(segment.base_offset), reason, offsets=(segment.base_offset, end_offset),
+               records=records, size=segment.size, severity=severity)

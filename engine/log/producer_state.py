@@ -71,6 +71,7 @@ class Transactions:
 class ProducerStateManager:
     """The producers as they stand at `map_end_offset`, and the snapshot files of the partition in `directory`.
 
+    on_corrupt_snapshot  is told of each snapshot that is removed because Kafka can not read it: path, why
     ongoing       transactions without a marker
     unreplicated  those whose marker may lie above the high watermark
     """
@@ -91,6 +92,7 @@ class ProducerStateManager:
         self.ongoing, self.unreplicated = Transactions(), Transactions()
         self._map_end_offset = self._last_snapshot_offset = 0
         self._snapshots = self._load_snapshots()
+        self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
 
     # ---- what it knows ----------------------------------------------------------------------------
 
@@ -255,13 +257,16 @@ class ProducerStateManager:
         while self._snapshots:
             latest = max(self._snapshots)
             snapshot = ProducerSnapshot.read(self.files, self._snapshots[latest])
-            if snapshot.error() is None:
+            error = snapshot.error()
+            if error is None:
                 for stored in snapshot:
                     entry = ProducerStateEntry.of_snapshot(stored)
                     if not self._is_expired(entry, now):
                         self.load_entry(entry)
                 offset = latest
                 break
+            if self.on_corrupt_snapshot is not None:
+                self.on_corrupt_snapshot(self._snapshots[latest], error)
             self._remove_snapshot(latest)
         self._last_snapshot_offset = self._map_end_offset = offset
 

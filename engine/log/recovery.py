@@ -133,6 +133,7 @@ def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
         log.files, log.directory, producer_id_expiration_ms=log.producers.producer_id_expiration_ms,
         max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms,
     )
+    state.on_corrupt_snapshot = log.producers.on_corrupt_snapshot
     rebuild_producer_state(state, log.segments, log.log_start_offset, segment.base_offset, now=log.now,
                            reload_from_clean_shutdown=False)
     return state

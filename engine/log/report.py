@@ -30,6 +30,7 @@ class Action(Enum):
     COMPACTED = "compacted"  # written anew without what is superseded
     EXPLAINED = "explained"  # said, not done
     MOVED = "moved"  # an offset of the log: no file
+    SALVAGED = "salvaged"  # rewritten without its damaged bytes: what lies behind them is kept
     REFUSED = "refused"  # was asked for and not done
 
 
@@ -87,6 +88,14 @@ class Report:
         """The worst severity of all events."""
         order = list(Severity)
         return max((event.severity for event in self.events), key=order.index, default=Severity.INFO)
+
+    @property
+    def has_problems_left(self) -> bool:
+        """Is something still wrong, or was something refused?"""
+        return any(
+            event.action is Action.REFUSED or (event.action is Action.KEPT and event.severity is not Severity.INFO)
+            for event in self.events
+        )
 
     @property
     def is_refused(self) -> bool:

@@ -102,7 +102,7 @@ def split_overflowed_segment(place: Place, segment: LogSegment) -> tuple[list[Lo
     names = ", ".join(log_file_name(piece.base_offset) for piece in pieces)
     ends = (pieces[0].base_offset, None)
     place.report.add(Action.SPLIT, log_file_name(segment.base_offset), "its offsets do not fit one segment's indexes",
-                     offsets=ends, size=size, to=names)
+                     offsets=ends, size=size, to=names, severity=Severity.WARNING)
     return replace_segments(place, pieces, [segment]), pieces
 
 

@@ -34,8 +34,6 @@ def command(target: int, **values: Any) -> int:
     def delete_records(log: UnifiedLog) -> None:
         from engine.log.retention import delete_old_segments
 
-        if values["high_watermark"] is None:
-            log.update_high_watermark(log.log_end_offset)
         log.maybe_increment_log_start_offset(target, "records were deleted")
         delete_old_segments(log)
 

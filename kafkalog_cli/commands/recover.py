@@ -9,24 +9,43 @@ import click
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 
-_SECTIONS = (OPENING, Section("What is done", ("--keep-deleted", "--no-quarantine")), SETTINGS, OUTPUT)
+_SECTIONS = (
+    Section("What is done", ("--salvage", "--accept-metadata-loss", "--mark-clean", "--keep-deleted", "--quarantine",
+                             "--no-quarantine")),
+    OPENING, SETTINGS, OUTPUT,
+)
 _EXAMPLES = (
-    Example("Repair a partition after a crash, as a broker would at its start:", "kafkalog recover data/orders-7"),
-    Example("Only from the recovery point of the log dir's checkpoint on:",
-            "kafkalog recover --recovery-point 40960 data/orders-7"),
+    Example("What would a broker drop at its next start?", "kafkalog recover --dry-run /var/lib/kafka/data"),
+    Example("Repair a partition after a crash, as a broker would:", "kafkalog recover data/orders-7"),
+    Example("All log dirs of a broker, so that it starts without recovering again:",
+            "kafkalog recover --config-file server.properties --mark-clean"),
+    Example("Keep what is sound behind the damage:", "kafkalog recover --salvage data/orders-7"),
 )
 
 
 @click.command("recover", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
+@click.option("--salvage", is_flag=True, help="Keep the sound batches behind damage; consumers meet a gap in the offsets.")
+@click.option("--accept-metadata-loss", is_flag=True,
+              help="Go on although the metadata log is damaged: a broker will then not know its topics any more.")
+@click.option("--mark-clean", is_flag=True,
+              help="Check all logs from their beginning, and mark log dirs as cleanly stopped if they are proven.")
+@click.option("--quarantine", type=click.Path(), metavar="DIR",
+              help="Where to keep what is cut, replaced or removed. Default: beside the log dir.")
 @click.option("--no-quarantine", is_flag=True, help="Keep no copy of what is cut.")
 def command(**values: Any) -> int:
     """Open partitions as a broker does after an unclean stop, and close them again.
 
-    Batches are checked one by one from the recovery point on; the log is cut at the first that is not sound, and what
-    lies behind it is removed. Indexes are rebuilt, left-overs of interrupted deletions, compactions and splits are
-    settled, producer snapshots and leader epochs brought in line.
-    """
-    from kafkalog_cli.partitions import run
+    PATHS are partitions, log dirs or directories that hold log dirs; a broker must not be running on them. Batches are
+    checked one by one from the recovery point on; the log is cut at the first that is not sound, and what lies behind
+    it is removed. Indexes are rebuilt, left-overs of interrupted deletions, compactions and splits are settled,
+    producer snapshots and leader epochs brought in line.
 
-    return run("recover", values)
+    Small files that would stop a broker are rebuilt from what else is on the disk, or set aside, and said so in the
+    broker's own words. If a start would cut the metadata log, and with it every topic, nothing at all is done.
+
+    What is cut, replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back.
+    """
+    from kafkalog_cli.recovering import run
+
+    return run(values)

@@ -32,8 +32,6 @@ def command(**values: Any) -> int:
     def retain(log: UnifiedLog) -> None:
         from engine.log.retention import delete_old_segments
 
-        if values["high_watermark"] is None:
-            log.update_high_watermark(log.log_end_offset)
         delete_old_segments(log)
 
     return run("retain", values, retain)

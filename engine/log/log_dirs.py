@@ -1,0 +1,155 @@
+"""Log dirs and the partitions in them: what is there, and what a user means by a path.
+
+Mirrors the listing in LogManager.loadLogs, without giving up at the first directory that is not Kafka's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import UsageError
+from engine.layout import (
+    REMOTE_INDEX_CACHE,
+    DirectoryKind,
+    FileKind,
+    PartitionDir,
+    PartitionKind,
+    directory_kind,
+    directory_order,
+    file_name,
+    parent_of,
+    parse_file_name,
+    parse_partition_dir,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import ReadOnlyFiles
+
+_DEPTH = 4  # directories between a path and the log dirs below it
+_LOG_DIR_FILES = frozenset((
+    FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
+    FileKind.LOG_START_CHECKPOINT, FileKind.CLEANER_CHECKPOINT, FileKind.CLEAN_SHUTDOWN, FileKind.LOCK,
+))  # fmt: skip
+
+
+class Place(NamedTuple):
+    """A partition directory: its path, the log dir around it, and what its name says."""
+
+    path: str
+    log_dir: str
+    name: PartitionDir
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """(topic, partition), as checkpoints name it."""
+        return self.name.topic, self.name.partition
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A log dir that was listed.
+
+    is_whole  it was named itself, not one of its partitions; only then its own files may be changed
+    places    partition directories of every kind: all, or those that were named
+    foreign   names of directories that stop a broker
+    files     names of plain files
+    """
+
+    path: str
+    is_whole: bool
+    places: tuple[Place, ...]
+    foreign: tuple[str, ...]
+    files: tuple[str, ...]
+
+    def partitions(self, *kinds: PartitionKind) -> list[Place]:
+        """The partition directories of these kinds; of none named: the plain ones."""
+        return [place for place in self.places if place.name.kind in (kinds or (PartitionKind.PLAIN,))]
+
+
+def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
+    """What is in the log dir at `path`. Raises UnreadableFile."""
+    places: list[Place] = []
+    foreign: list[str] = []
+    plain: list[str] = []
+    for name in sorted(files.list(path), key=directory_order):
+        parsed = parse_partition_dir(name)
+        if not files.info(f"{path}/{name}").is_directory:
+            plain.append(name)
+        elif name == REMOTE_INDEX_CACHE:
+            continue
+        elif parsed is None:
+            foreign.append(name)
+        else:
+            places.append(Place(f"{path}/{name}", path, parsed))
+    return LogDir(path, True, tuple(places), tuple(foreign), tuple(plain))
+
+
+def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
+    """What a user means by `paths`: partition directories, log dirs, directories that hold log dirs.
+
+    Each log dir comes once; one named both as a whole and by a partition comes whole. Raises UnreadableFile,
+    UsageError for a path where there is none of them.
+    """
+    found: dict[str, LogDir] = {}
+    for given in paths:
+        path = given.rstrip("/") or "/"
+        if is_partition(files, path):
+            _add_partition(files, found, path)
+            continue
+        below = _log_dirs_below(files, path, _DEPTH)
+        if not below:
+            raise UsageError(f"{path}: neither a partition nor a log dir, and no log dir lies in it")
+        for log_dir in below:
+            found[log_dir] = list_log_dir(files, log_dir)
+    return list(found.values())
+
+
+def is_partition(files: ReadOnlyFiles, path: str) -> bool:
+    """Is `path` a partition directory, by its name and by what it holds?"""
+    if parse_partition_dir(file_name(files.absolute(path))) is None or not files.info(path).is_directory:
+        return False
+    names = files.list(path)
+    return not _is_log_dir(files, path, names) and (not names or directory_kind(names) is DirectoryKind.PARTITION
+                                                     or not any(files.info(f"{path}/{name}").is_directory for name in names))
+
+
+def _add_partition(files: ReadOnlyFiles, found: dict[str, LogDir], path: str) -> None:
+    name = parse_partition_dir(file_name(files.absolute(path)))
+    assert name is not None  # is_partition has seen it
+    log_dir = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    before = found.get(log_dir, LogDir(log_dir, False, (), (), ()))
+    if not before.is_whole and path not in [place.path for place in before.places]:
+        found[log_dir] = LogDir(log_dir, False, (*before.places, Place(path, log_dir, name)), (), ())
+
+
+def _log_dirs_below(files: ReadOnlyFiles, path: str, depth: int) -> list[str]:
+    names = files.list(path)
+    if _is_log_dir(files, path, names):
+        return [path]
+    if depth == 0:
+        return []
+    below = [f"{path.rstrip('/')}/{name}" for name in names]
+    return [log_dir for one in below if files.info(one).is_directory for log_dir in _log_dirs_below(files, one, depth - 1)]
+
+
+def _is_log_dir(files: ReadOnlyFiles, path: str, names: list[str]) -> bool:
+    """Does it hold a file that brokers keep in log dirs, or a partition with files in it?"""
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed is not None and parsed.kind in _LOG_DIR_FILES and not parsed.suffix:
+            return True
+    for name in names:
+        one = f"{path}/{name}"
+        if parse_partition_dir(name) is not None and files.info(one).is_directory:
+            inside = files.list(one)
+            if directory_kind(inside) is DirectoryKind.PARTITION:
+                return True
+    return False
+
+
+def log_dir_of(files: ReadOnlyFiles, directory: str) -> str:
+    """The log dir around the partition `directory`, absolute."""
+    return parent_of(files.absolute(directory))

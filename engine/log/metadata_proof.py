@@ -1,0 +1,95 @@
+"""Would a start cut the metadata log? Asked before anything else is touched: with it every topic goes.
+
+A batch that a crash left unfinished at the very end was never acknowledged; its loss is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import BatchField
+from engine.layout import FileKind, parse_file_name
+from engine.record.windows import LogWalk, Stop
+
+if TYPE_CHECKING:
+    from engine.files import OpenFile, ReadOnlyFiles
+
+_CHUNK = 1 << 20  # bytes looked at in one go
+
+
+class MetadataProof(NamedTuple):
+    """Where a start would cut.
+
+    is_lossy      records that were acknowledged would go
+    segment, file, position, offset   base offset and name of the segment, byte position in it, offset: of the damage
+    lost_batches  sound batches behind it
+    """
+
+    is_lossy: bool
+    what: str = ""
+    segment: int = 0
+    file: str = ""
+    position: int = 0
+    offset: int = 0
+    lost_batches: int = 0
+
+
+def prove_metadata_log(files: ReadOnlyFiles, directory: str) -> MetadataProof:
+    """Walk the whole metadata log in `directory`. Raises UnreadableFile."""
+    logs = sorted(
+        (parsed.base_offset, name)
+        for name in files.list(directory)
+        if (parsed := parse_file_name(name)) is not None and parsed.kind is FileKind.LOG and not parsed.suffix
+        and parsed.base_offset is not None
+    )
+    damage: MetadataProof | None = None
+    lost = 0
+    for number, (base, name) in enumerate(logs):
+        with files.open(f"{directory}/{name}") as file:
+            if damage is not None:
+                lost += _count_sound(LogWalk(file))
+                continue
+            damage, lost = _damage(file, base, name, is_last=number + 1 == len(logs))
+    if damage is None:
+        return MetadataProof(False)
+    return damage._replace(lost_batches=lost, is_lossy=damage.is_lossy or lost > 0)
+
+
+def _damage(file: OpenFile, base: int, name: str, *, is_last: bool) -> tuple[MetadataProof | None, int]:
+    """(the first damage in `file`, sound batches behind it)."""
+    walk = LogWalk(file)
+    offset, lost = base, 0
+    damage: MetadataProof | None = None
+    for window in walk:
+        table = window.batches.table
+        for row in range(window.rows):
+            if table[BatchField.VALID, row] != 1 and damage is None:
+                position = window.base + table[BatchField.POSITION, row]
+                what = f"the checksum of the batch at byte {position} is wrong"
+                damage = MetadataProof(True, what, base, name, position, offset)
+            elif damage is not None:
+                lost += table[BatchField.VALID, row] == 1
+            else:
+                offset = table[BatchField.LAST_OFFSET, row] + 1
+    if damage is not None or walk.stop is Stop.END:
+        return damage, lost
+    what = f"no whole batch begins at byte {walk.position}, {walk.end - walk.position} bytes are left"
+    at, is_torn = walk.position, walk.stop is Stop.TORN
+    while walk.position < walk.end and walk.resynchronise() is not None:
+        lost += _count_sound(walk)
+    is_lossy = not is_last or lost > 0 or not (is_torn or _is_zero(file, at))
+    return MetadataProof(is_lossy, what, base, name, at, offset), lost
+
+
+def _count_sound(walk: LogWalk) -> int:
+    return sum(window.batches.table[BatchField.VALID, row] == 1 for window in walk for row in range(window.rows))
+
+
+def _is_zero(file: OpenFile, start: int) -> bool:
+    size = file.size()
+    while start < size:
+        data = file.read_exactly(start, min(_CHUNK, size - start))
+        if data.count(0) < len(data):
+            return False
+        start += len(data)
+    return True

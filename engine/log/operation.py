@@ -1,0 +1,135 @@
+"""An operation on each of some logs: open as a broker does, work, close, note in the checkpoints how they were left."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.errors import KafkalogError
+from engine.files import replace
+from engine.layout import FileKind, PartitionKind
+from engine.log.errors import OffsetOutOfRange, RollRefused
+from engine.log.manager import Standing
+from engine.log.report import Action, Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.log.log_dirs import LogDir, Place
+    from engine.log.manager import LogManager
+    from engine.log.unified_log import UnifiedLog
+
+    Work = Callable[[UnifiedLog], object]
+
+_MARKER_SIZE = 1 << 16  # bytes
+_BROKERS_OWN = (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOptions:
+    """How logs are opened and closed.
+
+    Offsets that are None come from the checkpoints of the log dir; a high watermark that stands nowhere is the log end.
+    """
+
+    name: str
+    clean_start: bool = False
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    keep_deleted: bool = False
+    jobs: int = 1
+
+
+def operate(
+    manager: LogManager, options: OperationOptions, work: Work, errors: list[KafkalogError],
+    progress: Callable[[Place], object] | None = None,
+) -> Iterator[Report]:
+    """Do `work` on every log of the manager's log dirs; reports in their order. What fails goes to `errors`.
+
+    A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
+    something failed: a broker must not trust a directory that was left in the middle.
+    """
+    for log_dir in manager.cluster.log_dirs:
+        places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else list(log_dir.places)
+        failures = len(errors)
+        marker = _take_marker(manager, log_dir)
+        standing: dict[Place, Standing] = {}
+        opening = options if marker is None else _clean(options)
+
+        one = partial(_tried, manager, opening, work, standing)
+
+        pool = ThreadPoolExecutor(options.jobs, thread_name_prefix="kafkalog") if options.jobs > 1 and len(places) > 1 else None
+        try:
+            for place, result in zip(places, (map if pool is None else pool.map)(one, places), strict=True):
+                if isinstance(result, KafkalogError):
+                    errors.append(result)
+                else:
+                    yield result
+                if progress is not None:
+                    progress(place)
+        finally:
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
+        if _is_a_brokers(manager, log_dir):
+            manager.checkpoint(log_dir, standing)
+        if marker is not None and len(errors) == failures:
+            files = manager.files_of(log_dir.path)
+            replace(files, f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}", [marker])
+
+
+def _tried(
+    manager: LogManager, options: OperationOptions, work: Work, standing: dict[Place, Standing], place: Place
+) -> Report | KafkalogError:
+    try:
+        report, standing[place] = _one(manager, options, place, work)
+    except KafkalogError as error:
+        return error
+    return report
+
+
+def _clean(options: OperationOptions) -> OperationOptions:
+    return OperationOptions(
+        options.name, True, options.recovery_point, options.log_start_offset, options.high_watermark, options.keep_deleted,
+        options.jobs,
+    )
+
+
+def _take_marker(manager: LogManager, log_dir: LogDir) -> bytes | None:
+    """Remove the clean shutdown marker; what it held, None where there is none."""
+    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    if not files.exists(path):
+        return None
+    data = files.read(path, _MARKER_SIZE)
+    files.remove(path)
+    files.sync_directory(log_dir.path)
+    return data
+
+
+def _is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
+    """Is it a broker's log dir, and not just a directory that partitions were copied to?"""
+    files = manager.files_of(log_dir.path)
+    return any(files.exists(f"{log_dir.path}/{kind.value}") for kind in _BROKERS_OWN)
+
+
+def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work) -> tuple[Report, Standing]:
+    report = Report(place.path, options.name)
+    log = manager.load(
+        place, report, clean_start=options.clean_start, recovery_point=options.recovery_point,
+        log_start_offset=options.log_start_offset,
+    )
+    try:
+        noted = manager.high_watermark(place) if options.high_watermark is None else options.high_watermark
+        log.update_high_watermark(log.log_end_offset if noted is None else noted)
+        try:
+            work(log)
+        except (OffsetOutOfRange, RollRefused) as error:
+            report.add(Action.REFUSED, "", str(error))
+        standing = Standing.of(log)
+    except BaseException:
+        log.close_handlers()
+        raise
+    log.close(keep_deleted=options.keep_deleted)
+    return report, standing

@@ -1,0 +1,137 @@
+"""Keep the sound batches behind damage: a segment is written anew without the bytes that belong to none.
+
+Consumers may meet gaps in the offsets, as compaction leaves them. What is lost is said. The indexes of such a segment
+are removed, so that recovery makes them anew. The new file takes the place of the old one in one step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Severity
+from engine.formats import BatchField
+from engine.layout import (
+    FileKind,
+    log_file_name,
+    offset_index_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)
+from engine.log.report import Action
+from engine.record.windows import LogWalk, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import Files, OpenFile
+    from engine.log.report import Report
+
+_ASIDE = ".log.tmp"  # a name that neither brokers nor we take for a segment
+
+
+class Run(NamedTuple):
+    """Bytes [start, end) of a log: sound batches one behind the other, with their offsets, the end exclusive."""
+
+    start: int
+    end: int
+    first_offset: int
+    end_offset: int
+
+
+class Lost(NamedTuple):
+    """Bytes [start, end) that go, and the offsets [first, end) that were in them; `end_offset` None: unknown."""
+
+    start: int
+    end: int
+    first_offset: int
+    end_offset: int | None
+
+
+def salvage(files: Files, directory: str, report: Report) -> int:
+    """Write every segment of the partition in `directory` that has damage with sound batches behind it anew.
+
+    A torn end is left to recovery. Returns how many segments were written. Raises UnreadableFile, UnwritableFile.
+    """
+    names = [name for name in files.list(directory) if _is_log(name)]
+    bases = sorted(int(name[:20]) for name in names)
+    count = 0
+    expected = 0
+    for number, base in enumerate(bases):
+        limit = bases[number + 1] if number + 1 < len(bases) else None
+        name = log_file_name(base)
+        with files.open(f"{directory}/{name}") as file:
+            runs = list(sound_runs(file, max(base, expected), limit))
+            size = file.size()
+            expected = runs[-1].end_offset if runs else max(base, expected)
+            is_tail = limit is None and len(runs) < 2 and (not runs or runs[0].start == 0)
+            is_whole = len(runs) == 1 and (runs[0].start, runs[0].end) == (0, size)
+            if is_whole or is_tail or (not runs and not size):
+                continue
+            _write(files, directory, name, file, runs)
+        count += 1
+        for event in lost_ranges(runs, size, base, limit):
+            report.add(Action.SALVAGED, name, "bytes that belong to no sound batch", size=event.end - event.start,
+                       offsets=(event.first_offset, event.end_offset), severity=Severity.ERROR)
+    return count
+
+
+def sound_runs(file: OpenFile, first_offset: int, limit: int | None) -> Iterator[Run]:
+    """The sound batches of a log whose offsets grow from `first_offset` on and lie below `limit`, as long runs."""
+    walk, run, expected = LogWalk(file), None, first_offset
+    while True:
+        for window in walk:
+            table = window.batches.table
+            for row in range(window.rows):
+                start = window.base + table[BatchField.POSITION, row]
+                end = start + table[BatchField.SIZE, row]
+                base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
+                fits = table[BatchField.VALID, row] == 1 and last >= expected and (limit is None or last < limit)
+                if not fits:
+                    continue
+                expected = last + 1
+                if run is not None and run.end == start:
+                    run = run._replace(end=end, end_offset=last + 1)
+                    continue
+                if run is not None:
+                    yield run
+                run = Run(start, end, base, last + 1)
+        if walk.stop is Stop.END or walk.resynchronise() is None:
+            break
+    if run is not None:
+        yield run
+
+
+def lost_ranges(runs: list[Run], size: int, base_offset: int, limit: int | None) -> Iterator[Lost]:
+    """What lies between the runs of a log of `size` bytes that begins at `base_offset` and ends before `limit`."""
+    at, offset = 0, base_offset
+    for run in runs:
+        if run.start > at:
+            yield Lost(at, run.start, offset, max(offset, run.first_offset))
+        at, offset = run.end, run.end_offset
+    if at < size:
+        yield Lost(at, size, offset, limit)
+
+
+def _write(files: Files, directory: str, name: str, file: OpenFile, runs: list[Run]) -> None:
+    path = f"{directory}/{name}"
+    base = int(name[:20])
+    aside = f"{directory}/{name[:20]}{_ASIDE}"
+    modified_ms = files.info(path).modified_ms
+    with files.open_writable(aside, create=True) as copy:
+        copy.truncate(0)
+        at = 0
+        for run in runs:
+            files.copy(file, run.start, run.end, copy, at)
+            at += run.end - run.start
+        copy.sync()
+    files.set_modified(aside, modified_ms)
+    # first the indexes: with them a new log would be read at wrong places
+    for index in (offset_index_file_name, time_index_file_name, transaction_index_file_name):
+        files.remove(f"{directory}/{index(base)}")
+    files.sync_directory(directory)
+    files.rename(aside, path)
+    files.sync_directory(directory)
+
+
+def _is_log(name: str) -> bool:
+    return name[20:] == FileKind.LOG.value and name[:20].isascii() and name[:20].isdigit()

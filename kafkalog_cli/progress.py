@@ -1,0 +1,112 @@
+"""How far the work is, on a terminal: bytes read of all bytes there are, with rate and time left."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from engine.files import Files, OpenFile
+from engine.log.metrics import FlushStats, MeasuringFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import ReadOnlyFiles
+    from engine.log.log_dirs import LogDir, Place
+
+_WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
+
+
+class Progress:
+    """A bar on stderr where that is a terminal and there is much to read; else nothing."""
+
+    def __init__(self) -> None:
+        self.is_shown = sys.stderr.isatty()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def expect(self, files: ReadOnlyFiles, log_dirs: list[LogDir]) -> None:
+        """Begin, with the size of all logs as the whole of the work."""
+        if not self.is_shown:
+            return
+        total = sum(
+            files.info(f"{place.path}/{name}").size
+            for log_dir in log_dirs for place in log_dir.places for name in files.list(place.path) if name.endswith(".log")
+        )
+        if total < _WORTH_SHOWING:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+                   TimeRemainingColumn())
+        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("reading logs", total=total)
+        self._bar.start()
+
+    def advance(self, size: int) -> None:
+        """So many bytes more were read."""
+        if self._bar is not None:
+            self._bar.advance(self._task, size)
+
+    def done(self, place: Place) -> None:
+        """The work on a partition is finished."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=place.path.rpartition("/")[2])
+
+    def say(self, text: str) -> None:
+        """Print on stdout; a bar that is on the same screen stays below."""
+        if self._bar is not None and sys.stdout.isatty():
+            self._bar.console.file.write("\r\x1b[K")
+        click.echo(text)
+
+
+class _CountedFile(OpenFile):
+    """A file whose reading is counted."""
+
+    __slots__ = ("_below", "_count")
+
+    def __init__(self, below: OpenFile, count: Callable[[int], object]) -> None:
+        super().__init__(below.path, -1)
+        self._below, self._count = below, count
+
+    def close(self) -> None:
+        self._below.close()
+
+    def size(self) -> int:
+        return self._below.size()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        count = self._below.read_into(buffer, position)
+        self._count(count)
+        return count
+
+
+class _CountingFiles(MeasuringFiles):
+    """The disk, with logs whose reading is counted as well."""
+
+    def __init__(self, count: Callable[[int], object], flushes: FlushStats) -> None:
+        super().__init__(flushes)
+        self._count = count
+
+    def open(self, path: str) -> OpenFile:
+        file = super().open(path)
+        return _CountedFile(file, self._count) if path.endswith(".log") else file
+
+
+def watched_disk(progress: Progress, flushes: FlushStats | None) -> Files:
+    """The disk; it tells `progress` what it reads if someone looks on, and counts syncs where that is asked for."""
+    if progress.is_shown:
+        return _CountingFiles(progress.advance, flushes or FlushStats(perf_counter))
+    return Files() if flushes is None else MeasuringFiles(flushes)

@@ -1,0 +1,83 @@
+"""What `kafkalog recover` does around the engine: quarantines, and what is said at the end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from engine.errors import UsageError
+from engine.layout import parent_of
+from kafkalog_cli.app import printable
+from kafkalog_cli.partitions import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.errors import KafkalogError
+    from engine.files import Files
+    from engine.log.log_dirs import LogDir
+    from engine.log.manager import LogManager
+    from engine.log.quarantine import QuarantiningFiles
+    from engine.log.report import Report
+    from kafkalog_cli.engine_options import Opening
+    from kafkalog_cli.progress import Progress
+
+
+def run(values: dict[str, Any]) -> int:
+    """Recover what PATHS name → exit status."""
+    if values["quarantine"] is not None and values["no_quarantine"]:
+        raise click.UsageError("--quarantine and --no-quarantine exclude each other")
+    if values["mark_clean"] and values["clean_start"]:
+        raise click.UsageError("--mark-clean needs a full check, which --clean-start leaves out")
+    quarantines: list[QuarantiningFiles] = []
+
+    def wrap(files: Files, log_dir: LogDir) -> Files:
+        from engine.files import now_ms
+        from engine.log.quarantine import QuarantiningFiles
+
+        now = now_ms() if values["now"] is None else values["now"]
+        directory = _quarantine_of(files, log_dir, values["quarantine"], now, {one.directory for one in quarantines})
+        quarantines.append(
+            QuarantiningFiles(files, directory, command="recover", now=now, log_dirs=(files.resolve(log_dir.path),))
+        )
+        return quarantines[-1]
+
+    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
+        from engine.log.recover import RecoverOptions, recover
+
+        options = RecoverOptions(
+            opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.keep_deleted, values["salvage"],
+            values["accept_metadata_loss"], values["mark_clean"], opening.jobs,
+        )
+        yield from recover(manager, options, errors, progress.done)
+
+    errors: list[KafkalogError] = []
+    try:
+        return session(values, perform, errors, None if values["no_quarantine"] else wrap)
+    finally:
+        for quarantine in quarantines:
+            quarantine.finish()
+            if quarantine.is_used and values["form"] == "text":
+                where = printable(quarantine.directory)
+                click.echo(f"kept in quarantine: {quarantine.stored_size} bytes; undo with: kafkalog restore {where}")
+
+
+def _quarantine_of(files: Files, log_dir: LogDir, chosen: str | None, now: int, taken: set[str]) -> str:
+    """Where to keep what is taken out of `log_dir`. Raises UsageError for a place inside a log dir."""
+    real = files.resolve(log_dir.path)
+    if chosen is None:
+        when = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        directory = f"{real}.quarantine-{when}"
+    else:
+        directory = files.absolute(chosen.rstrip("/"))
+        if directory in taken or any(place.startswith(directory + "-") for place in taken):
+            directory = f"{directory}-{len(taken) + 1}"
+    inside = directory
+    while inside != "/":
+        inside = parent_of(inside)
+        if files.exists(inside) and files.resolve(inside) == real:
+            what = f"{directory} lies inside the log dir {log_dir.path}: a directory that is not Kafka's stops a broker"
+            raise UsageError(what, do="choose a place outside with --quarantine DIR")
+    return directory

@@ -1,0 +1,151 @@
+"""Loading a log: laws that hold for every directory, and what the report says."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.config import LogConfig
+from engine.errors import UnwritableFile
+from engine.files import Files
+from engine.findings import Severity
+from engine.log.loader import open_log
+from engine.log.report import Action
+from tests.support.cases import cases
+
+RECOVERED = cases(frozenset(("recover",)))
+
+
+def find(name):
+    found = [case for case in RECOVERED if case.name == name]
+    if not found:
+        pytest.skip("this corpus has no such case")
+    return found[0]
+
+
+def opened(case, directory, *, clean=False, jobs=1, **changed):
+    """Open and close the partition as `case` has it."""
+    data = case.data
+    settings = {"recovery_point": data.get("recoveryPoint", 0), "log_start_offset": data.get("start", 0), **changed}
+    log = open_log(Files(), str(directory), LogConfig.of(case.settings()), now=data["now"], clean_shutdown=clean, jobs=jobs, **settings)
+    log.close()
+    return log
+
+
+def contents(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+# where the log starts at its end the last epoch begins there too, and goes at the next opening: in Kafka as well
+TWICE = [case for case in RECOVERED if case.data.get("start", 0) != case.data["result"].get("logEndOffset", -1)]
+
+
+@pytest.mark.parametrize("case", TWICE, ids=lambda case: case.name)
+def test_a_second_recovery_changes_nothing(case, tmp_path):
+    directory = case.stage(tmp_path)
+    opened(case, directory)
+    once = contents(directory)
+    again = opened(case, directory)
+    assert contents(directory) == once
+    assert not [event for event in again.report.events if event.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize("case", RECOVERED, ids=lambda case: case.name)
+def test_segments_side_by_side_leave_the_same_files(case, tmp_path):
+    directory = case.stage(tmp_path / "one")
+    other = case.stage(tmp_path / "other")
+    one, two = opened(case, directory), opened(case, other, jobs=3)
+    assert contents(directory) == contents(other)
+    assert [event._replace(reason=event.reason.replace(str(directory), str(other))) for event in one.report.events] == two.report.events
+
+
+def test_what_was_cut_is_reported_in_offsets_records_and_bytes(tmp_path):
+    case = find("recover-flip-middle-segment")
+    log = opened(case, case.stage(tmp_path))
+    (cut,) = log.report.find(Action.TRUNCATED)
+    (gone,) = log.report.find(Action.REMOVED)[:1]
+    assert (cut.first_offset, cut.end_offset, cut.records, cut.size) == (63, 88, 20, 1662)
+    assert cut.severity is gone.severity is Severity.ERROR
+    assert (gone.path, gone.first_offset, gone.size) == ("00000000000000000088.log", 88, 557)
+    assert gone.records == gone.end_offset - gone.first_offset
+    kept = sum(event.records for event in log.report.find(Action.RECOVERED))
+    assert kept == log.log_end_offset == 63
+
+
+def test_zeros_behind_the_log_are_no_loss(tmp_path):
+    case = find("recover-zero-tail")
+    log = opened(case, case.stage(tmp_path))
+    assert [(event.size, event.severity) for event in log.report.find(Action.TRUNCATED)] == [(300, Severity.WARNING)]
+
+
+def test_a_sound_log_is_reported_as_sound(tmp_path):
+    case = find("recover-clean")
+    log = opened(case, case.stage(tmp_path))
+    assert log.report.worst is Severity.INFO
+    assert {event.action for event in log.report.events} <= {Action.RECOVERED, Action.KEPT, Action.REMOVED}
+
+
+def test_segments_below_the_recovery_point_are_reported_as_kept(tmp_path):
+    case = find("recover-point-segment")
+    log = opened(case, case.stage(tmp_path))
+    kept, recovered = (log.report.find(action) for action in (Action.KEPT, Action.RECOVERED))
+    assert kept
+    assert [event.end_offset for event in kept][-1] == recovered[0].first_offset
+
+
+def test_torn_bytes_stay_at_a_clean_start_and_are_told(tmp_path):
+    case = find("recover-torn-last-byte")
+    directory = case.stage(tmp_path)
+    before = (directory / "00000000000000000000.log").read_bytes()
+    log = opened(case, directory, clean=True)
+    assert (directory / "00000000000000000000.log").read_bytes() == before
+    assert log.report.has_problems_left
+    assert [(event.size, event.severity) for event in log.report.find(Action.KEPT)] == [(231, Severity.WARNING)]
+
+
+def test_a_corrupt_snapshot_is_told(tmp_path):
+    case = find("recover-snapshot-corrupt")
+    directory = case.stage(tmp_path)
+    log = opened(case, directory)
+    told = [event for event in log.report.find(Action.REMOVED) if event.severity is Severity.WARNING]
+    assert [("crc" in event.reason.lower(), event.path.endswith(".snapshot")) for event in told] == [(True, True)]
+
+
+@pytest.mark.parametrize("name", ["abc.log", "x.index", "y.log.swap", "z.cleaned"])
+def test_a_name_without_an_offset_stops_kafka_but_not_us(name, tmp_path):
+    case = find("recover-clean")
+    directory = case.stage(tmp_path)
+    (directory / name).write_bytes(b"not ours")
+    log = opened(case, directory)
+    assert (directory / name).read_bytes() == b"not ours"
+    assert [event.path for event in log.report.find(Action.KEPT) if event.severity is Severity.WARNING] == [name]
+
+
+def test_garbage_behind_a_clean_log_is_recovered_as_kafka_would_not_start(tmp_path):
+    case = find("recover-clean")
+    directory = case.stage(tmp_path)
+    end = opened(case, directory).log_end_offset
+    last = max(directory.glob("*.log"))
+    size = last.stat().st_size
+    with last.open("ab") as file:
+        file.write(bytes(100))
+    log = opened(case, directory, clean=True, recovery_point=end)
+    assert (log.log_end_offset, last.stat().st_size) == (end, size)
+    assert log.report.worst is Severity.WARNING
+
+
+def test_a_partition_that_is_no_directory_is_refused(tmp_path):
+    (tmp_path / "topic-0").write_text("a file")
+    with pytest.raises(UnwritableFile):
+        open_log(Files(), str(tmp_path / "topic-0"), LogConfig(), now=0, clean_shutdown=True)
+
+
+def test_the_smallest_epoch_is_found_again_in_the_batches(tmp_path):
+    case = find("recover-epochs-garbage")
+    directory = case.stage(tmp_path)
+    good = case.stage(tmp_path / "good")
+    (good / "leader-epoch-checkpoint").unlink()
+    assert opened(case, directory).leader_epoch_cache.entries == opened(case, good).leader_epoch_cache.entries
+    assert (directory / "leader-epoch-checkpoint").read_bytes() == (good / "leader-epoch-checkpoint").read_bytes()
+    shutil.rmtree(good)

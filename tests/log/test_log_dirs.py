@@ -1,0 +1,55 @@
+"""What is found by a path: partitions, log dirs, directories around them."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import UnreadableFile, UsageError
+from engine.layout import PartitionKind
+from engine.log.log_dirs import find_log_dirs, list_log_dir
+from tests.support.memory_files import MemoryFiles
+
+_LOG = "00000000000000000000.log"
+FILES = MemoryFiles({
+    f"/data/d0/a-0/{_LOG}": b"",
+    f"/data/d0/a-1/{_LOG}": b"",
+    f"/data/d0/b-c-12.{'0' * 32}-stray/{_LOG}": b"",
+    f"/data/d0/b-0.{'1' * 32}-future/{_LOG}": b"",
+    "/data/d0/lost+found/x": b"",
+    "/data/d0/remote-log-index-cache/x": b"",
+    "/data/d0/meta.properties": b"",
+    f"/data/d1/a-0/{_LOG}": b"",
+    "/other/file": b"",
+    "/old/topic-0/meta.properties": b"",
+    f"/old/topic-0/x-0/{_LOG}": b"",
+})  # fmt: skip
+
+
+def test_a_log_dir():
+    log_dir = list_log_dir(FILES, "/data/d0")
+    assert [place.path for place in log_dir.partitions()] == ["/data/d0/a-0", "/data/d0/a-1"]
+    assert [place.key for place in log_dir.partitions(PartitionKind.STRAY, PartitionKind.FUTURE)] == [("b", 0), ("b-c", 12)]
+    assert log_dir.foreign == ("lost+found",)
+    assert log_dir.files == ("meta.properties",)
+
+
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [
+        (["/data"], [("/data/d0", True, 4), ("/data/d1", True, 1)]),
+        (["/data/d0/"], [("/data/d0", True, 4)]),
+        (["/data/d0/a-1", "/data/d0/a-0/", "/data/d0/a-1"], [("/data/d0", False, 2)]),
+        (["/data/d0/a-1", "/data/d0"], [("/data/d0", True, 4)]),
+        (["/data/d0", "/data/d0/a-1"], [("/data/d0", True, 4)]),
+        (["/old/topic-0"], [("/old/topic-0", True, 1)]),  # a log dir that is named like a partition
+    ],
+)
+def test_paths(paths, found):
+    assert [(one.path, one.is_whole, len(one.places)) for one in find_log_dirs(FILES, paths)] == found
+
+
+def test_what_is_neither():
+    with pytest.raises(UsageError, match="/other: neither"):
+        find_log_dirs(FILES, ["/other"])
+    with pytest.raises(UnreadableFile):
+        find_log_dirs(FILES, ["/none"])
