@@ -11,13 +11,17 @@ import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import pytest
 from crc32c import crc32c
 
 from engine.errors import FileChangedWhileReading
 from engine.findings import KINDS
+from engine.log import recovery_walk
+from engine.log.segment_recovery import ScanStop, scan_segment
 from tests.fuzz.cases import LIMIT, ROOMY
 from tests.fuzz.seeds import LOGS
-from tests.fuzz.target import Result, run
+from tests.fuzz.target import Result, run, sized
+from tests.support.memory_files import MemoryFiles
 
 if TYPE_CHECKING:
     from tests.fuzz.cases import Case
@@ -61,6 +65,7 @@ def check(case: Case) -> Result:
     if case.kind in LOGS and case.dump == case.path and case.shrink is None:
         assert result.error is None, f"a plain file can not be read: {result.error}"
         _finds_damage(case, result)
+        _recovers(case)
         if case.buffers != ROOMY and case.selection is None:  # a selection stops reading at the end of a window
             _same(result, run(case._replace(buffers=ROOMY)), "the size of buffers decides the answer")
         if case.form == "text" and case.selection is None:
@@ -123,6 +128,29 @@ def _finds_damage(case: Case, result: Result) -> None:
         assert any(end in at[code] for code in _TAIL), f"nobody says that the walk ends at {end} of {len(data)}"
     elif not small:
         assert not any(at[code] for code in _TAIL), "a tail was found where there is none"
+
+
+def _recovers(case: Case) -> None:
+    """Recovery keeps the sound batches up to the first that is not, whatever the size of its windows."""
+    data = case.files[case.path]
+    entries, end = plain_walk(data)
+    bad = [entry.position for entry in entries if not entry.sound]
+    base = int.from_bytes(data[:8], "big", signed=True)
+    found = []
+    for window in (case.buffers.window, 1 << 20):
+        with sized(case.buffers), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recovery_walk, "WINDOW_SIZE", window)
+            patch.setattr(recovery_walk, "LARGEST_WINDOW", max(window, case.buffers.chunk))
+            files = MemoryFiles(case.files)
+            scan = scan_segment(files, case.path, base, index_interval=100, max_index_size=4096)  # type: ignore[arg-type]
+        assert scan.batches <= len(entries), f"{scan.batches} batches, there are {len(entries)}"
+        if scan.stop not in (ScanStop.REFUSED, ScanStop.BAD_MARKER):
+            sound = min(bad, default=end)
+            assert scan.valid_size == sound, f"recovery stops at {scan.valid_size}, sound are {sound} bytes"
+        found.append((scan.valid_size, scan.next_offset, scan.offset_entries, scan.time_entries, scan.largest, scan.epochs,
+                      list(scan.producers)))
+    large = any(entry.size > case.buffers.window for entry in entries)  # a marker in such a batch is not looked for
+    assert found[0] == found[1] or large, "the size of windows decides what is recovered"
 
 
 def _shallow_agrees(case: Case, result: Result) -> None:
