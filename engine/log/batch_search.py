@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.formats import MAGIC_V2, NO_TIMESTAMP, BatchField, RecordField
 from engine.log.errors import CorruptRecord
 from engine.record.columns import BatchColumns
-from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -147,6 +146,8 @@ def search_for_timestamp(
 
 def _first_record(file: OpenFile, head: BatchHead, timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
     """First record of the batch with at least this timestamp and offset. Records behind damage are not seen."""
+    from engine.record.reader import ChunkReader  # it brings all codecs
+
     reader = ChunkReader(file.path, lambda _finding: None)
     for window in LogWalk(file, head.position, head.position + head.size, window_size=head.size):
         for chunk in reader.chunks(window):

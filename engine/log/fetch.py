@@ -22,8 +22,7 @@ from engine.formats import (
 from engine.index.offset import OffsetPosition
 from engine.log.batch_search import BatchHead, TimestampAndOffset, heads
 from engine.log.errors import OffsetOutOfRange
-from engine.log.local_log import LogOffsetMetadata
-from engine.record.reader import ChunkReader
+from engine.log.offset_metadata import LogOffsetMetadata
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -150,6 +149,8 @@ def _first_offset(segment: LogSegment, found: FetchSlice) -> int:
     if head[-2] >= MAGIC_V2 or not head[-1] & CODEC_MASK:
         return found.base_offset
     size = LOG_OVERHEAD + int.from_bytes(head[8:12], "big")
+    from engine.record.reader import ChunkReader  # it brings all codecs
+
     reader = ChunkReader(segment.log_path, lambda _finding: None)
     for window in LogWalk(segment.log_file, found.position, found.position + size, window_size=size):
         for chunk in reader.chunks(window):
@@ -252,6 +253,8 @@ def _first_with(file: OpenFile, head: BatchHead) -> int | None:
     """Offset of the first record of the batch that has its largest timestamp; format 0 has none."""
     if head.magic == 0:
         return None
+    from engine.record.reader import ChunkReader
+
     reader = ChunkReader(file.path, lambda _finding: None)
     for window in LogWalk(file, head.position, head.position + head.size, window_size=head.size):
         for chunk in reader.chunks(window):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
-from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.config import LogConfig
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
@@ -18,7 +17,6 @@ from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.index.transaction import TransactionIndex
-from engine.kernels.verify import next_producer
 from engine.layout import (
     FileKind,
     canonical_name,
@@ -27,12 +25,10 @@ from engine.layout import (
     partition_of,
 )
 from engine.log.batch_search import largest_timestamp_after
-from engine.log.local_log import LogOffsetMetadata
-from engine.log.recovery_walk import read_marker
+from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.segment import LogSegment
 from engine.log.segments import LogSegments
 from engine.record.columns import BatchColumns, RecordColumns
-from engine.record.control import ControlRecordInvalid
 from engine.record.windows import LogWalk, Stop, Window
 
 if TYPE_CHECKING:
@@ -265,6 +261,8 @@ class PartitionView:
 
     def _from_snapshot(self) -> tuple[dict[int, int], int]:
         """(the transactions open at the last sound snapshot, its offset); without one none at the log's beginning."""
+        from engine.checkpoint.producer_snapshot import ProducerSnapshot
+
         offsets = []
         for name in self.files.list(self.directory):
             parsed = parse_file_name(name)
@@ -291,6 +289,8 @@ class PartitionView:
 
 def _follow_window(window: Window, transactions: dict[int, int], markers: RecordColumns, start: int) -> None:
     """Apply what begins and ends in the batches of the window that end at `start` or behind it."""
+    from engine.kernels.verify import next_producer
+
     table = window.batches.table
     row = next_producer(table, 0, window.rows)
     while row < window.rows:
@@ -304,6 +304,9 @@ def _follow_window(window: Window, transactions: dict[int, int], markers: Record
 
 
 def _ends_transaction(window: Window, row: int, markers: RecordColumns) -> bool:
+    from engine.log.recovery_walk import read_marker
+    from engine.record.control import ControlRecordInvalid
+
     try:
         return read_marker(window, row, markers) is not None
     except ControlRecordInvalid:

@@ -32,7 +32,8 @@ from engine.log.errors import (
     TransactionOrder,
 )
 from engine.log.leftovers import Leftovers, offset_of, plain_files
-from engine.log.local_log import LocalLog, LogOffsetMetadata, fit_indexes, note_removed
+from engine.log.local_log import LocalLog, fit_indexes, note_removed
+from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.producer_loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.producer_state import ProducerStateManager
 from engine.log.recovery import Recovering, recover_cut, recover_segment, scans_ahead

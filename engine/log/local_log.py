@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.findings import Severity
 from engine.layout import log_file_name
 from engine.log.deferred import DELETED
 from engine.log.errors import RollRefused
+from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.report import Action
 from engine.log.segment import LogSegment
 from engine.log.splitting import SEGMENT_FILES
@@ -20,19 +21,6 @@ if TYPE_CHECKING:
     from engine.log.deferred import DeferredDeletion
     from engine.log.report import Report
     from engine.log.segments import LogSegments
-
-
-class LogOffsetMetadata(NamedTuple):
-    """An offset and where its batch lies: base offset of the segment, byte position; None where nobody looked."""
-
-    message_offset: int
-    segment_base_offset: int | None = None
-    position: int | None = None
-
-    @property
-    def is_offset_only(self) -> bool:
-        """Is the place unknown?"""
-        return self.segment_base_offset is None
 
 
 class LocalLog:

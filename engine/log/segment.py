@@ -35,7 +35,6 @@ from engine.log.errors import (
     SegmentOffsetOverflow,
     SegmentTooLarge,
 )
-from engine.log.segment_recovery import SegmentScan, refusal, scan_segment
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import Buffer, Files, OpenFile
     from engine.log.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
+    from engine.log.segment_recovery import SegmentScan
 
 INT_MAX = 2**31 - 1
 _COPY = 1 << 20  # bytes that a split copies at a time
@@ -277,6 +277,8 @@ class LogSegment:
         self._since_entry = state[Place.SINCE_ENTRY]
         self._largest = TimestampOffset(state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET])
         if status != Placed.END:
+            from engine.log.segment_recovery import refusal
+
             raise refusal(status, self.log_path, state, batches.table[BatchField.LAST_OFFSET, row])
         return state[Place.POSITION]
 
@@ -426,6 +428,8 @@ class LogSegment:
 
     def scan(self) -> SegmentScan:
         """What recovery would find. Changes nothing, and may run in another thread."""
+        from engine.log.segment_recovery import scan_segment
+
         return scan_segment(
             self.files,
             self.log_path,

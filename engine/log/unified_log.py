@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch import fetch_offset_by_timestamp, read
-from engine.log.local_log import LocalLog, LogOffsetMetadata
+from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.producer_append import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.producer_loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.report import Action
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.log.batch_search import TimestampAndOffset
     from engine.log.fetch import FetchData, FetchIsolation
     from engine.log.leader_epoch_cache import LeaderEpochFileCache
+    from engine.log.local_log import LocalLog
     from engine.log.producer_state import ProducerStateManager
     from engine.log.report import Report
     from engine.log.segment import LogSegment
