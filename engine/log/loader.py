@@ -13,7 +13,7 @@ from engine.layout import (
     FileKind,
     file_name,
     log_file_name,
-    time_index_file_name,
+    offset_index_file_name,
 )
 from engine.log.append_errors import AppendRefused
 from engine.log.batch_search import last_head
@@ -36,8 +36,9 @@ from engine.log.local_log import LocalLog, fit_indexes, note_removed
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.producer_loading import delete_producer_snapshots, rebuild_producer_state
 from engine.log.producer_state import ProducerStateManager
-from engine.log.recovery import Recovering, recover_cut, recover_segment, scans_ahead
+from engine.log.recovery import Recovering, recover_cut, recover_segment
 from engine.log.report import Action, Report
+from engine.log.scan_ahead import ScanAhead
 from engine.log.segment import LogSegment
 from engine.log.segments import LogSegments
 from engine.log.splitting import Place, split_overflowed_segment
@@ -138,10 +139,17 @@ class LogLoader:
         self.segments = LogSegments()
         self.deferred = DeferredDeletion(files, directory, report)
         producers.on_corrupt_snapshot = self._note_corrupt_snapshot
+        self._scans = ScanAhead(jobs)
         self._unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
 
     def load(self) -> LoadedLogOffsets:
         """Do it all. Mirrors LogLoader.load."""
+        try:
+            return self._load()
+        finally:
+            self._scans.close()
+
+    def _load(self) -> LoadedLogOffsets:
         names = Leftovers(self.files, self.directory, self.config, self.now, self.report).settle()
         epochs = self.epochs.entries
         self._retry_on_overflow(self._load_segment_files)
@@ -219,7 +227,9 @@ class LogLoader:
         """Open every `.log`, recovering those without an offset index or with a bad transaction index."""
         self.segments.close()
         self.segments.clear()
-        for name in plain_files(self.files, self.directory):
+        names = plain_files(self.files, self.directory)
+        opened = self._expect_scans(names)
+        for name in names:
             is_index = name.endswith(_INDEXES)
             if not is_index and not name.endswith(_LOG):
                 continue
@@ -229,7 +239,20 @@ class LogLoader:
             elif is_index:
                 self._remove_orphan(name, offset)
             else:
-                self._load_segment(offset)
+                self._load_segment(opened.get(offset) or self._open_segment(offset))
+
+    def _expect_scans(self, names: list[str]) -> dict[int, LogSegment]:
+        """Open the segments without an offset index, which will be recovered, and begin to scan them; by base offset."""
+        there = set(names)
+        bases = [offset for name in names if name.endswith(_LOG) and (offset := offset_of(name)) is not None
+                 and name == log_file_name(offset) and offset_index_file_name(offset) not in there]
+        opened = {base: self._open_segment(base) for base in bases if not self._waits(base)}
+        self._scans.expect(opened.values())
+        return opened
+
+    def _waits(self, base_offset: int) -> bool:
+        """Is this segment left to the recovery that follows?"""
+        return self.in_order and not self.clean_shutdown and base_offset >= self.recovery_point
 
     def _report_nameless(self, name: str) -> None:
         self.report.add(Action.KEPT, name, "its name holds no offset: a broker would not start with this file here",
@@ -240,9 +263,8 @@ class LogLoader:
             self.files.remove(self._path(name))
             self.report.add(Action.REMOVED, name, "an index without a log", severity=Severity.WARNING)
 
-    def _load_segment(self, base_offset: int) -> None:
-        is_new = not self.files.exists(self._path(time_index_file_name(base_offset)))
-        segment = self._open_segment(base_offset)
+    def _load_segment(self, segment: LogSegment) -> None:
+        is_new = not self.files.exists(segment.time_index_path)
         try:
             segment.sanity_check(time_index_newly_created=is_new)
         except OffsetIndexMissing:
@@ -252,10 +274,12 @@ class LogLoader:
         self.segments.add(segment)
 
     def _recover_while_loading(self, segment: LogSegment, reason: str) -> None:
-        if self.in_order and not self.clean_shutdown and segment.base_offset >= self.recovery_point:
+        if self._waits(segment.base_offset):
             return
         self.report.add(Action.REBUILT, log_file_name(segment.base_offset), reason, severity=Severity.WARNING)
-        self._recover_segment(segment, segment.scan(), damage_ends_it=False)
+        scan = self._scans.take(segment)
+        self._recover_segment(segment, scan, damage_ends_it=False)
+        self._scans.keep(segment, scan)
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
@@ -291,14 +315,15 @@ class LogLoader:
         """Recover from the segment that holds the recovery point on; the first that loses bytes ends the log."""
         unflushed = self.segments.values(self.recovery_point, LONG_MAX)
         self._note_kept(unflushed[0].base_offset if unflushed else LONG_MAX)
-        scans = scans_ahead(unflushed, self.jobs)
-        for number, (segment, scan) in enumerate(scans):
+        self._scans.expect(unflushed)
+        for number, segment in enumerate(unflushed):
+            scan = self._scans.take(segment)
             behind = unflushed[number + 1 :]
             if scan.valid_size < segment.size and not isinstance(scan.error, SegmentOffsetOverflow | IndexFull):
                 # before the cut: a crash in between must not bring them back behind it
                 self.deferred.mark_segments(behind, newest_first=True)
             if self._recover_segment(segment, scan, damage_ends_it=True):
-                scans.close()
+                self._scans.close()
                 self._remove_segments(behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR)
                 delete_producer_snapshots(behind, self.producers, self.deferred)
                 return

@@ -7,8 +7,6 @@ at a batch with a wrong checksum, so that a broker starts on the result.
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Severity
@@ -26,8 +24,6 @@ from engine.log.segment_recovery import ScanStop, scan_segment
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from engine.config import LogConfig
     from engine.errors import KafkalogError
     from engine.files import Files
@@ -59,26 +55,6 @@ class Recovering(NamedTuple):
     epochs: LeaderEpochFileCache
     producers: ProducerStateManager
     report: Report
-
-
-def scans_ahead(segments: list[LogSegment], jobs: int) -> Generator[tuple[LogSegment, SegmentScan], None, None]:
-    """Each segment with its scan, in order, while `jobs` threads scan those that follow. Close it when it is not used up."""
-    if jobs < 2 or len(segments) < 2:
-        yield from ((segment, segment.scan()) for segment in segments)
-        return
-    pool = ThreadPoolExecutor(jobs)
-    waiting = deque((segment, pool.submit(segment.scan)) for segment in segments[:jobs])
-    rest = iter(segments[jobs:])
-    try:
-        while waiting:
-            segment, future = waiting.popleft()
-            scan = future.result()
-            following = next(rest, None)
-            if following is not None:
-                waiting.append((following, pool.submit(following.scan)))
-            yield segment, scan
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
@@ -113,6 +89,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     cut = segment.recover(state, log.epochs, scan)
     state.take_snapshot()
     name, end = log_file_name(segment.base_offset), _end(segment, scan)
+    log.report.drop(Action.RECOVERED, name)
     log.report.add(Action.RECOVERED, name, "its indexes are rebuilt", offsets=(segment.base_offset, end),
                    records=scan.records, size=scan.valid_size)
     if cut_bytes is not None:

@@ -79,6 +79,10 @@ class Report:
         """Note one event."""
         self.events.append(Event(action, path, reason, offsets[0], offsets[1], records, size, severity, to))
 
+    def drop(self, action: Action, path: str) -> None:
+        """Forget what was noted of this kind about `path`: it happened once more."""
+        self.events = [event for event in self.events if (event.action, event.path) != (action, path)]
+
     def find(self, action: Action) -> list[Event]:
         """The events of one kind."""
         return [event for event in self.events if event.action is action]
