@@ -41,8 +41,10 @@ class LeaderEpochFileCache:
         self._files = files
         self._path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         self._entries: list[EpochEntry] = []
+        self._stored = b""  # what the file holds
         if files.exists(self._path):
-            for entry in parse_leader_epochs(files.read(self._path, MAX_CHECKPOINT_SIZE), self._path):
+            self._stored = files.read(self._path, MAX_CHECKPOINT_SIZE)
+            for entry in parse_leader_epochs(self._stored, self._path):
                 self._assign(entry)
         else:
             files.open_writable(self._path, create=True).close()
@@ -159,4 +161,7 @@ class LeaderEpochFileCache:
         return True
 
     def _write(self) -> None:
-        replace(self._files, self._path, [encode_leader_epochs(self._entries)])
+        data = encode_leader_epochs(self._entries)
+        if data != self._stored:
+            replace(self._files, self._path, [data])
+            self._stored = data

@@ -114,7 +114,8 @@ def open_log(
         else:
             break
     local_log = LocalLog(files, directory, config, loader.segments, now=now, recovery_point=loaded.recovery_point,
-                         next_offset=loaded.next_offset, report=report, deferred=loader.deferred)
+                         next_offset=loaded.next_offset, report=report, deferred=loader.deferred,
+                         names=loader.names)
     return UnifiedLog(loaded.log_start_offset, local_log, epochs, producers)
 
 
@@ -140,6 +141,8 @@ class LogLoader:
         self.deferred = DeferredDeletion(files, directory, report)
         producers.on_corrupt_snapshot = self._note_corrupt_snapshot
         self._scans = ScanAhead(jobs)
+        self.names: list[str] = []  # of the files that are there once left-overs are settled
+        self._listed: list[str] = []
         self._unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
 
     def load(self) -> LoadedLogOffsets:
@@ -150,7 +153,8 @@ class LogLoader:
             self._scans.close()
 
     def _load(self) -> LoadedLogOffsets:
-        names = Leftovers(self.files, self.directory, self.config, self.now, self.report).settle()
+        self.names = names = Leftovers(self.files, self.directory, self.config, self.now, self.report).settle()
+        self._listed = names  # for the first time that they are loaded
         epochs = self.epochs.entries
         self._retry_on_overflow(self._load_segment_files)
         if self.directory.rstrip("/").endswith(_DELETE_DIR):
@@ -227,7 +231,7 @@ class LogLoader:
         """Open every `.log`, recovering those without an offset index or with a bad transaction index."""
         self.segments.close()
         self.segments.clear()
-        names = plain_files(self.files, self.directory)
+        names, self._listed = self._listed or plain_files(self.files, self.directory), []
         opened = self._expect_scans(names)
         for name in names:
             is_index = name.endswith(_INDEXES)

@@ -30,12 +30,15 @@ class LocalLog:
     recovery_point  everything below it is on the disk
     next_offset     log end offset, with the place where the next batch goes
     deferred        what waits for its removal
+    names           of the files in the directory when they were last known to be on the disk
     """
 
     def __init__(
         self, files: Files, directory: str, config: LogConfig, segments: LogSegments, *,
         now: int, recovery_point: int, next_offset: LogOffsetMetadata, report: Report, deferred: DeferredDeletion,
+        names: Iterable[str] = (),
     ) -> None:
+        self._names = set(names)
         self.files, self.directory, self.config, self.segments = files, directory, config, segments
         self.now, self.recovery_point, self.next_offset = now, recovery_point, next_offset
         self.report, self.deferred = report, deferred
@@ -95,6 +98,13 @@ class LocalLog:
         if offset > self.recovery_point:
             self.recovery_point = offset
             self.last_flushed_ms = self.now
+
+    def sync_new_names(self) -> None:
+        """Wait until the names of files are on the disk that were made since the log was opened."""
+        names = set(self.files.list(self.directory))
+        if names != self._names:
+            self.files.sync_directory(self.directory)
+            self._names = names
 
     def roll(self, expected_next_offset: int = 0) -> LogSegment:
         """Begin a new segment at the larger of `expected_next_offset` and the log end offset.

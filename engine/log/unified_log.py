@@ -332,7 +332,7 @@ class UnifiedLog:
         self.producer_state.take_snapshot()
         self.describe()
         self.segments.close()
-        self.local_log.files.sync_directory(self.directory)
+        self.local_log.sync_new_names()
 
     def close_handlers(self) -> None:
         """Let go of all files without changing them."""
