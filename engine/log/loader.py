@@ -271,6 +271,8 @@ class LogLoader:
         is_new = not self.files.exists(segment.time_index_path)
         try:
             segment.sanity_check(time_index_newly_created=is_new)
+            if segment.base_offset in self._unsplittable:  # its recovery was given up; its index is a part only
+                self._recover_while_loading(segment, "its offsets do not fit its index")
         except OffsetIndexMissing:
             self._recover_while_loading(segment, "its offset index is missing")
         except CorruptIndex as error:

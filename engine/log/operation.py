@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from engine.errors import KafkalogError
 from engine.files import replace
 from engine.layout import FileKind, PartitionKind
-from engine.log.errors import OffsetOutOfRange, RollRefused
 from engine.log.manager import Standing
-from engine.log.report import Action, Report
+from engine.log.report import Report
+from engine.log.working import work_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,17 +116,20 @@ def _is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
 
 def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work) -> tuple[Report, Standing]:
     report = Report(place.path, options.name)
-    log = manager.load(
-        place, report, clean_start=options.clean_start, recovery_point=options.recovery_point,
-        log_start_offset=options.log_start_offset,
-    )
-    try:
+
+    def load(clean_start: bool) -> UnifiedLog:
+        return manager.load(
+            place, report, clean_start=clean_start, recovery_point=options.recovery_point,
+            log_start_offset=options.log_start_offset,
+        )
+
+    def marked(log: UnifiedLog) -> None:
         noted = manager.high_watermark(place) if options.high_watermark is None else options.high_watermark
         log.update_high_watermark(log.log_end_offset if noted is None else noted)
-        try:
-            work(log)
-        except (OffsetOutOfRange, RollRefused) as error:
-            report.add(Action.REFUSED, "", str(error))
+        work(log)
+
+    log = work_on(load, options.clean_start, marked)
+    try:
         standing = Standing.of(log)
     except BaseException:
         log.close_handlers()
