@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
 
 _CHUNK = 1 << 20  # bytes looked at in one go
+_UNWRITTEN = 16  # zeros at the end, more than any batch has there
 
 
 class MetadataProof(NamedTuple):
@@ -71,14 +72,23 @@ def _damage(file: OpenFile, base: int, name: str, *, is_last: bool) -> tuple[Met
                 lost += table[BatchField.VALID, row] == 1
             else:
                 offset = table[BatchField.LAST_OFFSET, row] + 1
-    if damage is not None or walk.stop is Stop.END:
+    if damage is not None:
+        if is_last and not lost and _ends_in_zeros(file):
+            damage = damage._replace(is_lossy=False)
         return damage, lost
+    if walk.stop is Stop.END:
+        return None, lost
     what = f"no whole batch begins at byte {walk.position}, {walk.end - walk.position} bytes are left"
     at, is_torn = walk.position, walk.stop is Stop.TORN
     while walk.position < walk.end and walk.resynchronise() is not None:
         lost += _count_sound(walk)
     is_lossy = not is_last or lost > 0 or not (is_torn or _is_zero(file, at))
     return MetadataProof(is_lossy, what, base, name, at, offset), lost
+
+
+def _ends_in_zeros(file: OpenFile) -> bool:
+    """Is the end of the file space that was never written, as a power cut leaves it in the last batch?"""
+    return not any(file.read(max(0, file.size() - _UNWRITTEN), _UNWRITTEN))
 
 
 def _count_sound(walk: LogWalk) -> int:

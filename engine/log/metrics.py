@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.errors import KafkalogError
 from engine.files import Files, WritableFile, replace
 from engine.layout import PartitionKind, parse_partition_dir
 from engine.log.report import Action
@@ -80,7 +81,11 @@ def write_textfile(
     files: Files, path: str, manager: LogManager, reports: Iterable[Report], errors: int, flushes: FlushStats
 ) -> None:
     """Write the metrics aside and rename them to `path`: a collector never sees half of them. Raises UnwritableFile."""
-    from prometheus_client import CollectorRegistry, Gauge, generate_latest
+    try:
+        from prometheus_client import CollectorRegistry, Gauge, generate_latest
+    except ImportError as error:
+        what = "metrics need the package prometheus-client"
+        raise KafkalogError(what, do="pip install 'kafkalog[metrics]'") from error
 
     registry = CollectorRegistry()
     labels = ("topic", "partition")

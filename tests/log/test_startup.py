@@ -1,0 +1,110 @@
+"""What a starting broker does is foreseen in its words, mended where it can be, and named where it can not."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.files import Files, ReadOnlyFiles
+from engine.log.log_dirs import find_log_dirs
+from engine.log.manager import LogManager, Settings
+from engine.log.recover import RecoverOptions, recover
+from engine.log.report import Action
+from engine.log.startup import foresee, survey
+from engine.overlay import OverlayFiles
+from tests.support.log_dir_damage import DAMAGES, clean_pair
+from tests.support.file_work import tree
+from tests.support.run import kafkalog
+
+NOW = 1_764_000_000_000
+
+
+def troubles(top):
+    files = ReadOnlyFiles()
+    return foresee(files, survey(files, find_log_dirs(files, [str(top)])))
+
+
+def recover_all(files, top, **options):
+    cluster = survey(files, find_log_dirs(files, [str(top)]))
+    errors = []
+    reports = list(recover(LogManager(lambda _log_dir: files, cluster, Settings(), NOW), RecoverOptions(**options), errors))
+    assert errors == []
+    return reports
+
+
+def bare(reports):
+    return [(report.directory, report.events, report.log_end_offset) for report in reports]
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_each_damage_is_foreseen_and_mended(name, own_corpus, tmp_path):
+    damage = DAMAGES[name]
+    top = clean_pair(own_corpus, tmp_path, name)
+    found = troubles(top)
+    assert [trouble.effect.name for trouble in found] == ([] if damage.effect is None else [damage.effect])
+    assert all(damage.said in (trouble.said or "") for trouble in found)
+    assert all(trouble.do or damage.mended for trouble in found), "what is left to people comes with advice"
+    before = tree(ReadOnlyFiles(), str(top))
+    foretold = recover_all(OverlayFiles(ReadOnlyFiles(), NOW), top, mark_clean=True)
+    assert tree(ReadOnlyFiles(), str(top)) == before
+    done = recover_all(Files(), top, mark_clean=True)
+    assert bare(done) == bare(foretold)
+    left = [] if damage.mended else [damage.effect]
+    assert [trouble.effect.name for trouble in troubles(top)] == left
+    refused = [event for report in done for event in report.events if event.action is Action.REFUSED]
+    assert bool(refused) == (not damage.mended)
+    if name == "metadata":
+        assert tree(ReadOnlyFiles(), str(top)) == before, "nothing is done without --accept-metadata-loss"
+        return
+    is_marked = [(top / log_dir / ".kafka_cleanshutdown").exists() for log_dir in ("d0", "d1")]
+    harmed = {trouble.log_dir[-2:] for trouble in found} if not damage.mended else set()
+    assert is_marked == ["d0" not in harmed, "d1" not in harmed]
+
+
+def test_what_is_rebuilt_is_what_was_there(own_corpus, tmp_path):
+    top = clean_pair(own_corpus, tmp_path, "no topic id")
+    (top / "d1/meta.properties").unlink()
+    (top / "d0/tx-0/leader-epoch-checkpoint").write_bytes(b"garbage")
+    recover_all(Files(), top)
+    origin = own_corpus / "kafka-4.3.1/logs/clean"
+    for path in ("d0/tx-0/partition.metadata", "d0/tx-0/leader-epoch-checkpoint"):
+        assert (top / path).read_bytes() == (origin / path).read_bytes()
+    for log_dir in ("d0", "d1"):
+        lines = [set(one.read_text().splitlines()) for one in (top / log_dir / "meta.properties", origin / log_dir / "meta.properties")]
+        assert {line for line in lines[0] if line[0] != "#"} == {line for line in lines[1] if line[0] != "#"}
+
+
+def test_metadata_loss_is_the_loudest_and_stops_everything(own_corpus, tmp_path):
+    top = clean_pair(own_corpus, tmp_path, "metadata")
+    before = tree(ReadOnlyFiles(), str(top))
+    done = kafkalog("recover", str(top))
+    assert done.status == 4
+    text = done.out.decode()
+    assert "Corruption found in segment 0, truncating to offset" in text
+    assert "partition directories would be renamed to -stray" in text
+    assert "--accept-metadata-loss" in text
+    assert tree(ReadOnlyFiles(), str(top)) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"], "and no quarantine is left"
+    done = kafkalog("recover", "--accept-metadata-loss", "--no-quarantine", str(top / "d0"))
+    assert done.status == 1
+    assert "truncated 00000000000000000000.log" in done.out.decode()
+
+
+def test_a_torn_end_of_the_metadata_log_is_no_loss(own_corpus, tmp_path):
+    top = clean_pair(own_corpus, tmp_path, "nothing")
+    log = max((top / "d0/__cluster_metadata-0").glob("*.log"))
+    size = log.stat().st_size
+    with log.open("r+b") as file:
+        file.truncate(size - 5)
+    assert troubles(top) == []
+    with log.open("r+b") as file:  # of the last batch only the beginning reached the disk
+        file.truncate(size + 4096)
+    assert troubles(top) == []
+
+
+def test_damage_to_the_last_whole_batch_of_the_metadata_log_is_a_loss(own_corpus, tmp_path):
+    top = clean_pair(own_corpus, tmp_path, "nothing")
+    log = max((top / "d0/__cluster_metadata-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[-3] ^= 1
+    log.write_bytes(data)
+    assert [trouble.effect.name for trouble in troubles(top)] == ["LOSES_TOPICS"]
