@@ -11,8 +11,8 @@ from engine.log.recover import RecoverOptions, recover
 from engine.log.report import Action
 from engine.log.startup import foresee, survey
 from engine.overlay import OverlayFiles
-from tests.support.log_dir_damage import DAMAGES, clean_pair
 from tests.support.file_work import tree
+from tests.support.log_dir_damage import DAMAGES, clean_pair
 from tests.support.run import kafkalog
 
 NOW = 1_764_000_000_000
