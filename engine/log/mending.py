@@ -35,20 +35,21 @@ _METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 def mend(files: Files, cluster: Cluster, trouble: Trouble, report: Report) -> bool:
     """Mend `trouble`, or say in `report` why not. False: a broker still trips over it."""
+    shown = trouble.path.removeprefix(report.directory + "/")
     if trouble.kind is FileKind.PRODUCER_SNAPSHOT:
         return True  # the loader drops it, and rebuilds the state of producers from the log
     if trouble.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
-        _mend_epochs(files, trouble, report)
+        _mend_epochs(files, trouble, shown, report)
         return True
     mended = _mend(files, cluster, trouble)
     why = f"{trouble.effect.value}: {trouble.said or trouble.what}"
     if mended is None:
         severity = Severity.WARNING if trouble.effect is Effect.WARNS else Severity.ERROR
-        report.add(Action.REFUSED, trouble.name, f"{why} - {trouble.do or 'nothing on the disk tells what it held'}",
+        report.add(Action.REFUSED, shown, f"{why} - {trouble.do or 'nothing on the disk tells what it held'}",
                    severity=severity)
         return False
     action, how = mended
-    report.add(action, trouble.name, f"{how}; {why}", severity=Severity.WARNING)
+    report.add(action, shown, f"{how}; {why}", severity=Severity.WARNING)
     return True
 
 
@@ -67,13 +68,13 @@ def _mend(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str
     return None
 
 
-def _mend_epochs(files: Files, trouble: Trouble, report: Report) -> None:
+def _mend_epochs(files: Files, trouble: Trouble, shown: str, report: Report) -> None:
     own = Report(parent_of(trouble.path), report.operation)
     open_leader_epochs(files, own.directory, own)
     why = f"{trouble.effect.value}: {trouble.said}"
     for event in own.events:
         how = f"{event.records} epochs from the batches; {why}"
-        report.events.append(event._replace(path=trouble.name, reason=how))
+        report.events.append(event._replace(path=shown, reason=how))
 
 
 def _set_aside(files: Files, path: str) -> None:

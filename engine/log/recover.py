@@ -63,10 +63,13 @@ def recover(
         for trouble in losses:
             yield _refusal(trouble)
         return
+    places = [place for log_dir in manager.cluster.log_dirs for place in _order(log_dir)]
+    by_place = {place: [one for one in troubles if one.path.startswith(place.path + "/")] for place in places}
+    of_places = {id(trouble) for found in by_place.values() for trouble in found}
     tripped: set[str] = set()  # log dirs that a broker still trips over
     for log_dir in manager.cluster.log_dirs:
         report = Report(log_dir.path, OPERATION)
-        own = [trouble for trouble in troubles if trouble.log_dir == log_dir.path]
+        own = [trouble for trouble in troubles if trouble.log_dir == log_dir.path and id(trouble) not in of_places]
         if not _mend_all(manager, own, report):
             tripped.add(log_dir.path)
         if log_dir.is_whole:
@@ -74,9 +77,13 @@ def recover(
         if report.events:
             yield report
     standing: dict[Place, Standing] = {}
-    places = [place for log_dir in manager.cluster.log_dirs for place in _order(log_dir)]
     failed: set[str] = set()
-    for place, partition in _each(manager, options, places, standing, errors):
+
+    def mend_place(place: Place, report: Report) -> None:
+        if not _mend_all(manager, by_place[place], report):
+            tripped.add(place.log_dir)
+
+    for place, partition in _each(manager, options, places, standing, errors, mend_place):
         if partition is None:
             failed.add(place.log_dir)
         else:
@@ -122,14 +129,14 @@ def _forget_clean_shutdown(manager: LogManager, log_dir: LogDir) -> None:
 
 def _each(
     manager: LogManager, options: RecoverOptions, places: list[Place], standing: dict[Place, Standing],
-    errors: list[KafkalogError],
+    errors: list[KafkalogError], prepare: Callable[[Place, Report], object],
 ) -> Iterator[tuple[Place, Report | None]]:
     """Recover partitions, several at a time, and report in the order of `places`. None: it could not be done."""
     segment_jobs = options.jobs if len(places) == 1 else 1
 
     def work(place: Place) -> Report | KafkalogError:
         try:
-            report, standing[place] = _one(manager, options, place, segment_jobs)
+            report, standing[place] = _one(manager, options, place, segment_jobs, prepare)
         except KafkalogError as error:
             return error
         return report
@@ -156,8 +163,11 @@ def _told(
             yield place, result
 
 
-def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int) -> tuple[Report, Standing]:
+def _one(
+    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, prepare: Callable[[Place, Report], object]
+) -> tuple[Report, Standing]:
     report = Report(place.path, OPERATION)
+    prepare(place, report)
     files = manager.files_of(place.log_dir)
     if options.salvage:
         salvage(files, place.path, report)
