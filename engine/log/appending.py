@@ -26,6 +26,7 @@ from engine.log.append_errors import (
     UnexpectedAppendOffset,
     UnsupportedCompressionType,
 )
+from engine.log.errors import IndexFull
 from engine.log.frames import Frame, check_magic
 from engine.log.producer_append import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.producer_rows import ProducerRow
@@ -128,8 +129,20 @@ def append_as_follower(log: UnifiedLog, data: Buffer, leader_epoch: int) -> LogA
     if info.valid_size > 0:
         _check_first_offset(log, frame, info)
         trimmed = _trimmed(frame, info.valid_size)
-        _append(log, trimmed, info, AppendOrigin.REPLICATION, TRANSACTION_VERSION_UNKNOWN)
+        try:
+            _append(log, trimmed, info, AppendOrigin.REPLICATION, TRANSACTION_VERSION_UNKNOWN)
+        except IndexFull:
+            log.segments.active_segment.truncate_to(log.log_end_offset, log.now)
+            _append_each(log, trimmed, leader_epoch)
     return info
+
+
+def _append_each(log: UnifiedLog, frame: Frame, leader_epoch: int) -> None:
+    """Append batch by batch, so that a segment is rolled where its indexes are full. There a broker's append fails."""
+    table = frame.batches.table
+    for row in range(frame.rows):
+        at = table[BatchField.POSITION, row]
+        append_as_follower(log, frame.data[at : at + table[BatchField.SIZE, row]], leader_epoch)
 
 
 def analyze_and_validate(
@@ -231,6 +244,7 @@ def _append(log: UnifiedLog, frame: Frame, info: LogAppendInfo, origin: AppendOr
             f"Message batch size is {size} bytes in append to partition {_name(log)}, which exceeds the maximum configured "
             f"segment size of {log.config.segment_size}."
         )
+    flushed = log.recovery_point  # before a roll moves it: the broker's flush after a roll comes later
     segment = maybe_roll(log, size, info)
     changes = check_producers(log, frame, origin, transaction_version)
     if changes.duplicate is not None:
@@ -242,7 +256,7 @@ def _append(log: UnifiedLog, frame: Frame, info: LogAppendInfo, origin: AppendOr
     log.local_log.update_log_end_offset(info.last_offset + 1)
     log.update_high_watermark_with_log_end_offset()
     apply_producers(log, segment, changes, info.last_offset + 1)
-    if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+    if log.log_end_offset - flushed >= log.config.flush_messages:
         log.flush()
 
 

@@ -1,0 +1,74 @@
+"""Steps of an append case (cases/README.md), carried out by our engine and answered as the real engine's driver answers."""
+
+from __future__ import annotations
+
+from engine.log.append_errors import AppendRefused, RecordValidationFailed
+from engine.log.producer_append import AppendOrigin
+
+ORIGINS = {origin.value: origin for origin in AppendOrigin}
+
+
+def frames(path):
+    """4 bytes of length, then that many bytes of batches."""
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        found.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return found
+
+
+def append(log, step, frame, *, follower=False, leader_epoch=0):
+    """One frame, as whom the step says."""
+    role, epoch = step.get("as", "follower" if follower else "client"), step.get("leaderEpoch", leader_epoch)
+    if role == "follower":
+        return log.append_as_follower(frame, epoch)
+    version = step.get("transactionVersion", -1 if role == "client" else 0)
+    return log.append_as_leader(frame, epoch, ORIGINS[role], version)
+
+
+def answer(log, step, found, **defaults):
+    """What the real engine's driver prints for a step."""
+    if "now" in step:
+        log.now = step["now"]
+    if "roll" in step:
+        return {"rolled": log.roll().base_offset}
+    if "flush" in step:
+        log.flush(force_flush_active_segment=True)
+        return {"recoveryPoint": log.recovery_point}
+    if "highWatermark" in step:
+        return {"highWatermark": log.update_high_watermark(step["highWatermark"])}
+    if "assignEpoch" in step:
+        log.leader_epoch_cache.assign(step["assignEpoch"], log.log_end_offset)
+        return {"assignedEpoch": step["assignEpoch"]}
+    try:
+        info = append(log, step, found[step["frame"]], **defaults)
+    except RecordValidationFailed as error:
+        errors = [{"index": index, "message": text} for index, text in error.records]
+        return {"error": f"{error.kafka_text} <- {error.cause.kafka_text}", "recordErrors": errors}
+    except AppendRefused as error:
+        return {"error": error.kafka_text}
+    said = {
+        "firstOffset": info.first_offset, "lastOffset": info.last_offset, "maxTimestamp": info.max_timestamp,
+        "logAppendTime": info.log_append_time, "logStartOffset": info.log_start_offset,
+        "sourceCompression": info.source_compression, "validBytes": info.valid_size, "logEndOffset": log.log_end_offset,
+    }  # fmt: skip
+    return said if info.last_leader_epoch is None else said | {"lastLeaderEpoch": info.last_leader_epoch}
+
+
+def producers(log):
+    """The producers as the real engine's driver prints them."""
+    described = []
+    for entry in sorted(log.producer_state.producers.values(), key=lambda entry: entry.producer_id):
+        one = {
+            "producerId": entry.producer_id, "producerEpoch": entry.producer_epoch,
+            "coordinatorEpoch": entry.coordinator_epoch, "lastTimestamp": entry.last_timestamp,
+        }  # fmt: skip
+        if entry.current_txn_first_offset is not None:
+            one["currentTxnFirstOffset"] = entry.current_txn_first_offset
+        one["batches"] = [
+            {"lastSeq": b.last_seq, "lastOffset": b.last_offset, "offsetDelta": b.offset_delta, "timestamp": b.timestamp}
+            for b in entry.batches
+        ]
+        described.append(one)
+    return described
