@@ -127,6 +127,8 @@ class LocalLog:
                     self.files.remove(self.path(name(new_offset)))
                     self.report.add(Action.REMOVED, name(new_offset), "stood in the way of the new segment")
             active.on_become_inactive_segment()
+            active.flush()  # first, and its name too: a new segment behind what is lost would leave a hole
+            self.files.sync_directory(self.directory)
             segment = self.new_segment(new_offset)
         self.report.add(Action.CREATED, log_file_name(new_offset), "a new segment", offsets=(new_offset, new_offset), size=0)
         self.update_log_end_offset(self.log_end_offset)

@@ -1,0 +1,98 @@
+"""Appending: what was flushed, and so printed, is there whatever happens; what was not is there in order or not at all."""
+
+from __future__ import annotations
+
+from engine.formats import Codec, ControlType
+from engine.log.bulk_append import BulkAppender
+from engine.log.producer_append import AppendOrigin
+from tests.crash.cases_log import opened
+from tests.crash.partitions import ABORTED, DIRECTORY, IDEMPOTENT, batches_of, closed, marker, plain, see, segments
+from tests.crash.sweep import Case
+from tests.support.crash_files import CrashFiles
+from tests.support.disk_model import Disk
+
+EMPTY = Disk({}, frozenset({"d"}))
+
+
+def sent(*, count=3, size=90, **settings):
+    """A batch as a client sends it."""
+    return plain(0, count=count, size=size, epoch=-1, **settings)
+
+
+def one_by_one(log, acknowledge):
+    for number in range(6):
+        log.append_as_leader(sent(codec=Codec.LZ4 if number % 3 == 2 else Codec.NONE), 3 + number // 4)
+        if number % 2:
+            log.flush()
+            acknowledge(log.log_end_offset)
+
+
+def together(log, acknowledge):
+    for _ in range(2):
+        batches = [sent(size=120), sent(count=1), sent(codec=Codec.GZIP), *[sent() for _ in range(6)]]
+        BulkAppender(log, 3).append(bytearray(b"".join(batches)), [])
+        log.flush()
+        acknowledge(log.log_end_offset)
+
+
+def of_producers(log, acknowledge):
+    fields = {"producer_id": ABORTED, "producer_epoch": 0, "transactional": True}
+    for number in range(3):
+        log.append_as_leader(sent(base_sequence=2 + 3 * number, **fields), 3)
+        log.append_as_leader(sent(producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=6 + 3 * number), 3)
+    log.flush()
+    acknowledge(log.log_end_offset)
+    end = marker(0, ControlType.ABORT, ABORTED, epoch=-1)
+    log.append_as_leader(end, 3, AppendOrigin.COORDINATOR, 0)
+    log.flush()
+    acknowledge(log.log_end_offset)
+
+
+def following(log, acknowledge):
+    end = log.log_end_offset
+    for number in range(4):
+        data = b"".join(plain(end + 7 * number + at, epoch=4) for at in (0, 3))
+        log.append_as_follower(data, 9)
+        log.flush()
+        acknowledge(log.log_end_offset)
+
+
+def append_case(name, disk, append):
+    """`append` on a partition that was stopped cleanly before."""
+
+    def work(files, acknowledge):
+        if "d/t-0" not in disk.directories:
+            files.make_directory(DIRECTORY)
+            files.sync_directory("/d")
+        log = opened(files, recovery_point=0)
+        append(log, acknowledge)
+        log.close()
+        acknowledge(log.log_end_offset)
+
+    whole = CrashFiles(disk)
+    work(whole, lambda _: None)
+    wanted = see(whole.disk(), clean=True)
+    before = batches_of(segments()) if disk is not EMPTY else {}
+
+    def check(disk, acknowledged, done):
+        if acknowledged is None and "d/t-0" not in disk.directories:
+            return
+        for recovery_point in {0, acknowledged or 0}:
+            seen = see(disk, recovery_point=recovery_point)
+            assert before.items() <= seen.batches.items()
+            assert seen.batches == {base: batch for base, batch in wanted.batches.items() if base < seen.end}
+            assert seen.end >= (acknowledged or 0), f"{acknowledged} was acknowledged, the log ends at {seen.end}"
+            assert seen.epochs == [entry for entry in wanted.epochs if entry[1] < seen.end]
+        if done:
+            assert see(disk, clean=True) == wanted
+
+    return Case(name, disk, work, check)
+
+
+CASES_APPEND = [
+    append_case("append", closed(segments()), one_by_one),
+    append_case("append-new", EMPTY, together),
+    append_case("append-many", closed(segments()), together),
+    append_case("append-producers", closed(segments()), of_producers),
+    append_case("append-follower", closed(segments()), following),
+]
