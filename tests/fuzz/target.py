@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.dump import batch_heads, dump_log
+from engine.dump import batch_heads, log_file
 from engine.dump.json_lines import JsonDump
 from engine.dump.json_stream import JsonStream
 from engine.dump.run import Dump
@@ -114,7 +114,7 @@ def sized(buffers: Buffers) -> Iterator[None]:
         (columns.RecordColumns.__init__, (buffers.record_rows,)),
     )
     constants = (
-        (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk), (dump_log, "_CHUNK", buffers.chunk),
+        (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk), (log_file, "_CHUNK", buffers.chunk),
         (batch_heads, "_BLOCK", max(61, buffers.chunk)),
     )
     walk = windows.LogWalk.__init__
