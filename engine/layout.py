@@ -1,4 +1,4 @@
-"""Names and suffixes of Kafka's files and directories, and the way from a user's path to the files behind it.
+"""Names and suffixes of Kafka's files and directories.
 
 Mirrors LogFileUtils, LocalLog.parseTopicPartitionName and Snapshots.parse. A name never proves what a file holds.
 """
@@ -7,13 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from engine.errors import UnreadableFile
-from engine.findings import Finding, Where
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class FileKind(Enum):
@@ -74,15 +68,8 @@ class PartitionDir(NamedTuple):
     unique_id: str | None = None
 
 
-class DirectoryKind(Enum):
-    """What the plain files in a directory make of it."""
-
-    PARTITION = "partition"  # it holds files of a partition
-    LOG_DIR = "log dir"  # it holds the files that a broker keeps in each of log.dirs
-    OTHER = "other"  # neither: log dirs or partitions may lie below it
-
-
-_NUMBERED = (
+# kinds whose names begin with a base offset
+NUMBERED = (
     FileKind.LOG,
     FileKind.OFFSET_INDEX,
     FileKind.TIME_INDEX,
@@ -91,11 +78,8 @@ _NUMBERED = (
     FileKind.LOG_07,
     FileKind.KRAFT_SNAPSHOT,
 )
-_BY_SUFFIX = {kind.value: kind for kind in _NUMBERED}
-_BY_NAME = {kind.value: kind for kind in FileKind if kind not in _NUMBERED}
-_PARTITION_FILES = frozenset(
-    (*_NUMBERED, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE)
-)
+_BY_SUFFIX = {kind.value: kind for kind in NUMBERED}
+_BY_NAME = {kind.value: kind for kind in FileKind if kind not in NUMBERED}
 _ORDER = {kind: at for at, kind in enumerate(FileKind)}
 _ADDED_SUFFIXES = ("", ".swap", ".cleaned", ".deleted", ".part", ".tmp")
 
@@ -159,7 +143,7 @@ def _bounded(digits: str, largest: int) -> int | None:
 
 def canonical_name(name: FileName) -> str | None:
     """The name that Kafka itself gives to such a file; None where the offset is missing."""
-    if name.kind not in _NUMBERED:
+    if name.kind not in NUMBERED:
         return name.kind.value + name.suffix
     if name.base_offset is None:
         return None
@@ -254,24 +238,6 @@ def partition_dir_name(directory: PartitionDir) -> str:
     return directory.topic[: 255 - len(ending)] + ending
 
 
-def directory_kind(file_names: Iterable[str]) -> DirectoryKind:
-    """What a directory is, from the names of the plain files in it."""
-    kind = DirectoryKind.OTHER
-    for name in file_names:
-        parsed = parse_file_name(name)
-        if parsed is None or parsed.remote_id is not None or _lacks_offset(parsed):
-            continue
-        if parsed.kind in _PARTITION_FILES:
-            return DirectoryKind.PARTITION
-        kind = DirectoryKind.LOG_DIR
-    return kind
-
-
-def _lacks_offset(name: FileName) -> bool:
-    """`server.log`, `package.index`: Kafka's suffix, but no file of a partition is named so."""
-    return name.kind in _NUMBERED and name.base_offset is None
-
-
 def file_order(name: str) -> tuple[int, int, int, str, int, str]:
     """Sort key: by base offset, each segment's log, index, timeindex, txnindex, snapshot together, plain files before
     `.swap`, `.cleaned` and `.deleted` ones; files without offset behind them; foreign names last.
@@ -289,121 +255,3 @@ def directory_order(name: str) -> tuple[bool, str, int, str]:
     """Sort key: partitions by topic and number, other directories behind them by name."""
     parsed = parse_partition_dir(name)
     return (True, name, 0, "") if parsed is None else (False, parsed.topic, parsed.partition, name)
-
-
-class _Info(Protocol):
-    @property
-    def is_file(self) -> bool: ...
-    @property
-    def is_directory(self) -> bool: ...
-
-
-class Lister(Protocol):
-    """What `discover` asks of the seam to the operating system (see `files.ReadOnlyFiles`)."""
-
-    def info(self, path: str) -> _Info:
-        """What stands at `path`. Raises UnreadableFile."""
-
-    def list(self, directory: str) -> list[str]:
-        """Names in `directory`. Raises UnreadableFile."""
-
-    def resolve(self, path: str) -> str:
-        """`path` with every symbolic link followed. Raises UnreadableFile."""
-
-
-class Discovery(NamedTuple):
-    """Files to read, in order, and what was met on the way."""
-
-    paths: list[str]
-    findings: list[Finding]
-
-
-MAX_DEPTH = 6  # directories below the one that was named: a tree, its log dirs, their partitions, and some more
-REMOTE_INDEX_CACHE = "remote-log-index-cache"  # directory in a log dir: indexes of segments in remote storage
-_FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))
-
-
-def discover(files: Lister, path: str, max_depth: int = MAX_DEPTH) -> Discovery:
-    """The files that a user means by `path`: a file itself, or all of Kafka's files in and below a directory.
-
-    Directories may be a partition's, a log dir, or a tree of log dirs. Partitions come by topic and number, files in
-    the order of `file_order`; the empty `.lock` is left out. Directories below that can not be read, lie too deep or
-    are foreign are findings; each directory is visited once, however many symbolic links lead there.
-    Raises UnreadableFile if `path` itself can not be read.
-    """
-    if not files.info(path).is_directory:
-        return Discovery([path], [])
-    found = Discovery([], [])
-    _visit(files, path, files.list(path), max_depth, {files.resolve(path)}, found)
-    return found
-
-
-def _visit(files: Lister, directory: str, names: list[str], depth: int, seen: set[str], found: Discovery) -> None:
-    prefix = directory if directory.endswith("/") else directory + "/"
-    plain, below = _sort_out(files, prefix, names, found)
-    kind = directory_kind(plain)
-    for name in sorted(plain, key=file_order):
-        parsed = parse_file_name(name)
-        if parsed is None or _lacks_offset(parsed):
-            if parsed is not None and kind is DirectoryKind.PARTITION:
-                what = "the name holds no offset: not read"
-                found.findings.append(Finding("name-invalid", Where(prefix + name), what))
-            elif kind is not DirectoryKind.OTHER:
-                found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's files"))
-        elif parsed.kind is not FileKind.LOCK:
-            found.paths.append(prefix + name)
-    for name in sorted(below, key=directory_order):
-        if _is_foreign(name, kind):
-            found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's directories"))
-        elif depth == 0:
-            found.findings.append(Finding("path-skipped", Where(prefix + name), "lies too deep to be searched"))
-        else:
-            _enter(files, prefix, name, depth - 1, seen, found)
-
-
-def _sort_out(files: Lister, prefix: str, names: list[str], found: Discovery) -> tuple[list[str], list[str]]:
-    """The names of plain files (and of what only looks like one: a FIFO fails when it is opened) and of directories."""
-    plain: list[str] = []
-    below: list[str] = []
-    for name in names:
-        try:
-            is_directory = files.info(prefix + name).is_directory
-        except UnreadableFile as error:
-            _refused(files, prefix, name, error, found)
-            continue
-        (below if is_directory else plain).append(name)
-    return plain, below
-
-
-def _is_foreign(name: str, parent: DirectoryKind) -> bool:
-    if name in _FOREIGN_DIRECTORIES or name.startswith("."):
-        return True
-    if parent is DirectoryKind.OTHER:
-        return False
-    return parent is DirectoryKind.PARTITION or (parse_partition_dir(name) is None and name != REMOTE_INDEX_CACHE)
-
-
-def _enter(files: Lister, prefix: str, name: str, depth: int, seen: set[str], found: Discovery) -> None:
-    directory = prefix + name
-    try:
-        real = files.resolve(directory)
-        names = files.list(directory) if real not in seen else []
-    except UnreadableFile as error:
-        _refused(files, prefix, name, error, found)
-        return
-    if real in seen:
-        what = f"leads to {real}, which is searched already"
-        found.findings.append(Finding("file-ignored", Where(directory), what))
-        return
-    seen.add(real)
-    _visit(files, directory, names, depth, seen, found)
-
-
-def _refused(files: Lister, prefix: str, name: str, error: UnreadableFile, found: Discovery) -> None:
-    """Report `error`, unless a running broker has removed or renamed the path meanwhile."""
-    try:
-        is_there = name in files.list(prefix)
-    except UnreadableFile:
-        is_there = True
-    if is_there:
-        found.findings.append(Finding("path-unreadable", Where(prefix + name), str(error)))

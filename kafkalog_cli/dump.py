@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from engine.discovery import discover
 from engine.dump.matches import tally
 from engine.dump.run import LOGS, Dump, kafka_file_name
 from engine.dump.selection import Selector
 from engine.dump.skipping import may_hold_matches
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
-from engine.layout import FileKind, discover, file_name, parse_file_name
+from engine.layout import FileKind, file_name, parse_file_name
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
 from kafkalog_cli.output import BackgroundWriter, raw_stdout

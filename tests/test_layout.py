@@ -1,23 +1,15 @@
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UnreadableFile
-from engine.files import ReadOnlyFiles
 from engine.layout import (
-    DirectoryKind,
     FileKind,
     FileName,
     PartitionDir,
     PartitionKind,
     canonical_name,
-    directory_kind,
-    discover,
     file_order,
     kraft_snapshot_file_name,
     log_file_name,
@@ -178,129 +170,3 @@ def test_order_keeps_segments_together():
         "00000000000000000001.log.deleted", "00000000000000000001.index.deleted", "00000000000000000009.log",
         "00000000000000000010.log", "leader-epoch-checkpoint", "foreign.txt",
     ]
-
-
-def test_directory_kinds():
-    assert directory_kind([]) is DirectoryKind.OTHER
-    assert directory_kind(["README.md", "server.log"]) is DirectoryKind.OTHER
-    assert directory_kind(["server.log", "meta.properties"]) is DirectoryKind.LOG_DIR
-    assert directory_kind(["cleaner-offset-checkpoint", "00000000000000000000.log"]) is DirectoryKind.PARTITION
-    assert directory_kind(["00000000000000000000.log.deleted"]) is DirectoryKind.PARTITION
-
-
-def make(root, *paths):
-    for path in paths:
-        full = root / path
-        full.parent.mkdir(parents=True, exist_ok=True)
-        full.write_bytes(b"")
-
-
-def found(root):
-    discovery = discover(ReadOnlyFiles(), str(root))
-    paths = [path.removeprefix(f"{root}/") for path in discovery.paths]
-    return paths, [(finding.code, finding.where.file.removeprefix(f"{root}/")) for finding in discovery.findings]
-
-
-def test_a_file_is_itself_whatever_its_name(tmp_path):
-    make(tmp_path, "odd")
-    assert discover(ReadOnlyFiles(), str(tmp_path / "odd")).paths == [str(tmp_path / "odd")]
-
-
-def test_a_missing_path_is_an_error(tmp_path):
-    with pytest.raises(UnreadableFile):
-        discover(ReadOnlyFiles(), str(tmp_path / "none"))
-
-
-def test_a_tree_of_log_dirs(tmp_path):
-    segment = "00000000000000000000.log"
-    make(
-        tmp_path,
-        "notes.txt", "lost+found/x.log", "d1/meta.properties", "d1/.lock", "d1/t-10/" + segment, "d1/t-9/" + segment,
-        "d1/t-9/00000000000000000000.index", "d1/t-9/partition.metadata", "d1/t-9/notes.txt", "d1/t-9/abc.log",
-        "d1/server.log", "d1/other/" + segment,
-        f"d1/t-2.{HEX}-delete/{segment}", "d0/cleaner-offset-checkpoint", "d0/a-0/" + segment,
-        "d0/remote-log-index-cache/3_Ure9eD19RMmD-98XzfrQmw.index",
-    )
-    paths, findings = found(tmp_path)
-    assert paths == [
-        "d0/cleaner-offset-checkpoint", "d0/a-0/" + segment, "d0/remote-log-index-cache/3_Ure9eD19RMmD-98XzfrQmw.index",
-        "d1/meta.properties", f"d1/t-2.{HEX}-delete/{segment}", "d1/t-9/" + segment,
-        "d1/t-9/00000000000000000000.index", "d1/t-9/partition.metadata", "d1/t-10/" + segment,
-    ]
-    assert sorted(findings) == [
-        ("file-ignored", "d1/other"), ("file-ignored", "d1/server.log"), ("file-ignored", "d1/t-9/notes.txt"),
-        ("file-ignored", "lost+found"), ("name-invalid", "d1/t-9/abc.log"),
-    ]
-
-
-def test_links_in_a_circle_are_visited_once(tmp_path):
-    make(tmp_path, "a/t-0/00000000000000000000.log")
-    for name in ("one", "two", "three", "a/up"):
-        (tmp_path / name).symlink_to(tmp_path)
-    (tmp_path / "self").symlink_to(tmp_path / "self")
-    paths, findings = found(tmp_path)
-    assert paths == ["a/t-0/00000000000000000000.log"]
-    assert sorted(findings) == [
-        ("file-ignored", "a/up"), ("file-ignored", "one"), ("file-ignored", "three"), ("file-ignored", "two"),
-        ("path-unreadable", "self"),
-    ]
-
-
-def test_depth_is_limited(tmp_path):
-    make(tmp_path, "1/2/3/4/5/6/00000000000000000000.log", "1/2/3/4/5/6/7/00000000000000000000.log")
-    (tmp_path / "1/2/3/4/5/6/00000000000000000000.log").unlink()
-    assert found(tmp_path) == ([], [("path-skipped", "1/2/3/4/5/6/7")])
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every directory")
-def test_a_directory_without_permission_is_a_finding(tmp_path):
-    make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log")
-    (tmp_path / "t-0").chmod(0)
-    try:
-        paths, findings = found(tmp_path)
-    finally:
-        (tmp_path / "t-0").chmod(0o700)
-    assert paths == ["t-1/00000000000000000000.log"]
-    assert findings == [("path-unreadable", "t-0")]
-
-
-class RefusingFiles(ReadOnlyFiles):
-    def list(self, directory):
-        if directory.endswith("t-0"):
-            raise UnreadableFile(f"{directory}: Input/output error")
-        return super().list(directory)
-
-
-def test_a_directory_that_fails_is_a_finding(tmp_path):
-    make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log")
-    discovery = discover(RefusingFiles(), str(tmp_path))
-    assert [path.rsplit("/", 2)[-2] for path in discovery.paths] == ["t-1"]
-    assert [finding.code for finding in discovery.findings] == ["path-unreadable"]
-
-
-class MovingFiles(ReadOnlyFiles):
-    """A broker deletes partition t-0 and a segment just after they were listed."""
-
-    def info(self, path):
-        if path.endswith("t-1/00000000000000000000.log"):
-            Path(path).unlink(missing_ok=True)
-        return super().info(path)
-
-    def resolve(self, path):
-        if path.endswith("t-0"):
-            Path(path).rename(path + f".{HEX}-delete")
-        return super().resolve(path)
-
-
-def test_what_a_broker_removes_meanwhile_is_no_finding(tmp_path):
-    make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log", "t-1/00000000000000000009.log")
-    discovery = discover(MovingFiles(), str(tmp_path))
-    assert discovery == ([f"{tmp_path}/t-1/00000000000000000009.log"], [])
-
-
-def test_what_is_no_file_is_left_to_the_reader(tmp_path):
-    (tmp_path / "t-0" / "00000000000000000001.log").mkdir(parents=True)
-    os.mkfifo(tmp_path / "t-0" / "00000000000000000000.log")
-    paths, findings = found(tmp_path)
-    assert paths == ["t-0/00000000000000000000.log"]
-    assert findings == [("file-ignored", "t-0/00000000000000000001.log")]
