@@ -170,7 +170,8 @@ class TextRenderer:
                 last_record, flags, base,
             )
             if status == Status.FULL:
-                if out.at or not flags & CONTENTS or not self._put_large(chunk, base, record, flags):
+                is_due = record < last_record and row > chunk.records.table[RecordField.BATCH, record]
+                if out.at or not (is_due and flags & CONTENTS and self._put_large(chunk, base, record, flags)):
                     out.make_room()
                 else:
                     record += 1
