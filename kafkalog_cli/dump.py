@@ -11,6 +11,7 @@ import click
 
 from engine.discovery import discover
 from engine.dump.matches import tally
+from engine.dump.reports import DumpReports
 from engine.dump.run import LOGS, Dump, kafka_file_name
 from engine.dump.selection import Selector
 from engine.dump.skipping import may_hold_matches
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from engine.dump.options import DumpOptions
     from engine.dump.renderer import DumpRenderer
-    from engine.dump.reports import DumpReports
     from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
@@ -77,15 +77,16 @@ def dump_all(
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")
         targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
         if selection is not None and selection.count:
-            _count(files, _wanted(files, targets, selection, outcome), options, selection, renderer, outcome)
+            wanted = _wanted(files, targets, selection, outcome)
+            reports = _count(files, wanted, options, selection, renderer, outcome)
         else:
             reports = _dump(files, targets, options, selection, renderer, outcome)
-            if not outcome.streams:
-                renderer.flush()
-                output.drain()
-                sys.stdout.buffer.flush()
-                for line in reports.lines():
-                    click.echo(printable(line) if sys.stderr.isatty() else line, err=True)
+        if not outcome.streams:
+            renderer.flush()
+            output.drain()
+            sys.stdout.buffer.flush()
+            for line in reports.lines():
+                click.echo(printable(line) if sys.stderr.isatty() else line, err=True)
         status = outcome.finish()
         renderer.flush()
         output.drain()
@@ -178,11 +179,12 @@ def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, o
 def _count(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection, renderer: DumpRenderer,
     outcome: Outcome,
-) -> None:
+) -> DumpReports:
     records = batches = 0
+    reports = DumpReports()
     for target in targets:
         try:
-            counted = tally(files, target.path, target.name, options, selection, outcome.finding)  # type: ignore[arg-type]
+            counted = tally(files, target.path, target.name, options, selection, outcome.finding, reports)  # type: ignore[arg-type]
         except KafkalogError as error:
             renderer.flush()
             outcome.error(error)
@@ -192,6 +194,7 @@ def _count(
         renderer.count(target.path, counted.record_count, counted.batch_count)
     if len(targets) != 1:
         renderer.count(None, records, batches)
+    return reports
 
 
 def _behind_tail(
@@ -205,7 +208,7 @@ def _behind_tail(
     for index in range(len(targets) - 1, -1, -1):
         target = targets[index]
         try:
-            counted = tally(files, target.path, target.name, options, selection, _unheard)  # type: ignore[arg-type]
+            counted = tally(files, target.path, target.name, options, selection, _unheard, DumpReports())  # type: ignore[arg-type]
         except KafkalogError:
             continue  # the dump itself will say so
         found += counted.record_count if options.iterates else counted.batch_count

@@ -43,7 +43,7 @@ class LogDump:
 
     path      as the user named it        gaps   takes the offsets that do not follow one another
     report    takes everything else that is wrong
-    selector  decides what is shown; None: everything. Gaps are only looked for where everything is shown.
+    selector  decides what is shown; None: everything
     """
 
     def __init__(
@@ -60,15 +60,19 @@ class LogDump:
         options = self._options
         size = self._file.size()
         end = size if options.max_bytes == UNLIMITED else min(size, options.max_bytes)
+        if start:
+            self._gaps.begin_anywhere()
         walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
         while True:
             for window in walk:
                 self._check_headers(window)
+                if self._selector is not None or not options.iterates:
+                    self._gaps.feed_batches(window)
                 if self._selector is not None:
                     self._select(self._selector, window)
                     if self._selector.is_past(window) or self._selector.finished:
                         return
-                elif self._options.iterates:
+                elif options.iterates:
                     for chunk in self._reader.chunks(window):
                         self._gaps.feed(chunk, window.base)
                         self._renderer.records(chunk, window.base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.dump.gaps import Gaps
+from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.log_file import LogDump
 from engine.dump.selection import Selector
 from engine.dump.skipping import start_position
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.dump.options import DumpOptions
+    from engine.dump.reports import DumpReports
     from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
@@ -44,12 +45,15 @@ class Tally:
 
 def tally(
     files: ReadOnlyFiles, path: str, name: FileName, options: DumpOptions, selection: Selection,
-    report: Callable[[Finding], None],
+    report: Callable[[Finding], None], reports: DumpReports,
 ) -> Tally:
     """Count the matches in one log. Raises UnreadableFile."""
-    counted = Tally()
+    counted, gaps = Tally(), gaps_of(files, path, name, selection)
     selector = Selector(replace(selection, limit=None, tail=None))
     with files.open(path) as file:
         start = start_position(files, path, name, file, selection)
-        LogDump(file, path, options, counted, report, Gaps(), selector).run(start)
+        try:
+            LogDump(file, path, options, counted, report, gaps, selector).run(start)
+        finally:
+            report_gaps(gaps, path, files.absolute(path), report, reports)
     return counted

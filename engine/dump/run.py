@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.dump.gaps import Gaps, was_cleaned
+from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.index_files import IndexDump
 from engine.dump.log_file import LogDump
 from engine.dump.reports import DumpReports
@@ -91,9 +91,8 @@ class Dump:
         elif name.kind is FileKind.KRAFT_SNAPSHOT and (name.base_offset is None or name.epoch is None):
             what = "a KRaft snapshot is named <20 digits>-<10 digits>.checkpoint"
             self._report(Finding("name-invalid", Where(path), what))
-        base_offset = name.base_offset if name.kind is FileKind.LOG else None
         absolute = self._files.absolute(path)
-        gaps = Gaps(base_offset, compacted=was_cleaned(self._files, absolute, base_offset))
+        gaps = gaps_of(self._files, path, name, self._selector.selection if self._selector is not None else None)
         renderer = self._renderer.log(path, partition_of(absolute))
         with self._files.open(path) as file:
             try:
@@ -103,21 +102,7 @@ class Dump:
                     start = start_position(self._files, path, name, file, self._selector.selection)
                 LogDump(file, path, self._options, renderer, self._report, gaps, self._selector).run(start)
             finally:
-                self._gaps(path, gaps)
-
-    def _gaps(self, path: str, gaps: Gaps) -> None:
-        absolute = self._files.absolute(path)
-        for gap in gaps.disorders:
-            self.reports.gap(absolute, gap.before, gap.after)
-            where = Where(path, gap.position, gap.after)
-            self._report(Finding("offset-order", where, f"offset {gap.after} follows offset {gap.before}"))
-        for gap in gaps.losses():
-            self.reports.gap(absolute, gap.before, gap.after)
-            what = f"{gap.after - gap.before - 1} offsets are missing behind offset {gap.before}"
-            self._report(Finding("offset-gap", Where(path, gap.position, gap.after), what))
-        unnamed = gaps.loss_count - len(gaps.losses())
-        if unnamed:
-            self._report(Finding("offset-gap", Where(path), f"{unnamed} more gaps"))
+                report_gaps(gaps, path, absolute, self._report, self.reports)
 
     def _transaction_index(self, path: str, name: FileName) -> None:
         base_offset = self._base_offset(path, name)

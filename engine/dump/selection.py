@@ -86,6 +86,9 @@ class Selection:
         return self.end_offset != END and not is_wrapper and bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset)
 
 
+EVERYTHING = Selection()
+
+
 class Selector:
     """Applies a selection to the logs of one run, and counts what passed.
 

@@ -223,10 +223,11 @@ class TextRenderer:
 
         key, value = chunk.key(record), chunk.value(record)
         try:
-            return control_record_text(key, value).encode("utf-8", "replace")
+            text = control_record_text(key, value)
         except (ControlRecordInvalid, SchemaError) as error:
             self._record_finding("control-record-invalid", chunk, record, base, str(error))
             return b""
+        return (terminal_safe(text) if self._options.escape else text).encode("utf-8", "replace")
 
     def _decoded_text(self, chunk: Chunk, record: int, base: int) -> bytes:
         assert self._printer is not None  # records() has looked

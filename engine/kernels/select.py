@@ -5,6 +5,9 @@ import cython
 
 from engine.formats import RECORD_FIELDS, BatchField, RecordField
 
+_B_BASE_OFFSET = cython.declare(cython.int, BatchField.BASE_OFFSET)
+_B_LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
+_B_COUNT = cython.declare(cython.int, BatchField.COUNT)
 _B_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
 _B_PRODUCER_ID = cython.declare(cython.int, BatchField.PRODUCER_ID)
 _B_LEADER_EPOCH = cython.declare(cython.int, BatchField.LEADER_EPOCH)
@@ -20,6 +23,7 @@ _ANY = cython.declare(cython.longlong, ANY)
 UNBOUNDED = 2**63 - 1  # for end_offset and to_ms: nothing is too large
 _UNBOUNDED = cython.declare(cython.longlong, UNBOUNDED)
 _LARGEST = cython.declare(cython.longlong, 2**63 - 1)
+_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
 
 
 @cython.ccall
@@ -39,6 +43,42 @@ def next_gap(records: cython.longlong[:, ::1], start: cython.Py_ssize_t, count: 
             previous = records[_OFFSET, index]
             index += 1
         return count
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong, cython.bint))
+def next_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+               claimed: cython.longlong, known: cython.bint, compacted: cython.bint):
+    """First batch from `row` on, by headers alone, that does not follow the one before → (row, claimed, known).
+
+    claimed    last offset of the batch before `row`, and of the one before the row that is returned
+    known      is there such an offset? Without, the next batch begins a new chain
+    compacted  holes do not matter, only offsets that do not grow
+    `last_row`: none. Else the batch there has a wrong checksum, begins at or below `claimed` or ends before it begins;
+    or, where not `compacted`, leaves a hole behind `claimed`, or has a count or a delete horizon that only compaction
+    gives. A compressed wrapper of format 0 or 1 does not say where it begins: it only must grow.
+    """
+    base: cython.longlong
+    last: cython.longlong
+    if row < 0 or last_row > batches.shape[1]: return last_row, claimed, known
+    with cython.nogil:
+        while row < last_row:
+            if batches[_B_VALID, row] == 0: return row, claimed, known
+            base = batches[_B_BASE_OFFSET, row]
+            last = batches[_B_LAST_OFFSET, row]
+            if known and base <= claimed: return row, claimed, known
+            if batches[_B_MAGIC, row] >= 2:
+                if last < base or (base < 0 and last > base + _INT_MAX): return row, claimed, known
+                if not compacted:
+                    if known and base != claimed + 1: return row, claimed, known
+                    if batches[_B_COUNT, row] - 1 != last - base: return row, claimed, known
+                    if batches[_B_ATTRIBUTES, row] & 64: return row, claimed, known
+            elif not compacted and known and base != claimed + 1 and batches[_B_ATTRIBUTES, row] & 7 == 0:
+                return row, claimed, known
+            claimed, known = last, True
+            row += 1
+        return row, claimed, known
 
 
 @cython.ccall
