@@ -319,7 +319,7 @@ def test_a_reader_that_goes_away(tmp_path):
 
 def test_interrupt(tmp_path):
     path = write(tmp_path, batch() * 50_000)
-    words = [sys.executable, "-m", "kafkalog_cli.main", "dump-log", "--print-data-log", str(path)]
+    words = [sys.executable, "-m", "kafkalog_cli", "dump-log", "--print-data-log", str(path)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(100)  # it is at work, and waits for a reader
         process.send_signal(signal.SIGINT)
@@ -333,7 +333,7 @@ def on_terminal(*words, cwd, **environment):
     """What a terminal gets to see, stdout and stderr together, and the exit status."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "kafkalog_cli.main", *words], cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs,
+        [sys.executable, "-m", "kafkalog_cli", *words], cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment},
     )
     os.close(theirs)
@@ -426,7 +426,7 @@ def test_not_enough_memory(tmp_path):
 def test_ctrl_c_while_nobody_reads(own_corpus):
     """`kafkalog … | less`, and less does not read on: the thread that writes must not hold up the end."""
     log = own_corpus / "kafka-4.3.1/logs/clean"
-    command = [sys.executable, "-m", "kafkalog_cli.main", "dump-log", "--print-data-log", *[str(log)] * 20]
+    command = [sys.executable, "-m", "kafkalog_cli", "dump-log", "--print-data-log", *[str(log)] * 20]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         assert process.stdout.read(1) == b"D"  # it has begun; the pipe fills up and stays full

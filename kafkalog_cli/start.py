@@ -1,0 +1,46 @@
+"""The console entry point: what Ctrl-C does is settled before anything is imported that takes time."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # the module typing takes longer to import than this one
+if TYPE_CHECKING:
+    from types import FrameType
+
+INTERRUPTED = 130  # what a shell makes of a program that SIGINT ended
+
+
+def main() -> None:
+    """Run the program. Ctrl-C ends it with one line and status 130, also while modules are imported."""
+    try:
+        import signal
+
+        is_heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # `kafkalog … &` in a script ignores it
+        if is_heeded:
+            signal.signal(signal.SIGINT, _interrupt)
+        from kafkalog_cli.main import main as run
+
+        try:
+            run()
+        finally:
+            if is_heeded:
+                signal.signal(signal.SIGINT, _leave)  # Python clears up, and there is nothing left to give up
+    except KeyboardInterrupt:
+        _leave()
+
+
+def _interrupt(_signal: int, frame: FrameType | None) -> None:
+    """Give up work in order; but an import, which may lose an exception on its way, is left at once."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            _leave()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def _leave(*_: object) -> None:
+    try:
+        os.write(2, b"interrupted\n")
+    finally:
+        os._exit(INTERRUPTED)
