@@ -6,15 +6,17 @@ from __future__ import annotations
 class KafkalogError(Exception):
     """Work that can not be done: ends a command with status 8. The message is one complete line.
 
-    `do` is what the user can do about it: a sentence or a command that works when pasted.
+    `do` is what the user can do about it: a sentence or a command that works when pasted. `path` is the file or
+    directory that it is about, as it was named; None: nothing in particular.
     """
 
     code = "failed"
     exit_status = 8
 
-    def __init__(self, message: str, do: str | None = None) -> None:
+    def __init__(self, message: str, do: str | None = None, *, path: str | None = None) -> None:
         super().__init__(message)
         self.do = do
+        self.path = path
 
 
 class UsageError(KafkalogError):
@@ -51,4 +53,4 @@ class FileChangedWhileReading(KafkalogError):
 def became_shorter(path: str, size: int) -> FileChangedWhileReading:
     """The error to raise where fewer bytes came than the `size` that the file at `path` had when its reading began."""
     what = f"{path}: became shorter than {size} bytes while it was read"
-    return FileChangedWhileReading(what, do="run it again, or on a copy")
+    return FileChangedWhileReading(what, do="run it again, or on a copy", path=path)

@@ -230,7 +230,7 @@ class ReadOnlyFiles:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             os.close(descriptor)
-            raise UnreadableFile(f"{path}: {_kind_of(mode)}, not a file")
+            raise UnreadableFile(f"{path}: {_kind_of(mode)}, not a file", path=path)
         return OpenFile(path, descriptor)
 
     def read(self, path: str, limit: int) -> bytes:
@@ -238,7 +238,8 @@ class ReadOnlyFiles:
         with self.open(path) as file:
             size = file.size()
             if size > limit:
-                raise UnreadableFile(f"{path}: {size} bytes, more than the {limit} that such a file may have")
+                what = f"{path}: {size} bytes, more than the {limit} that such a file may have"
+                raise UnreadableFile(what, path=path)
             return file.read(0, size)
 
     def absolute(self, path: str) -> str:
@@ -370,7 +371,7 @@ def now_ms() -> int:
 def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
     """The error to raise for what the operating system said about `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return UnreadableFile(f"{path}: {reason}")
+    return UnreadableFile(f"{path}: {reason}", path=path)
 
 
 def unwritable(path: str, error: OSError | ValueError | OverflowError) -> UnwritableFile:

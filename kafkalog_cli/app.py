@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.findings import Severity
+from kafkalog_cli.terminal import colour_choice
 
 if TYPE_CHECKING:
     from engine.dump.json_stream import JsonStream
@@ -91,9 +91,8 @@ class Outcome:
 
 
 def _line(severity: str, code: str, colour: str, message: str, do: str | None) -> None:
-    colours = False if os.environ.get("NO_COLOR") else None  # None: where stderr is a terminal
     label = click.style(f"{severity}[{code}]", fg=colour, bold=True)
-    click.echo(f"{label} {printable(message)}", err=True, color=colours)
+    click.echo(f"{label} {printable(message)}", err=True, color=colour_choice())
     if do:
         click.echo(f"  do   {printable(do)}", err=True)
 

@@ -108,7 +108,7 @@ def _dump(
             break
         if target.name is None:
             if not target.is_listed:
-                outcome.error(UsageError(f"{target.path}: not one of Kafka's files, by its name"))
+                outcome.error(UsageError(f"{target.path}: not one of Kafka's files, by its name", path=target.path))
                 continue
             renderer.file(target.path, None)
             if not outcome.streams:
@@ -172,7 +172,7 @@ def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, o
                 wanted.append(target)
         elif target.is_named or (target.name is not None and target.name.kind is FileKind.LOG_07):
             what = "a selection shows records of logs since Kafka 0.8, and this is none"
-            outcome.error(UsageError(f"{target.path}: {what}"))
+            outcome.error(UsageError(f"{target.path}: {what}", path=target.path))
     return wanted
 
 

@@ -13,6 +13,7 @@ import click
 
 from kafkalog_cli.help import DocumentedCommand, Example
 from kafkalog_cli.options import version_option
+from kafkalog_cli.terminal import colour_choice
 
 # name → (module, one line of help)
 COMMANDS = {
@@ -82,8 +83,7 @@ def main(arguments: list[str] | None = None) -> Any:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
         _check_streams()
     try:
-        colour = False if os.environ.get("NO_COLOR") else None  # None: only on a terminal
-        status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour)
+        status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour_choice())
         sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)

@@ -11,12 +11,13 @@ import click
 from kafkalog_cli.help import DocumentedCommand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 _SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _LARGEST = 1 << 60
+_OFF = ("false", "no", "off", "0")
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -83,11 +84,22 @@ def size_option(name: str, default: int | None, help: str) -> Callable[[Command]
 
 
 class KafkaCommand(DocumentedCommand):
-    """A command that takes its options as Kafka's tools do: `-files` too, and `--files` once."""
+    """A command that takes its options as Kafka's tools do: `-files` too, `--files` once, a flag with any value.
+
+    kafka_options  those that Kafka's tool has, by their long names
+    """
+
+    def __init__(self, *arguments: Any, kafka_options: Sequence[str] = (), **values: Any) -> None:
+        super().__init__(*arguments, **values)
+        self._kafka_options = frozenset(kafka_options)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Rewrite `-files` to `--files`, refuse a second `--files`, then parse as click does."""
+        """Rewrite `-files` to `--files` and `--flag=x` to `--flag`, refuse a second `--files`, then parse as click does.
+
+        joptsimple, which reads the options of Kafka's tools, sets a flag whatever stands behind its `=`.
+        """
         known = {name for parameter in self.params for name in parameter.opts if name.startswith("--")}
+        flags = {name for parameter in self.params if getattr(parameter, "is_flag", False) for name in parameter.opts}
         seen: set[str] = set()
         rewritten: list[str] = []
         for index, word in enumerate(args):
@@ -97,7 +109,11 @@ class KafkaCommand(DocumentedCommand):
             name = word.partition("=")[0]
             double = "-" + name
             rewritten.append("-" + word if double in known else word)
-            name = rewritten[-1].partition("=")[0]
+            name, equals, value = rewritten[-1].partition("=")
+            if equals and name in flags & self._kafka_options:
+                rewritten[-1] = name
+                if value.lower() in _OFF:
+                    click.echo(f"{name}={value} sets {name}, as with kafka-dump-log: leave it out instead", err=True)
             if name == "--files" and name in seen:
                 raise click.UsageError("--files was given more than once; separate the files by commas", ctx)
             seen.add(name)

@@ -53,7 +53,8 @@ class JsonStream:
     def error(self, error: KafkalogError) -> None:
         """Write work that could not be done."""
         do = None if error.do is None else sentence(error.do)
-        self.put("error", {"code": error.code, "message": sentence(str(error)), "do": do})
+        path: dict[str, object] = {"path": None} if error.path is None else text_field("path", error.path)
+        self.put("error", {"code": error.code, **path, "message": sentence(str(error)), "do": do})
 
     def end(self, exit_status: int) -> None:
         """Write the last object. A stream without it was cut off."""

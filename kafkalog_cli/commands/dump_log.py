@@ -53,7 +53,7 @@ _EXAMPLES = (
 )
 
 
-@click.command("dump-log", cls=KafkaCommand, examples=_EXAMPLES, sections=_SECTIONS)
+@click.command("dump-log", cls=KafkaCommand, examples=_EXAMPLES, sections=_SECTIONS, kafka_options=_SECTIONS[0].options)
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("--files", type=FileList(), metavar="FILE,…",
               help="Files with commas between them, as kafka-dump-log takes them.")

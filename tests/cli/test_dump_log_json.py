@@ -21,6 +21,8 @@ from tests.support.run import kafkalog
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SCHEMA = json.loads((DOCS / "dump.schema.json").read_text())
+PARTS = ("document", "object")  # definitions that are not of one type
+TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
 TREES = sorted(path for pattern in ("*/logs", "*/*/logs") for path in corpus_directory().glob(pattern))
 PER_SHAPE = 3  # objects that are validated of each set of fields; the validator takes a millisecond for each
@@ -50,9 +52,11 @@ def of_type(objects: list[dict], kind: str) -> list[dict]:
 
 def test_the_schema_is_one():
     Draft202012Validator.check_schema(SCHEMA)
-    assert [reference["$ref"] for reference in SCHEMA["oneOf"]] == [f"#/$defs/{name}" for name in SCHEMA["$defs"]]
-    for name, definition in SCHEMA["$defs"].items():
-        assert definition["properties"]["type"] == {"const": name}
+    assert [reference["$ref"] for reference in SCHEMA["oneOf"]] == ["#/$defs/object", "#/$defs/document"]
+    objects = SCHEMA["$defs"]["object"]["oneOf"]
+    assert [reference["$ref"] for reference in objects] == [f"#/$defs/{name}" for name in TYPES]
+    for name in TYPES:
+        assert SCHEMA["$defs"][name]["properties"]["type"] == {"const": name}
 
 
 @pytest.mark.parametrize("flags", [
@@ -82,10 +86,36 @@ def test_the_whole_schema_tells_types_apart():
     whole = Draft202012Validator(SCHEMA)
     objects, _, _ = dump("--print-data-log", "--decode", "auto", *map(str, TREES))
     first = {found["type"]: found for found in objects}
-    assert set(first) >= set(VALIDATORS) - {"sanity-check", "count", "error"}
+    assert set(first) >= set(TYPES) - {"sanity-check", "count", "error"}
     for found in first.values():
         whole.validate(found)
         assert not whole.is_valid({**found, "foreign": 1})
+
+
+@pytest.mark.parametrize("words", [
+    ["clean/d1/codec.zstd-0", "--print-data-log"], ["damaged/torn-16-0"], ["clean/d0/tx-0", "no such file", "--deep-iteration"],
+    ["clean/d1/small_segments-0", "--count"], ["no such file"],
+], ids=" ".join)  # fmt: skip
+def test_a_json_document_fits_the_schema(own_corpus, words):
+    done = kafkalog("dump-log", "--format", "json", *words, cwd=own_corpus / "kafka-4.3.1/logs")
+    document = json.loads(done.out)
+    whole = Draft202012Validator(SCHEMA)
+    whole.validate(document)
+    lines, _, status = dump(*words, cwd=own_corpus / "kafka-4.3.1/logs")
+    assert document == {"schema": 1, "objects": lines}
+    assert status == done.status
+    for broken in ({**document, "objects": document["objects"][:-1]}, {**document, "more": 1}, {"schema": 1}, document["objects"]):
+        assert not whole.is_valid(broken)
+
+
+def test_an_error_names_its_path(tmp_path):
+    (tmp_path / "1.log").mkdir()
+    odd = b"not-utf8-\xff.log"
+    objects, _, _ = dump("--files", f"1.log,2.log,{odd.decode('utf-8', 'surrogateescape')}", "plain.txt", cwd=tmp_path)
+    errors = of_type(objects, "error")
+    for error in errors:
+        VALIDATORS["error"].validate(error)
+    assert [the_bytes(error, "path") for error in errors] == [b"plain.txt", b"1.log", b"2.log", odd]
 
 
 def varint(value: int) -> bytes:

@@ -377,6 +377,9 @@ def test_colours_and_narrow_terminals(tmp_path):
         assert b"error[torn-tail]" in plain
         coloured, _ = on_terminal("dump-log", LOG, cwd=tmp_path, COLUMNS=columns, NO_COLOR="")
         assert b"\x1b[" in coloured
+    for settings in ({"TERM": "dumb", "NO_COLOR": ""}, {"NO_COLOR": "0"}):
+        plain, _ = on_terminal("dump-log", LOG, cwd=tmp_path, **settings)
+        assert b"\x1b" not in plain
     for columns in ("1", "20"):
         _, status = on_terminal("dump-log", "--help", cwd=tmp_path, COLUMNS=columns)
         assert status == 0
