@@ -3,7 +3,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 export KAFKALOG_KERNELS ?= auto
 
-.PHONY: help setup build demo test lint crash fuzz fuzz-sanitize oracle goldens bench docs clean
+.PHONY: help setup build demo test lint crash fuzz fuzz-mutants fuzz-sanitize oracle goldens bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,8 +49,10 @@ clean: ## remove what was built
 crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk
 	KAFKALOG_CRASH=full $(PYTHON) -m pytest -n auto -m crash tests
 
-fuzz: build ## dump a million mutants of real files (COUNT, SEED, JOBS)
+fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files, then more under sanitizers (COUNT, SEED, JOBS for both)
+
+fuzz-mutants: build ## only the first part: dump a million mutants (COUNT, SEED, JOBS)
 	$(PYTHON) -m tests.fuzz --count $(or $(COUNT),1000000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
 
-fuzz-sanitize: setup ## the same with AddressSanitizer, UBSan and bounds checks (COUNT, SEED, JOBS)
+fuzz-sanitize: setup ## only the second: kernels with AddressSanitizer and UBSan, once more with bounds checks (COUNT, SEED, JOBS)
 	$(PYTHON) -m tests.fuzz.sanitize --count $(or $(COUNT),100000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))

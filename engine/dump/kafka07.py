@@ -25,7 +25,7 @@ from engine.record.kafka07 import (
     header_problem,
     signed,
 )
-from engine.record.kafka07_file import WINDOW, checksum_of, read_exactly, tail_problem, walk
+from engine.record.kafka07_file import WINDOW, checksum_of, tail_problem, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,7 +162,7 @@ class _Dump:
         """Write a payload of any size as text, piece by piece."""
         rest = b""
         for at in range(position, position + size, WINDOW):
-            piece = rest + read_exactly(self.file, at, min(WINDOW, position + size - at))
+            piece = rest + self.file.read_exactly(at, min(WINDOW, position + size - at))
             cut = whole_text(piece)
             self.write(java_utf8(piece[:cut]))
             rest = piece[cut:]

@@ -10,7 +10,6 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from engine.errors import FileChangedWhileReading
 from engine.record.kafka07 import (
     CODEC_MASK_07,
     CODEC_NAMES_07,
@@ -60,7 +59,7 @@ def walk(file: OpenFile, end: int, window: int = WINDOW) -> Iterator[tuple[int, 
     position, window = 0, max(window, _MIN_WINDOW)
     unpack = _SIZE.unpack_from
     while end - position >= SIZE_FIELD:
-        data = read_exactly(file, position, min(window, end - position))
+        data = file.read_exactly(position, min(window, end - position))
         at, stop = 0, len(data)
         while stop - at >= SIZE_FIELD:
             (size,) = unpack(data, at)
@@ -79,19 +78,11 @@ def walk(file: OpenFile, end: int, window: int = WINDOW) -> Iterator[tuple[int, 
         position += at
 
 
-def read_exactly(file: OpenFile, position: int, size: int) -> bytes:
-    """`size` bytes from `position`. Raises FileChangedWhileReading where they are not there any more."""
-    data = file.read(position, size)
-    if len(data) < size:
-        raise FileChangedWhileReading(f"{file.path}: became shorter while it was read, ends before {position + size}")
-    return data
-
-
 def checksum_of(file: OpenFile, position: int, size: int) -> int:
     """CRC-32 of `size` bytes from `position`, read in pieces."""
     checksum = 0
     for at in range(position, position + size, WINDOW):
-        checksum = crc32(read_exactly(file, at, min(WINDOW, position + size - at)), checksum)
+        checksum = crc32(file.read_exactly(at, min(WINDOW, position + size - at)), checksum)
     return checksum
 
 
@@ -102,7 +93,7 @@ def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
         return None
     if left < SIZE_FIELD:
         return Problem("torn-tail", f"{left} bytes are left, no room for a size")
-    (size,) = _SIZE.unpack(read_exactly(file, position, SIZE_FIELD))
+    (size,) = _SIZE.unpack(file.read_exactly(position, SIZE_FIELD))
     if size >= MIN_SIZE:
         return Problem("torn-tail", f"size {size}, but {left - SIZE_FIELD} bytes are left")
     if size == 0 and _only_zeros(file, position, end):
@@ -122,7 +113,7 @@ def iterate_file(
         if size <= len(data) - at:
             yield message_at(data, at, size, offset, position)
         elif size <= max_entry:
-            yield message_at(read_exactly(file, position + SIZE_FIELD, size), 0, size, offset, position)
+            yield message_at(file.read_exactly(position + SIZE_FIELD, size), 0, size, offset, position)
         else:
             yield large_message(file, position, size, offset)
 
@@ -130,7 +121,7 @@ def iterate_file(
 def large_message(file: OpenFile, position: int, size: int, offset: int) -> MessageAndOffset:
     """The entry at `position`, which has at least 6 bytes behind its size, without its payload."""
     end = offset + SIZE_FIELD + size
-    head = read_exactly(file, position + SIZE_FIELD, HEADER_V1)
+    head = file.read_exactly(position + SIZE_FIELD, HEADER_V1)
     magic = signed(head[0])
     error = header_problem(magic, size)
     if error:
@@ -172,7 +163,7 @@ def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:
 
 def _only_zeros(file: OpenFile, position: int, end: int) -> bool:
     for at in range(position, end, WINDOW):
-        piece = read_exactly(file, at, min(WINDOW, end - at))
+        piece = file.read_exactly(at, min(WINDOW, end - at))
         if piece.count(0) != len(piece):
             return False
     return True
