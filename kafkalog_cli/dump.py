@@ -167,11 +167,15 @@ def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, o
     """
     wanted = []
     for target in targets:
-        if target.name is not None and target.name.kind in LOGS:
+        kind = None if target.name is None else target.name.kind
+        if target.name is not None and (kind in LOGS or (kind is FileKind.LOG_07 and selection.by_offset)):
             if may_hold_matches(files, target.path, target.name, selection):
                 wanted.append(target)
-        elif target.is_named or (target.name is not None and target.name.kind is FileKind.LOG_07):
-            what = "a selection shows records of logs since Kafka 0.8, and this is none"
+        elif kind is FileKind.LOG_07:
+            what = "messages of Kafka 0.7 have nothing but their offset to select by"
+            outcome.error(UsageError(f"{target.path}: {what}", path=target.path))
+        elif target.is_named:
+            what = "a selection shows records of logs, and this is none"
             outcome.error(UsageError(f"{target.path}: {what}", path=target.path))
     return wanted
 
@@ -211,7 +215,8 @@ def _behind_tail(
             counted = tally(files, target.path, target.name, options, selection, _unheard, DumpReports())  # type: ignore[arg-type]
         except KafkalogError:
             continue  # the dump itself will say so
-        found += counted.record_count if options.iterates else counted.batch_count
+        by_record = options.iterates and target.name.kind is not FileKind.LOG_07  # type: ignore[union-attr]
+        found += counted.record_count if by_record else counted.batch_count
         if found >= wanted:
             return targets[index:], found - wanted
     return targets, 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.identity import CleanShutdown, MetaProperties, PartitionMetadata, QuorumState
 from engine.checkpoint.leader_epochs import EpochEntry
 from engine.checkpoint.offsets import PartitionOffset
-from engine.dump.json_lines_07 import Json07
+from engine.dump.entries_07 import Entries07
+from engine.dump.json_lines_07 import put_entries
 from engine.dump.json_stream import text_field
 from engine.dump.record_text import decoder_for
 from engine.findings import Finding, Where
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engine.dump.entries import Entry
     from engine.dump.json_stream import JsonStream
     from engine.dump.options import DumpOptions
+    from engine.dump.selection import Selector
     from engine.files import OpenFile
     from engine.layout import FileName, PartitionDir
     from engine.record.reader import Chunk
@@ -68,9 +70,9 @@ class JsonDump:
         """What shows the batches of the log at `path`."""
         return JsonRenderer(path, partition, self._options, self._stream, self._report)
 
-    def log_07(self, file: OpenFile, path: str) -> None:
+    def log_07(self, file: OpenFile, path: str, selector: Selector | None) -> None:
         """Objects `entry-07`, and what is wrong with them."""
-        Json07(file, path, self._options, self._stream, self._report).run()
+        put_entries(Entries07(file, path, self._options, self._report, selector), self._options, self._stream)
 
     def entry(self, entry: Entry) -> None:
         """One entry of an index, a snapshot or a small file."""

@@ -7,11 +7,12 @@ the codec), a finding is reported, and the rest of the file follows.
 
 from __future__ import annotations
 
-import re
 import struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from engine.dump.entries_07 import next_entry, skipped_bytes, starting_offset
+from engine.dump.record_text import printable, terminal_safe
 from engine.findings import Finding, Where
 from engine.record.java_text import java_utf8, whole_text
 from engine.record.kafka07 import (
@@ -30,6 +31,8 @@ from engine.record.kafka07_file import WINDOW, checksum_of, tail_problem, walk
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.options import DumpOptions
+    from engine.dump.selection import Selector
     from engine.files import OpenFile
 
 _FLUSH = 8192  # entries whose text waits to be written
@@ -37,79 +40,89 @@ _UNKNOWN_KIND = len(CODEC_NAMES_07) + 1  # row of `_lines`: magic 1 with the one
 _LONG = 1 << 64
 _MAX_LONG = (1 << 63) - 1
 _CRC = struct.Struct(">I")
-_START = re.compile(r"[+-]?[0-9]+")
-
-
-def starting_offset(path: str) -> int | None:
-    """The offset of the first byte of the file, which its name says up to the first dot; None where it does not."""
-    digits = path.rpartition("/")[2].partition(".")[0]
-    if not _START.fullmatch(digits) or len(digits) > 4096:
-        return None
-    offset = int(digits)
-    return offset if -_MAX_LONG - 1 <= offset <= _MAX_LONG else None
 
 
 def dump_entries(
-    file: OpenFile,
-    path: str,
-    *,
-    print_payload: bool,
-    write: Callable[[bytes], object],
-    report: Callable[[Finding], None],
-    window: int = WINDOW,
+    file: OpenFile, path: str, options: DumpOptions, write: Callable[[bytes], object],
+    report: Callable[[Finding], None], selector: Selector | None = None, *, window: int = WINDOW,
 ) -> None:
     """Dump the entries of `file`, called `path` in the text and the findings. Mirrors DumpLogSegments of 0.7.2.
 
-    Compressed sets are not opened. Memory does not depend on the size of the file or of its entries. Raises
-    UnreadableFile, and FileChangedWhileReading if the file becomes shorter meanwhile.
+    Compressed sets are not opened. Memory does not depend on the size of the file or of its entries. A selection that
+    ends before the log does leaves out the line about the tail. Raises UnreadableFile, and FileChangedWhileReading if
+    the file becomes shorter meanwhile.
     """
-    _Dump(file, path, print_payload=print_payload, write=write, report=report).run(window)
+    _Dump(file, path, options, write, report, selector).run(window)
 
 
 class _Dump:
     """One file's dump: its sinks, and the offset of its first byte."""
 
     def __init__(
-        self,
-        file: OpenFile,
-        path: str,
-        *,
-        print_payload: bool,
-        write: Callable[[bytes], object],
-        report: Callable[[Finding], None],
+        self, file: OpenFile, path: str, options: DumpOptions, write: Callable[[bytes], object],
+        report: Callable[[Finding], None], selector: Selector | None,
     ) -> None:
-        self.file, self.path, self.print_payload = file, path, print_payload
+        self.file, self.path, self.options, self.selector = file, path, options, selector
+        self.print_payload = options.print_data
         self.write, self.report = write, report
         self.start = 0
-        self.lines = _lines(print_payload=print_payload)
+        self.sound = 0  # the end of the last entry with a right checksum
+        self.is_past = False  # the selection ended
+        self.lines = _lines(print_payload=self.print_payload)
 
     def run(self, window: int) -> None:
         """Write the text of the whole file."""
-        self.write(b"Dumping %b\n" % self.path.encode("utf-8", "surrogateescape"))
+        path = printable(self.path).encode() if self.options.escape else self.path.encode("utf-8", "surrogateescape")
+        self.write(b"Dumping %b\n" % path)
         start = starting_offset(self.path)
         if start is None:
             self.report(Finding("name-invalid", Where(self.path), "the name does not begin with an offset"))
         self.start = start or 0
         self.write(b"Starting offset: %d\n" % self.start)
-        end = self.file.size()
-        tail = self._entries(end, window)
+        end, begin = self.file.size(), 0
+        while True:
+            self.sound = begin
+            tail = self._entries(begin, end, window)
+            if self.is_past:
+                return
+            problem = tail_problem(self.file, tail, end)
+            found = next_entry(self.file, problem, self.sound, end, self.options)
+            if found is None:
+                break
+            for skipped in skipped_bytes(tail, found):
+                self._report(tail, skipped)
+            begin = found
         self.write(b"tail of the log is at offset: %d\n" % self._offset(tail))
-        problem = tail_problem(self.file, tail, end)
         if problem:
             self._report(tail, problem)
 
-    def _entries(self, end: int, window: int) -> int:
-        """Write all entries; returns the position behind the last one."""
-        lines, start, print_payload = self.lines, self.start, self.print_payload
+    def _is_wanted(self, position: int) -> bool:
+        """Does the selection want the entry at `position`? Notes where it ends."""
+        if self.selector is None:
+            return True
+        self.is_past = self.selector.is_past_entry(self._offset(position))
+        return not self.is_past and self.selector.entry(self._offset(position))
+
+    def _shown(self, payload: bytes) -> bytes:
+        """A payload as text, on a terminal without what a terminal obeys."""
+        text = payload if payload.isascii() else java_utf8(payload)  # no call in the common case
+        return terminal_safe(text.decode()).encode() if self.options.escape else text
+
+    def _entries(self, begin: int, end: int, window: int) -> int:
+        """Write the entries from `begin` on; returns the position behind the last one, or where the selection ended."""
+        lines, start, print_payload, selects = self.lines, self.start, self.print_payload, self.selector is not None
         offsets_fit = start + end <= _MAX_LONG
         checksum_at = _CRC.unpack_from
         text: list[bytes] = []
-        tail, last = 0, b""
-        for position, size, data, at in walk(self.file, end, window):
+        tail, last = begin, b""
+        for position, size, data, at in walk(self.file, end, window, begin):
             if data is not last or len(text) == _FLUSH:
                 self.write(b"".join(text))
                 text.clear()
                 last = data
+            is_wanted = not selects or self._is_wanted(position)
+            if self.is_past:
+                break
             magic = data[at]
             if magic == 1:
                 header, kind = HEADER_V1, 1 + (data[at + 1] & CODEC_MASK_07)
@@ -120,30 +133,34 @@ class _Dump:
             if magic > 1 or size < header or stop > len(data) or not offsets_fit:
                 self.write(b"".join(text))
                 text.clear()
-                self._entry(position, size, data[at : at + HEADER_V1])
+                self._entry(position, size, data[at : at + HEADER_V1], is_wanted=is_wanted)
                 continue
             payload = data[at + header : stop]
             (stored,) = checksum_at(data, at + header - 4)
             computed = crc32(payload)
             if computed != stored or kind == _UNKNOWN_KIND:
                 self._report_entry(position, stored, computed, kind)
+            if computed == stored:
+                self.sound = tail
+            if not is_wanted:
+                continue
             line = lines[computed == stored][kind]
             if print_payload:
-                shown = payload if payload.isascii() else java_utf8(payload)  # no call in the common case
-                text.append(line % (start + position, size - header, shown))
+                text.append(line % (start + position, size - header, self._shown(payload)))
             else:
                 text.append(line % (start + position, size - header))
         self.write(b"".join(text))
         return tail
 
-    def _entry(self, position: int, size: int, head: bytes) -> None:
+    def _entry(self, position: int, size: int, head: bytes, *, is_wanted: bool) -> None:
         """Write one entry of any kind and size, `head` being the first bytes behind its size field."""
         magic, offset = signed(head[0]), self._offset(position)
         problem = header_problem(magic, size)
         if problem:
             codec = _codec_name(head[1] & CODEC_MASK_07) if magic == 1 else b"UNKNOWN"
             line = b"offset: %d isvalid: false payloadsize: -1 magic: %d compresscodec: %b\n"
-            self.write(line % (offset, magic, codec))
+            if is_wanted:
+                self.write(line % (offset, magic, codec))
             self._report(position, problem)
             return
         header, kind = (HEADER_V1, 1 + (head[1] & CODEC_MASK_07)) if magic else (HEADER_V0, 0)
@@ -152,6 +169,10 @@ class _Dump:
         computed = checksum_of(self.file, start, length)
         if computed != stored or kind == _UNKNOWN_KIND:
             self._report_entry(position, stored, computed, kind)
+        if computed == stored:
+            self.sound = start + length
+        if not is_wanted:
+            return
         if not self.print_payload:
             self.write(self.lines[computed == stored][kind] % (offset, length))
             return
@@ -164,9 +185,9 @@ class _Dump:
         for at in range(position, position + size, WINDOW):
             piece = rest + self.file.read_exactly(at, min(WINDOW, position + size - at))
             cut = whole_text(piece)
-            self.write(java_utf8(piece[:cut]))
+            self.write(self._shown(piece[:cut]))
             rest = piece[cut:]
-        self.write(java_utf8(rest) + b"\n")
+        self.write(self._shown(rest) + b"\n")
 
     def _offset(self, position: int) -> int:
         """The log offset of a byte position: a Java long, which wraps."""

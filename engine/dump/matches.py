@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.dump.entries_07 import Entries07
 from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.log_file import LogDump
 from engine.dump.selection import Selector
 from engine.dump.skipping import start_position
+from engine.layout import FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,9 +49,20 @@ def tally(
     files: ReadOnlyFiles, path: str, name: FileName, options: DumpOptions, selection: Selection,
     report: Callable[[Finding], None], reports: DumpReports,
 ) -> Tally:
-    """Count the matches in one log. Raises UnreadableFile."""
-    counted, gaps = Tally(), gaps_of(files, path, name, selection)
+    """Count the matches in one log. Raises UnreadableFile.
+
+    A log of 0.7 has entries instead of batches, and messages instead of records, those in compressed sets included.
+    """
+    counted = Tally()
     selector = Selector(replace(selection, limit=None, tail=None))
+    if name.kind is FileKind.LOG_07:
+        with files.open(path) as file:
+            entries = Entries07(file, path, options, report, selector)
+            for entry in entries:
+                counted.batch_count += 1
+                counted.record_count += 1 if entry.codec == 0 else sum(1 for _ in entries.inside(entry))
+        return counted
+    gaps = gaps_of(files, path, name, selection)
     with files.open(path) as file:
         start = start_position(files, path, name, file, selection)
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from engine.dump.entries import Entry
     from engine.dump.log_file import LogRenderer
+    from engine.dump.selection import Selector
     from engine.files import OpenFile
     from engine.layout import FileName, PartitionDir
 
@@ -21,8 +22,8 @@ class DumpRenderer(Protocol):
         """What shows the batches of the log at `path`; `partition` is what the name of its directory says."""
         ...
 
-    def log_07(self, file: OpenFile, path: str) -> None:
-        """Show all of a log of 0.7, and report what is wrong with it."""
+    def log_07(self, file: OpenFile, path: str, selector: Selector | None) -> None:
+        """Show what is selected of a log of 0.7 (None: all), and report what is wrong with it."""
 
     def entry(self, entry: Entry) -> None:
         """An entry of an index, a snapshot, a checkpoint or another small file."""

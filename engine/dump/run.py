@@ -61,8 +61,10 @@ class Dump:
         if kind in LOGS:
             self._log(path, name)
         elif kind is FileKind.LOG_07:
+            if self._selector is not None:
+                self._selector.next_file()
             with self._files.open(path) as file:
-                self._renderer.log_07(file, path)
+                self._renderer.log_07(file, path, self._selector)
         elif kind is FileKind.OFFSET_INDEX:
             self._indexes.offset_index(path, self._beside(path, name, ".log"), self._base_offset(path, name))
         elif kind is FileKind.TIME_INDEX:

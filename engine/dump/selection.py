@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.formats import CODEC_MASK, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
@@ -50,6 +50,12 @@ class Selection:
     def by_content(self) -> bool:
         """Does it look into records, so that a shallow walk would not do?"""
         return bool(self.keys or self.key_regex or self.headers)
+
+    @property
+    def by_offset(self) -> bool:
+        """Does it ask for nothing but offsets and numbers, which even a log of 0.7 has?"""
+        others = replace(self, first_offset=FIRST, end_offset=END, limit=None, tail=None, count=False)
+        return others == EVERYTHING
 
     def may_match(self, table: memoryview, row: int) -> bool:
         """Can the batch in `row` of a BatchColumns table hold a record that fits? Headers alone decide."""
@@ -145,6 +151,21 @@ class Selector:
         last_row = min(last_row, row + self._left)
         self._left -= last_row - row
         return row, last_row
+
+    def is_past_entry(self, offset: int) -> bool:
+        """Does nothing fit from the entry of 0.7 at `offset` on? Its offset is where it stands, so it is believed."""
+        end = self.selection.end_offset
+        return self.finished or (end != END and offset >= end)
+
+    def entry(self, offset: int) -> bool:
+        """Shall the entry of 0.7 at `offset` be shown? Counts it."""
+        if offset < self.selection.first_offset:
+            return False
+        if self._skip:
+            self._skip -= 1
+            return False
+        self._left -= 1
+        return True
 
     def records(self, chunk: Chunk, base: int) -> Iterator[Chunk]:
         """The matching records of a chunk, one batch at a time, each behind its batch's line."""

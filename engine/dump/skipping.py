@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def may_hold_matches(files: ReadOnlyFiles, path: str, name: FileName, selection: Selection) -> bool:
     """Can the segment at `path` hold an offset that fits? Its own name and that of the next segment decide."""
-    if name.kind is not FileKind.LOG or name.base_offset is None:
+    if name.kind not in (FileKind.LOG, FileKind.LOG_07) or name.base_offset is None:
         return True
     if selection.end_offset <= name.base_offset:
         return False
@@ -58,7 +58,7 @@ def _next_base_offset(files: ReadOnlyFiles, path: str, name: FileName) -> int | 
         return None
     bases = [
         other.base_offset for other in names
-        if other and other.kind is FileKind.LOG and other.suffix == name.suffix and other.base_offset is not None
+        if other and other.kind is name.kind and other.suffix == name.suffix and other.base_offset is not None
     ]
     return min((base for base in bases if base > (name.base_offset or 0)), default=None)
 

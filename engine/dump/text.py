@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from engine.dump.entries import Entry, SmallEntry
     from engine.dump.options import DumpOptions
+    from engine.dump.selection import Selector
     from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.layout import FileName, PartitionDir
@@ -66,11 +67,11 @@ class TextDump:
         """What prints the batches of the log at `path`."""
         return TextRenderer(path, partition, self._options, self._out, self._report)
 
-    def log_07(self, file: OpenFile, path: str) -> None:
+    def log_07(self, file: OpenFile, path: str, selector: Selector | None) -> None:
         """A log of 0.7."""
         from engine.dump.kafka07 import dump_entries
 
-        dump_entries(file, path, print_payload=self._options.print_data, write=self._put_07, report=self._report)
+        dump_entries(file, path, self._options, self._out.put, self._report, selector)
 
     def entry(self, entry: Entry) -> None:
         """The line of an entry."""
@@ -100,14 +101,6 @@ class TextDump:
     def flush(self) -> None:
         """Hand out what was printed up to here."""
         self._out.flush()
-
-    def _put_07(self, text: bytes) -> None:
-        if not self._options.escape:
-            self._out.put(text)
-            return
-        for line in text.decode("utf-8", "backslashreplace").splitlines(keepends=True):
-            body = line.rstrip("\n")
-            self._out.put(terminal_safe(body).replace("payload:\\t", "payload:\t", 1) + line[len(body) :])
 
 
 def small_entry_text(entry: SmallEntry) -> str:

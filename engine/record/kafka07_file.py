@@ -6,6 +6,7 @@ the reading began; if it becomes shorter, the functions raise FileChangedWhileRe
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -35,6 +36,9 @@ MAX_ENTRY = 64 * 1024 * 1024  # larger payloads are not read whole
 
 _MIN_WINDOW = 16  # room for any header
 
+_SEARCH_BUDGET = 32  # a search for a sound entry checksums no more than this many times the bytes it goes over
+_CANDIDATE = re.compile(rb"(?=(?!\x00\x00\x00[\x00-\x05])[\x00-\x7f]...[\x00\x01])", re.DOTALL)  # size 6 at least, magic
+
 _SIZE = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 
@@ -50,13 +54,15 @@ class ValidPart(NamedTuple):
     problem: Problem | None
 
 
-def walk(file: OpenFile, end: int, window: int = WINDOW) -> Iterator[tuple[int, int, bytes, int]]:
-    """The whole entries in the first `end` bytes: (position, size field, buffer, where the magic is in the buffer).
+def walk(
+    file: OpenFile, end: int, window: int = WINDOW, begin: int = 0
+) -> Iterator[tuple[int, int, bytes, int]]:
+    """The whole entries from byte `begin` to `end`: (position, size field, buffer, where the magic is in the buffer).
 
     Only an entry larger than `window` is not whole in its buffer, which then holds its first `window` bytes. Ends
     quietly at the first incomplete entry or size below 5, as FileMessageSet.iterator does; see `tail_problem`.
     """
-    position, window = 0, max(window, _MIN_WINDOW)
+    position, window = begin, max(window, _MIN_WINDOW)
     unpack = _SIZE.unpack_from
     while end - position >= SIZE_FIELD:
         data = file.read_exactly(position, min(window, end - position))
@@ -102,13 +108,15 @@ def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
 
 
 def iterate_file(
-    file: OpenFile, start_offset: int = 0, *, max_entry: int = MAX_ENTRY, window: int = WINDOW
+    file: OpenFile, start_offset: int = 0, *, max_entry: int = MAX_ENTRY, window: int = WINDOW, begin: int = 0,
+    end: int | None = None,
 ) -> Iterator[MessageAndOffset]:
     """The entries of a file at its top level, bad checksums included. Mirrors FileMessageSet.iterator.
 
-    An entry above `max_entry` bytes comes without its payload, with the error `batch-too-large`.
+    An entry above `max_entry` bytes comes without its payload, with the error `batch-too-large`. `begin` and `end` are
+    byte positions, `start_offset` is the offset of byte 0; default: the whole file.
     """
-    for position, size, data, at in walk(file, file.size(), window):
+    for position, size, data, at in walk(file, file.size() if end is None else end, window, begin):
         offset = start_offset + position
         if size <= len(data) - at:
             yield message_at(data, at, size, offset, position)
@@ -135,6 +143,39 @@ def large_message(file: OpenFile, position: int, size: int, offset: int) -> Mess
     if attributes is not None and attributes & CODEC_MASK_07 >= len(CODEC_NAMES_07):
         error = codec_problem(attributes & CODEC_MASK_07)
     return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, None, start, error)
+
+
+def find_entry(file: OpenFile, start: int, end: int, *, max_entry: int = MAX_ENTRY) -> int | None:
+    """Position of the first sound entry from `start` on: whole before `end`, with a right checksum; None: there is none.
+
+    Sound entries have at least a byte of payload, else eight zeros behind a small number would be one. The work is
+    bounded: where bytes that only look right stand thick, the search gives up.
+    """
+    budget = _SEARCH_BUDGET * (end - start)
+    for at in range(start, end, WINDOW):
+        block = file.read_exactly(at, min(WINDOW + _MIN_WINDOW, end - at))
+        for match in _CANDIDATE.finditer(block, 0, len(block)):
+            position = at + match.start()
+            if match.start() >= WINDOW:
+                break
+            (size,) = _SIZE.unpack_from(block, match.start())
+            if size > min(max_entry, end - position - SIZE_FIELD):
+                continue
+            if _is_sound(file, position, size):
+                return position
+            budget -= size
+            if budget <= 0:
+                return None
+    return None
+
+
+def _is_sound(file: OpenFile, position: int, size: int) -> bool:
+    head = file.read_exactly(position + SIZE_FIELD, min(size, HEADER_V1))
+    header = HEADER_V1 if head[0] else HEADER_V0
+    if size <= header or (head[0] and head[1] & CODEC_MASK_07 >= len(CODEC_NAMES_07)):
+        return False
+    (stored,) = _CRC.unpack_from(head, header - _CRC.size)
+    return bool(checksum_of(file, position + SIZE_FIELD + header, size - header) == stored)
 
 
 def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:

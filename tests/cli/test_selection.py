@@ -1,5 +1,6 @@
 """--offset, --time, --key … against the plain dump of the same files."""
 
+import json
 import re
 
 import pytest
@@ -162,12 +163,66 @@ def test_one_damaged_offset_does_not_end_a_selection(tmp_path):
     assert b": 5960 records in 5960 batches" in done.out
 
 
-def test_what_a_selection_can_not_look_into_is_said(own_corpus):
+@pytest.mark.parametrize("words", [["--key", "k"], ["--time", "5:"], ["--transactional-only"], ["--header", "h"]])
+def test_messages_of_0_7_have_only_their_offset(own_corpus, words):
     directory = next((own_corpus / "old/0.7.2/logs").iterdir())
-    done = kafkalog("dump-log", str(directory), "--count")
+    done = kafkalog("dump-log", str(directory), "--count", *words)
     assert done.status == 2
-    assert "since Kafka 0.8" in done.err
-    assert kafkalog("dump-log", str(own_corpus / "kafka-4.3.1/logs" / SMALL / "partition.metadata"), "--tail", "1").status == 2
+    assert "nothing but their offset" in done.err
+
+
+def test_what_is_no_log_can_not_be_selected_from(own_corpus):
+    done = kafkalog("dump-log", str(own_corpus / "kafka-4.3.1/logs" / SMALL / "partition.metadata"), "--tail", "1")
+    assert done.status == 2
+    assert "a selection shows records of logs" in done.err
+
+
+@pytest.fixture(scope="module")
+def log_07(own_corpus):
+    """A partition of several files with compressed sets, and its lines."""
+    directory = own_corpus / "old/0.7.2/logs/gzip-0"
+    lines = kafkalog("dump-log", str(directory)).out.splitlines()
+    return str(directory), [line for line in lines if line.startswith(b"offset: ")]
+
+
+def lines_07(directory, *words):
+    done = kafkalog("dump-log", directory, *words)
+    assert (done.status, done.err) == (0, "")
+    return [line for line in done.out.splitlines() if line.startswith(b"offset: ")]
+
+
+def test_offsets_of_0_7_are_byte_positions(log_07):
+    directory, lines = log_07
+    every = offsets([b"| " + line for line in lines])
+    assert len(every) > 8
+    first, end = every[3], every[-3]
+    assert lines_07(directory, "--offset", f"{first}:{end}") == lines[3:-3]
+    assert lines_07(directory, "--offset", f"{first + 1}:{end + 1}") == lines[4:-2]
+    assert lines_07(directory, "--offset", f":{first}", "--print-data-log") == lines[:3]
+    for count in (0, 1, 5, 1000):
+        assert lines_07(directory, "--limit", str(count)) == lines[:count]
+        for form in ([], ["--deep-iteration"]):
+            assert lines_07(directory, "--tail", str(count), *form) == lines[max(0, len(lines) - count) :]
+
+
+def test_a_selection_of_0_7_as_json(log_07):
+    directory, lines = log_07
+    every = offsets([b"| " + line for line in lines])
+    done = kafkalog("dump-log", directory, "--offset", f"{every[2]}:{every[5]}", "--format", "jsonl")
+    objects = [json.loads(line) for line in done.out.splitlines()]
+    assert [each["offset"] for each in objects if each["type"] == "entry-07"] == every[2:5]
+
+
+def test_a_count_of_0_7_looks_into_compressed_sets(own_corpus):
+    for directory in sorted((own_corpus / "old/0.7.2/logs").iterdir()):
+        if directory.name in {"bad-crc-0", "torn-0", "zero-tail-0"}:
+            continue
+        done = kafkalog("dump-log", str(directory), "--deep-iteration", "--format", "jsonl")
+        objects = [json.loads(line) for line in done.out.splitlines()]
+        entries = [each for each in objects if each["type"] == "entry-07"]
+        messages = sum(each["type"] == "message-07" for each in objects) + sum(each["compression"] == "none" for each in entries)
+        counted = kafkalog("dump-log", str(directory), "--count").out.splitlines()[-1]
+        assert counted.endswith(f": {messages} records in {len(entries)} batches".encode())
 
 
 def test_a_count_is_of_everything(logs):

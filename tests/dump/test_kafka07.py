@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.dump.kafka07 import dump_entries, starting_offset
+from engine.dump.entries_07 import starting_offset
+from engine.dump.kafka07 import dump_entries
+from engine.dump.options import DumpOptions
+from engine.dump.selection import Selection, Selector
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
 from engine.record.java_text import java_utf8, whole_text
@@ -26,12 +29,13 @@ def entry(payload, magic=1, attributes=0, checksum=None):
     return struct.pack(">i", len(head) + 4 + len(payload)) + head + struct.pack(">I", checksum) + payload
 
 
-def dump(path, shown=None, *, print_payload=True, window=1 << 20):
+def dump(path, shown=None, *, print_payload=True, window=1 << 20, selection=None, **options):
     """(text, findings) of one file."""
     parts, findings = [], []
+    options = DumpOptions(print_data=print_payload, **options)
+    selector = Selector(selection) if selection else None
     with ReadOnlyFiles().open(str(path)) as file:
-        shown, sinks = shown or str(path), {"write": parts.append, "report": findings.append}
-        dump_entries(file, shown, print_payload=print_payload, window=window, **sinks)
+        dump_entries(file, shown or str(path), options, parts.append, findings.append, selector, window=window)
     return b"".join(parts), findings
 
 
@@ -123,6 +127,88 @@ def test_offsets_wrap_as_java_longs_do(tmp_path):
     offsets = [line.split()[1] for line in text.splitlines() if line.startswith(b"offset")]
     assert offsets == [b"9223372036854775803", b"-9223372036854775802"]
     assert text.endswith(b"tail of the log is at offset: -9223372036854775791\n")
+
+
+SAMPLE = entry(b"first") + entry(b"second", magic=0) + entry(b"third") + entry(b"fourth")
+STARTS = [0, 15, 30, 45]
+
+
+def test_the_sample():
+    assert [SAMPLE.index(entry(word, magic)) for word, magic in ((b"first", 1), (b"second", 0), (b"third", 1), (b"fourth", 1))] == STARTS
+
+
+def shown(text):
+    return [int(line.split()[1]) for line in text.splitlines() if line.startswith(b"offset: ")]
+
+
+@pytest.mark.parametrize("window", [1, 20, 1 << 20])
+@pytest.mark.parametrize(("wanted", "offsets", "has_tail"), [
+    (Selection(first_offset=15), [15, 30, 45], True), (Selection(first_offset=16, end_offset=45), [30], False),
+    (Selection(end_offset=0), [], False), (Selection(end_offset=1000), STARTS, True), (Selection(limit=2), [0, 15], False),
+    (Selection(limit=0), [], False), (Selection(limit=4), STARTS, True),
+])
+def test_a_selection_by_offset(tmp_path, window, wanted, offsets, has_tail):
+    text, findings = dump(made(tmp_path, SAMPLE), selection=wanted, window=window)
+    assert shown(text) == offsets
+    assert findings == []
+    assert text.count(b"payload:") == len(offsets)
+    assert (b"tail of the log" in text) == has_tail
+
+
+def test_damage_is_told_up_to_where_the_selection_ends(tmp_path):
+    data = entry(b"a", checksum=1) + entry(b"b", magic=7) + entry(b"c", checksum=1)
+    _, findings = dump(made(tmp_path, data), selection=Selection(first_offset=15, end_offset=20))
+    assert [(finding.code, finding.where.position) for finding in findings] == [("crc-mismatch", 0), ("unknown-magic", 11)]
+
+
+@pytest.mark.parametrize("damage", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\x7f\xff", b"\x7f\xff\xff\xff", b"\0\0\0\4"])
+@pytest.mark.parametrize("window", [1, 1 << 20])
+def test_going_on_behind_a_damaged_size(tmp_path, damage, window):
+    data = SAMPLE[:15] + damage + SAMPLE[19:]
+    text, findings = dump(made(tmp_path, data), continue_on_corruption=True, window=window)
+    assert shown(text) == [0, 30, 45]
+    assert text.endswith(b"tail of the log is at offset: 61\n")
+    assert [(finding.code, finding.where.position) for finding in findings] == [("batch-size-invalid", 15), ("skipped-bytes", 15)]
+    assert "15 bytes skipped up to a sound entry at byte 30" in findings[1].what
+    text, findings = dump(made(tmp_path, data), window=window)
+    assert shown(text) == [0]
+    assert len(findings) == 1
+
+
+def test_a_size_that_leads_astray_hides_nothing(tmp_path):
+    """The damaged size ends inside another entry: the entry is shown as bad, and the search begins within it."""
+    data = SAMPLE[:15] + (20).to_bytes(4, "big") + SAMPLE[19:]
+    text, findings = dump(made(tmp_path, data), continue_on_corruption=True)
+    assert shown(text)[0] == 0
+    assert shown(text)[-2:] == [30, 45]
+    assert "crc-mismatch" in [finding.code for finding in findings]
+    assert any("inside one with a wrong checksum" in finding.what for finding in findings)
+
+
+def test_there_may_be_nothing_to_go_on_with(tmp_path):
+    for tail, code in ((SAMPLE[:20], "torn-tail"), (b"\xff" * 300, "batch-size-invalid"), (bytes(300), "zero-tail")):
+        data = entry(b"only") + tail[15:] if code == "torn-tail" else entry(b"only") + tail
+        text, (finding,) = dump(made(tmp_path, data), continue_on_corruption=True)
+        assert shown(text) == [0]
+        assert finding.code == code
+
+
+@pytest.mark.parametrize("window", [16, 1 << 20])
+@pytest.mark.parametrize(("payload", "line"), [
+    (b"two\nlines", b"two\\nlines"), (b"\x1b[31m", b"\\x1b[31m"), ("a\x85b\u2028c\x0bd".encode(), b"a\\x85b\\u2028c\\x0bd"),
+    (b"payload:\tnested", b"payload:\\tnested"), (b"\xff\xc3\xa9", "\ufffdé".encode()), (b"\r\n", b"\\r\\n"),
+])
+def test_on_a_terminal_a_payload_is_one_line(tmp_path, monkeypatch, payload, line, window):
+    for piece in (3, 1 << 20):
+        monkeypatch.setattr("engine.dump.kafka07.WINDOW", piece)
+        text, _ = dump(made(tmp_path, entry(payload) + entry(b"next")), "esc\x1b/0.kafka", escape=True, window=window)
+        assert text.split(b"\n") == [
+            b"Dumping esc\\x1b/0.kafka", b"Starting offset: 0",
+            b"offset: 0 isvalid: true payloadsize: %d magic: 1 compresscodec: NoCompressionCodec" % len(payload),
+            b"payload:\t" + line,
+            b"offset: %d isvalid: true payloadsize: 4 magic: 1 compresscodec: NoCompressionCodec" % (10 + len(payload)),
+            b"payload:\tnext", b"tail of the log is at offset: %d" % (24 + len(payload)), b"",
+        ]
 
 
 def test_name_that_says_no_offset(tmp_path):

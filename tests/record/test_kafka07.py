@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
 from engine.record.kafka07 import CODEC_NAMES_07, MessageAndOffset, Stopped, iterate_deep, iterate_set, open_sets
-from engine.record.kafka07_file import iterate_file, valid_size
+from engine.record.kafka07_file import find_entry, iterate_file, valid_size
 from tests.support.corpus import own_corpus_directory
 
 ROOT = own_corpus_directory() / "old" / "0.7.2"
@@ -294,3 +294,34 @@ def test_any_bytes_give_items(tmp_path_factory, data, window):
     sound = [item for item in shallow if isinstance(item, MessageAndOffset)]
     assert part.size == (sound[-1].next_offset if sound else 0)
     assert rows[: len(sound)] == sound
+
+
+@given(st.binary(max_size=40), st.binary(min_size=1, max_size=30), st.sampled_from([0, 1]), st.binary(max_size=8), st.integers(1, 50))
+@settings(deadline=None)
+def test_a_sound_entry_is_found_behind_anything(tmp_path_factory, garbage, payload, magic, behind, window):
+    """…or another one that begins within the garbage."""
+    data = garbage + entry(payload, magic) + behind
+    with on_disk(tmp_path_factory.getbasetemp(), data) as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.record.kafka07_file.WINDOW", window)
+        found = find_entry(file, 0, len(data))
+        assert found is not None
+        assert found <= len(garbage)
+        assert find_entry(file, found, len(data)) == found
+        assert next(iterate_file(file, begin=found)).valid
+
+
+def test_a_search_for_an_entry_is_bounded(tmp_path):
+    """Every fifth byte begins an entry that looks right, but each is wrong: the work does not grow with the square."""
+    data = struct.pack(">iB", 1 << 19, 1) * 220_000
+    with on_disk(tmp_path, data) as file:
+        assert find_entry(file, 0, len(data)) is None
+    with on_disk(tmp_path, data[:1000] + entry(b"x")) as file:
+        assert find_entry(file, 0, 1000 + len(entry(b"x"))) == 1000
+        assert find_entry(file, 0, 1000 + len(entry(b"x")), max_entry=6) is None
+        assert find_entry(file, 1001, 1000 + len(entry(b"x"))) is None
+
+
+@pytest.mark.parametrize("zeros", [bytes(200_000), bytes(4) + b"\x06" + bytes(300)])
+def test_zeros_are_no_entry(tmp_path, zeros):
+    with on_disk(tmp_path, zeros) as file:
+        assert find_entry(file, 0, len(zeros)) is None
