@@ -9,7 +9,9 @@ from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.dump import batch_heads, log_file
 from engine.dump.json_lines import JsonDump
 from engine.dump.json_stream import JsonStream
-from engine.dump.run import Dump
+from engine.dump.matches import tally
+from engine.dump.reports import DumpReports
+from engine.dump.run import LOGS, Dump
 from engine.dump.selection import Selector
 from engine.dump.text import TextDump
 from engine.dump.text_buffer import TextBuffer
@@ -22,9 +24,11 @@ from engine.record import columns, kafka07, kafka07_file, reader, windows
 from tests.support.memory_files import MemoryFiles
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
 
     from engine.findings import Finding
+    from engine.layout import FileName
     from tests.fuzz.cases import Buffers, Case
 
 _OFFSETS = (-(2**63), -1, 0, 1, 7, 2**31, 2**63 - 1)
@@ -55,6 +59,8 @@ def run(case: Case) -> Result:
         try:
             dump.dump(case.dump, name)
             _other_readers(files, case, name.kind, findings)
+            if case.selection and stream and case.shrink is None:
+                _count_agrees(files, case, name, stream.counts)
         except KafkalogError as caught:
             error = caught
         if stream:
@@ -71,6 +77,20 @@ def _other_readers(files: MemoryFiles, case: Case, kind: FileKind, findings: lis
         _log_07(files, case)
     else:
         _lookups(case, kind, findings)
+
+
+def _count_agrees(files: MemoryFiles, case: Case, name: FileName, shown: Counter[str]) -> None:
+    """--count counts what is shown. Counters of the JSON stream, by type."""
+    selection = case.selection
+    if name.kind not in (*LOGS, FileKind.LOG_07) or selection is None or (selection.limit, selection.tail) != (None, None):
+        return
+    unheard: list[Finding] = []
+    counted = tally(files, case.dump, name, case.options, selection, unheard.append, DumpReports())  # type: ignore[arg-type]
+    if name.kind is FileKind.LOG_07:
+        assert counted.batch_count == shown["entry-07"], "--count counts other entries than are shown"
+    else:
+        found = counted.batch_count, counted.record_count
+        assert found == (shown["batch"], shown["record"]), "--count counts other batches and records than are shown"
 
 
 def _log_07(files: MemoryFiles, case: Case) -> None:
