@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError, UsageError
-from engine.record.kafka07_file import read_exactly, valid_size
+from engine.record.kafka07_file import valid_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,7 +139,7 @@ class MessageSet07(NamedTuple):
         """The bytes, a MiB at a time."""
         for at in range(self.start, self.end, _PIECE):
             assert self.file is not None  # only an empty set has none
-            yield read_exactly(self.file, at, min(_PIECE, self.end - at))
+            yield self.file.read_exactly(at, min(_PIECE, self.end - at))
 
 
 EMPTY_SET = MessageSet07(None, 0, 0)
