@@ -16,8 +16,8 @@ from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
 from engine.dump.selection import EVERYTHING
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.formats import CODEC_MASK, DELETE_HORIZON_FLAG, MAGIC_V2, BatchField, RecordField
-from engine.kernels.select import next_break, next_gap
+from engine.formats import CODEC_MASK, MAGIC_V2, BatchField, RecordField
+from engine.kernels.select import next_break, next_cleaned, next_gap
 from engine.layout import FileKind, parent_of, partition_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Gaps:
         self._base = base
         record = chunk.first
         if not self.compacted and chunk.last_row > chunk.first_row:
-            self.compacted = _shows_the_cleaner(chunk)
+            self.compacted = next_cleaned(chunk.batches.table, chunk.first_row, chunk.last_row) < chunk.last_row
         if self._previous is None and record < chunk.end:
             self._previous = table[RecordField.OFFSET, record]
             record += 1
@@ -104,7 +104,7 @@ class Gaps:
             self._claimed = claimed if known else None
             if row >= window.rows:
                 return
-            if not self.compacted and _lacks_records(table, row):
+            if not self.compacted and next_cleaned(table, row, row + 1) == row:
                 self.compacted = True
                 continue
             self._claimed = self._break(table, row, window.base)
@@ -231,22 +231,3 @@ def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:
         return False
     cleaned_up_to = by_partition(checkpoint.entries).get((partition.topic, partition.partition), 0)
     return cleaned_up_to > (name.base_offset or 0)
-
-
-def _lacks_records(table: memoryview, row: int) -> bool:
-    """Does the header say that the cleaner took records out, or looked at the batch?"""
-    if table[BatchField.MAGIC, row] < MAGIC_V2 or not table[BatchField.VALID, row]:
-        return False
-    span = table[BatchField.LAST_OFFSET, row] - table[BatchField.BASE_OFFSET, row] + 1
-    has_horizon = table[BatchField.ATTRIBUTES, row] & DELETE_HORIZON_FLAG
-    return bool(has_horizon or 0 <= table[BatchField.COUNT, row] < span <= 2**31)
-
-
-def _shows_the_cleaner(chunk: Chunk) -> bool:
-    """Is one of the chunk's new batches emptied, or does it carry a delete horizon?"""
-    rows = slice(chunk.first_row, chunk.last_row)
-    if chunk.batches.table[BatchField.MAGIC, chunk.first_row] < MAGIC_V2:
-        return False
-    if any(attributes & DELETE_HORIZON_FLAG for attributes in set(chunk.batches.field(BatchField.ATTRIBUTES)[rows])):
-        return True
-    return 0 in chunk.batches.field(BatchField.COUNT)[rows].tolist()

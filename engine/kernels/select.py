@@ -175,6 +175,30 @@ def next_unsound(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
+def next_cleaned(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
+    """First batch of format 2 from `row` on in which the cleaner left its traces, `last_row`: none.
+
+    It claims more offsets than it has records, or carries a delete horizon, under a right checksum.
+    """
+    base: cython.longlong
+    last: cython.longlong
+    count: cython.longlong
+    if row < 0 or last_row > batches.shape[1]: return last_row
+    with cython.nogil:
+        while row < last_row:
+            if batches[_B_MAGIC, row] >= 2 and batches[_B_VALID, row] != 0:
+                if batches[_B_ATTRIBUTES, row] & 64: return row
+                base = batches[_B_BASE_OFFSET, row]
+                last = batches[_B_LAST_OFFSET, row]
+                count = batches[_B_COUNT, row]
+                if 0 <= count and base <= last and (base >= 0 or last <= base + _INT_MAX) and count <= last - base: return row
+            row += 1
+        return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns(cython.Py_ssize_t)
 def next_unchecked(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
     """First batch from `row` on whose checksum the scan left to the libraries; `last_row`: none."""
     if row < 0 or last_row > batches.shape[1]: return last_row
