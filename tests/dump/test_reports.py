@@ -1,0 +1,90 @@
+"""Kafka's last words: their text, and the order of java.util.HashMap. tests/cli holds them against the real tool's."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.dump import reports
+from engine.dump.reports import DumpReports, in_hash_order
+
+
+def test_nothing_wrong_is_no_line():
+    assert list(DumpReports().lines()) == []
+
+
+def test_the_five_reports_in_their_order():
+    said = DumpReports()
+    said.gap("/a.log", 3, 7)
+    said.not_found("/a.timeindex", 5, -1)
+    said.out_of_order("/a.timeindex", 10, 12)
+    said.timestamp_mismatch("/a.timeindex", 10, 11)
+    said.index_mismatch("/a.index", 4, 5)
+    assert list(said.lines()) == [
+        "Mismatches in :/a.index", "  Index offset: 4, log offset: 5",
+        "Found timestamp mismatch in :/a.timeindex", "  Index timestamp: 10, log timestamp: 11",
+        "Found out of order timestamp in :/a.timeindex", "  Index timestamp: 10, Previously indexed timestamp: 12",
+        "The following indexed offsets are not found in :/a.timeindex", "Indexed offset: 5, found log offset: -1",
+        "Non-consecutive offsets in /a.log", "  3 is followed by 7",
+    ]
+
+
+def test_mismatches_go_down_and_gaps_go_up():
+    said = DumpReports()
+    for offset in (5, 9, 7):
+        said.index_mismatch("/a.index", offset, 0)
+        said.gap("/a.log", offset, 99)
+    lines = [line.strip() for line in said.lines()]
+    assert [line.split()[2] for line in lines if line.startswith("Index offset")] == ["9,", "7,", "5,"]
+    assert [line.split()[0] for line in lines if "followed" in line] == ["5", "7", "9"]
+
+
+def test_a_later_word_about_the_same_offset_counts_but_lists_keep_all():
+    said = DumpReports()
+    for value in (1, 2):
+        said.index_mismatch("/a.index", 4, value)
+        said.gap("/a.log", 4, value)
+        said.timestamp_mismatch("/a.timeindex", 4, value)
+    lines = [line.strip() for line in said.lines()]
+    assert lines == [
+        "Mismatches in :/a.index", "Index offset: 4, log offset: 2",
+        "Found timestamp mismatch in :/a.timeindex", "Index timestamp: 4, log timestamp: 1", "Index timestamp: 4, log timestamp: 2",
+        "Non-consecutive offsets in /a.log", "4 is followed by 2",
+    ]
+
+
+def test_lines_are_kept_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(reports, "_LIMIT", 3)
+    said = DumpReports()
+    for number in range(10):
+        said.gap("/a.log", number, 99)
+        said.not_found("/a.timeindex", number, -1)
+        said.index_mismatch("/a.index", number, 0)
+        said.index_mismatch("/b.index", number, 0)
+    said.gap("/a.log", 2, 55)
+    lines = list(said.lines())
+    assert len(lines) == 4 * (1 + 3)
+    assert "  2 is followed by 55" in lines, "what is there can still change"
+
+
+@pytest.mark.parametrize(("paths", "order"), [
+    (["a", "b", "q"], ["a", "q", "b"]),  # codes 97, 98, 113: buckets 1, 2, 1 of 16
+    (["q", "a", "b"], ["q", "a", "b"]),
+    (["b", "p"], ["p", "b"]),  # 112: bucket 0
+    (["Aa", "BB", "AB"], ["Aa", "BB", "AB"]),  # 2112 twice: bucket 0, by age
+    (["ü", "a"], ["a", "ü"]),  # 252: bucket 12
+    ([], []),
+])
+def test_paths_come_as_a_hash_map_of_java_walks_them(paths, order):
+    assert [path for path, _ in in_hash_order(dict.fromkeys(paths))] == order
+
+
+def test_a_hash_map_grows_at_three_quarters():
+    """'a' is in bucket 1 of 16, and of 32; 'q' too of 16, but in bucket 17 of 32."""
+    few = dict.fromkeys(["q", "a", *"bcdefghijk"])
+    assert [path for path, _ in in_hash_order(few)][:2] == ["q", "a"]
+    many = dict.fromkeys(["q", "a", *"bcdefghijkl"])
+    assert [path for path, _ in in_hash_order(many)].index("q") > 1
+
+
+def test_names_of_any_bytes_have_a_hash():
+    assert len(list(in_hash_order(dict.fromkeys(["\udcff", "\U0001f600"])))) == 2
