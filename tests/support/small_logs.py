@@ -36,8 +36,8 @@ def emptied(first: int, last: int) -> bytes:
 
 
 def with_wrong_checksum(data: bytes) -> bytes:
-    """A batch whose last byte changed."""
-    return data[:-1] + bytes([data[-1] ^ 1])
+    """A batch of format 2 with another last byte of its last value: its records can be read."""
+    return data[:-2] + bytes([data[-2] ^ 1]) + data[-1:]
 
 
 def opened(data: bytes) -> MemoryFile:
