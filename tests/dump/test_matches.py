@@ -83,8 +83,9 @@ INSIDE = gzip.compress(entry(b"x") + entry(b"y") + entry(b"z"), mtime=0)
     (entry(INSIDE, 1, checksum=1), 0, 1, ["crc-mismatch"]),
     (entry(b"no gzip", 1), 0, 1, ["decompression-failed"]),
     (entry(b"a") + b"\0\0\0\x09", 1, 1, ["torn-tail"]),
+    (entry(b"a") + struct.pack(">ib", 9, 7) + bytes(8), 1, 2, ["unknown-magic"]),
     (b"", 0, 0, []),
-], ids=["plain", "set", "bad", "bad set", "no gzip", "torn", "empty"])
+], ids=["plain", "set", "bad", "bad set", "no gzip", "torn", "unknown", "empty"])
 def test_a_log_of_0_7(data, records, batches, codes):
     assert count(data, path="data/t-0/00000000000000000000.kafka") == (records, batches, codes, [])
 
