@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from engine.discovery import discover
 from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Severity
-from engine.layout import FileKind, discover, parent_of, parse_file_name
+from engine.layout import FileKind, parent_of, parse_file_name
 from engine.log.verify import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
