@@ -11,7 +11,7 @@ from engine.dump.reports import DumpReports
 from engine.dump.selection import Selection
 from engine.formats import Codec
 from engine.layout import file_name, parse_file_name
-from tests.support.memory_files import MemoryFiles
+from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
 from tests.support.small_logs import LOG, batch, chunks, emptied, records_at, windows, with_wrong_checksum
 
 BOTH = pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
@@ -196,7 +196,7 @@ def test_gaps_are_findings_and_kafkas_last_words():
             ("offset-order", 2 * one, 2, "offset 2 follows offset 4"),
             ("offset-gap", one, 4, "3 offsets are missing behind offset 0"),
         ],
-        [f"Non-consecutive offsets in /work/{LOG}", "  0 is followed by 4", "  4 is followed by 2"],
+        [f"Non-consecutive offsets in {WORKING_DIRECTORY}/{LOG}", "  0 is followed by 4", "  4 is followed by 2"],
     )
 
 

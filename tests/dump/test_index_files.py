@@ -9,7 +9,7 @@ import pytest
 from engine.dump.index_files import IndexDump
 from engine.dump.options import DumpOptions
 from engine.dump.reports import DumpReports
-from tests.support.memory_files import MemoryFiles
+from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
 from tests.support.small_logs import batch, emptied, with_wrong_checksum
 
 STEM = "t-0/00000000000000000000"
@@ -83,7 +83,7 @@ def test_an_entry_must_be_the_last_offset_of_the_batch_it_points_to():
     done = offsets(index((1, AT[0]), (4, AT[2]), (6, AT[3]), (7, AT[3])))
     assert done.codes == ["index-offset-mismatch", "index-offset-mismatch", "index-out-of-order"]
     assert [finding.where for finding in done.findings[:2]] == [(INDEX, 8, 4), (INDEX, 16, 6)]
-    assert done.lines == [f"Mismatches in :/work/{INDEX}", "  Index offset: 6, log offset: 7", "  Index offset: 4, log offset: 5"]
+    assert done.lines == [f"Mismatches in :{WORKING_DIRECTORY}/{INDEX}", "  Index offset: 6, log offset: 7", "  Index offset: 4, log offset: 5"]
 
 
 def test_indexes_before_2_0_named_first_offsets():
@@ -165,7 +165,7 @@ def test_a_batch_must_end_at_the_entrys_offset():
     assert done.codes == ["timeindex-offset-not-found"] * 2
     assert [finding.where for finding in done.findings] == [(TIMES, 12, 4), (TIMES, 24, 90)]
     assert done.lines == [
-        f"The following indexed offsets are not found in :/work/{TIMES}", "Indexed offset: 4, found log offset: 5",
+        f"The following indexed offsets are not found in :{WORKING_DIRECTORY}/{TIMES}", "Indexed offset: 4, found log offset: 5",
         "Indexed offset: 90, found log offset: -1",
     ]
 

@@ -14,7 +14,7 @@ from engine.dump.reports import DumpReports
 from engine.dump.selection import Selection
 from engine.formats import Codec
 from engine.layout import file_name, parse_file_name
-from tests.support.memory_files import MemoryFiles
+from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
 from tests.support.small_logs import LOG, batch, with_wrong_checksum
 
 DATA = batch(0, 4) + batch(4, 4, codec=Codec.GZIP) + batch(8, 4, magic=1, codec=Codec.GZIP) + batch(12)
@@ -56,7 +56,7 @@ def test_damage_and_lost_offsets_are_told():
 
 def test_lost_offsets_are_told_where_they_were_asked_for():
     data = batch(0) + batch(5) + batch(9)
-    assert count(data, Selection(first_offset=7))[2:] == (["offset-gap"], [f"Non-consecutive offsets in /work/{LOG}", "  5 is followed by 9"])
+    assert count(data, Selection(first_offset=7))[2:] == (["offset-gap"], [f"Non-consecutive offsets in {WORKING_DIRECTORY}/{LOG}", "  5 is followed by 9"])
     assert count(data, Selection(first_offset=9))[2:] == ([], [])
 
 
