@@ -8,14 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind
 from engine.errors import UsageError
 from engine.layout import (
-    REMOTE_INDEX_CACHE,
-    DirectoryKind,
     FileKind,
     PartitionDir,
     PartitionKind,
-    directory_kind,
     directory_order,
     file_name,
     parent_of,
