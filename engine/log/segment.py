@@ -5,18 +5,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.files import WritableFile
 from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
-from engine.index.transaction import AbortedTxns, TransactionIndex
 from engine.kernels.placement import PLACE_FIELDS, Place, Placed, place_entries
-from engine.layout import (
-    log_file_name,
-    offset_index_file_name,
-    time_index_file_name,
-    transaction_index_file_name,
-)
 from engine.log.batch_search import (
     BatchHead,
     TimestampAndOffset,
@@ -33,8 +25,8 @@ from engine.log.errors import (
     InvalidTimestamp,
     OffsetIndexMissing,
     SegmentOffsetOverflow,
-    SegmentTooLarge,
 )
+from engine.log.segment_files import INT_MAX, SegmentFiles
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 
@@ -43,10 +35,10 @@ if TYPE_CHECKING:
 
     from engine.config import LogConfig
     from engine.files import Buffer, Files, OpenFile
+    from engine.index.transaction import AbortedTxns
     from engine.log.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
     from engine.log.segment_recovery import SegmentScan
 
-INT_MAX = 2**31 - 1
 _COPY = 1 << 20  # bytes that a split copies at a time
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
 
@@ -74,7 +66,7 @@ class FetchSlice(NamedTuple):
     first_entry_incomplete: bool = False
 
 
-class LogSegment:
+class LogSegment(SegmentFiles):
     """The segment that begins at `base_offset` in `directory`. Its .log is made at once, its indexes when first used.
 
     now                  ms; the time from which a segment without timestamps waits to be rolled
@@ -99,108 +91,14 @@ class LogSegment:
         writable: bool = True,
         roll_jitter_ms: int = 0,
     ) -> None:
-        self.files = files
-        self.directory = directory
-        self.base_offset = base_offset
-        self.config = config
+        super().__init__(
+            files, directory, base_offset, config, suffix, file_already_exists=file_already_exists, writable=writable
+        )
         self.created = now
-        self.suffix = suffix
-        self.writable = writable
         self.roll_jitter_ms = roll_jitter_ms
-        self.size = self._make_log(file_already_exists=file_already_exists)
-        self._file: OpenFile | None = None
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self.txn_index = TransactionIndex.open(files, self.txn_index_path, base_offset, writable=writable)
         self._largest: TimestampOffset | None = None  # None: not read yet
         self._rolling_based_timestamp: int | None = None
         self._since_entry = 0  # bytes since the last entry of the offset index
-        self._is_dirty = False  # is there anything in the .log that was not synced?
-
-    def __repr__(self) -> str:
-        return f"LogSegment(base_offset={self.base_offset}, size={self.size}, suffix={self.suffix!r})"
-
-    def _make_log(self, *, file_already_exists: bool) -> int:
-        """Make the .log if there is none → bytes of batches in it."""
-        exists = self.files.exists(self.log_path)
-        preallocated = self.config.preallocate and not file_already_exists
-        if self.writable and (preallocated or not exists):
-            with self.files.open_writable(self.log_path, create=True) as file:
-                if preallocated:
-                    file.truncate(self.config.segment_size)
-        if preallocated or not exists:
-            return 0
-        size = self.files.info(self.log_path).size
-        if size > INT_MAX:
-            what = f"{self.log_path}: {size} bytes, the largest segment has {INT_MAX}"
-            raise SegmentTooLarge(what)
-        return size
-
-    # names and files
-
-    def _path(self, name: str) -> str:
-        return f"{self.directory}/{name}"
-
-    @property
-    def log_path(self) -> str:
-        """Where the .log is."""
-        return self._path(log_file_name(self.base_offset, self.suffix))
-
-    @property
-    def offset_index_path(self) -> str:
-        """Where the .index is, or would be."""
-        return self._path(offset_index_file_name(self.base_offset, self.suffix))
-
-    @property
-    def time_index_path(self) -> str:
-        """Where the .timeindex is, or would be."""
-        return self._path(time_index_file_name(self.base_offset, self.suffix))
-
-    @property
-    def txn_index_path(self) -> str:
-        """Where the .txnindex is, or would be."""
-        return self._path(transaction_index_file_name(self.base_offset, self.suffix))
-
-    @property
-    def paths(self) -> tuple[str, str, str, str]:
-        """Where log, offset, time and transaction index are, or would be."""
-        return self.log_path, self.offset_index_path, self.time_index_path, self.txn_index_path
-
-    @property
-    def log_file(self) -> OpenFile:
-        """The .log, open for reading; opened when it is first used."""
-        if self._file is None:
-            self._file = self.files.open(self.log_path)
-        return self._file
-
-    def _writable_log(self) -> WritableFile:
-        if not isinstance(self._file, WritableFile):
-            self._release_log()
-            self._file = self.files.open_writable(self.log_path)
-        return self._file
-
-    def _release_log(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    @property
-    def offset_index(self) -> OffsetIndex:
-        """The .index; made when it is first used."""
-        if self._offset_index is None:
-            size = self.config.max_index_size
-            self._offset_index = OffsetIndex.open(
-                self.files, self.offset_index_path, self.base_offset, size, writable=self.writable
-            )
-        return self._offset_index
-
-    @property
-    def time_index(self) -> TimeIndex:
-        """The .timeindex; made when it is first used."""
-        if self._time_index is None:
-            size = self.config.max_index_size
-            self._time_index = TimeIndex.open(self.files, self.time_index_path, self.base_offset, size, writable=self.writable)
-        return self._time_index
 
     # appending
 
@@ -379,17 +277,6 @@ class LogSegment:
         return timestamp if timestamp >= 0 else None
 
     @property
-    def last_modified(self) -> int:
-        """When the .log was changed last, ms."""
-        return self.files.info(self.log_path).modified_ms
-
-    def set_last_modified(self, modified_ms: int) -> None:
-        """Set the file times of log, offset and time index, as far as they exist."""
-        for path in self.paths[:3]:
-            if self.files.exists(path):
-                self.files.set_modified(path, modified_ms)
-
-    @property
     def rolling_based_timestamp(self) -> int | None:
         """Largest timestamp of the first batch, ms; None: there is no batch."""
         if self._rolling_based_timestamp is None and self.size:
@@ -510,15 +397,7 @@ class LogSegment:
             self.size = size
         return cut
 
-    # keeping and closing
-
-    def flush(self) -> None:
-        """Wait until log and indexes are on the disk. Raises UnwritableFile."""
-        self._writable_log().sync()
-        self._is_dirty = False
-        self.offset_index.flush()
-        self.time_index.flush()
-        self.txn_index.flush()
+    # closing
 
     def on_become_inactive_segment(self) -> None:
         """Add the closing entry of the time index, and trim log and indexes."""
@@ -526,12 +405,6 @@ class LogSegment:
         self.offset_index.trim_to_valid_size()
         self.time_index.trim_to_valid_size()
         self._trim_log()
-
-    def _trim_log(self) -> None:
-        """Cut what was allocated behind the last batch."""
-        if self.config.preallocate and self.files.info(self.log_path).size > self.size:
-            self._writable_log().truncate(self.size)
-            self._is_dirty = True
 
     def close(self) -> None:
         """Write everything back, add the closing entry of the time index if the largest timestamp is known, and trim.
@@ -557,39 +430,6 @@ class LogSegment:
             self.time_index.maybe_append(*self.largest(), skip_full_check=True)
         except (IndexFull, InvalidOffset, InvalidTimestamp, IndexOffsetOverflow):
             return  # as in the broker: an index that is out of order anyway closes without it
-
-    def close_handlers(self) -> None:
-        """Let go of the .log. What was appended to indexes is written back, nothing is trimmed."""
-        for index in (self._offset_index, self._time_index, self.txn_index):
-            if index is not None:
-                index.write_back()
-        self._release_log()
-
-    def change_file_suffixes(self, old: str, new: str) -> None:
-        """Rename log, offset, time and transaction index, as far as they exist, in this order."""
-        if self.suffix != old:
-            raise ValueError(f"the segment's files end with {self.suffix!r}, not {old!r}")
-        before = self.paths
-        self.suffix = new
-        after = self.paths
-        self._release_log()
-        self.files.rename(before[0], after[0])
-        for index, path, to in zip((self._offset_index, self._time_index), before[1:3], after[1:3], strict=True):
-            if index is not None:
-                index.rename_to(to)
-            elif self.files.exists(path):
-                self.files.rename(path, to)
-        self.txn_index.rename_to(after[3])
-
-    def delete_if_exists(self) -> None:
-        """Remove log, offset, time and transaction index. What is missing is no error."""
-        self._release_log()
-        for path in self.paths[:3]:
-            self.files.remove(path)
-        self.txn_index.delete_if_exists()
-        self._offset_index = self._time_index = None
-        self._is_dirty = False
-        self.size = 0
 
 
 def _columns(data: Buffer) -> Iterator[tuple[BatchColumns, int]]:

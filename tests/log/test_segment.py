@@ -8,9 +8,8 @@ import pytest
 
 from engine.config import LogConfig
 from engine.errors import UnwritableFile
-from engine.files import Files
+from engine.files import Files, WritableFile
 from engine.formats import ControlType
-from engine.log import segment as segment_module
 from engine.log.errors import CorruptIndex, CorruptRecord, OffsetIndexMissing, SegmentOffsetOverflow, SegmentTooLarge
 from engine.log.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.producer_state import ProducerStateManager
@@ -157,13 +156,13 @@ def test_an_offset_that_does_not_fit_is_refused_before_anything_is_written(tmp_p
 
 def test_a_failed_write_leaves_no_half_batch(tmp_path, monkeypatch):
     segment = filled(tmp_path)
-    write_at = segment_module.WritableFile.write_at
+    write_at = WritableFile.write_at
 
     def tear(file, position, data):
         write_at(file, position, data[:30])
         raise UnwritableFile("no space left")
 
-    monkeypatch.setattr(segment_module.WritableFile, "write_at", tear)
+    monkeypatch.setattr(WritableFile, "write_at", tear)
     with pytest.raises(UnwritableFile):
         segment.append(21, batch(20))
     monkeypatch.undo()
