@@ -54,6 +54,7 @@ class Finding(NamedTuple):
 _DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
 _INDEX = "delete the file and restart the broker, which rebuilds it from the log"
 _REBUILD = "kafkalog verify-index --rebuild, with the path of the partition's directory"
+_RECOVER = "kafkalog recover --dry-run, with the path of the log dir"
 
 KINDS: dict[str, Kind] = {
     "crc-mismatch": Kind(
@@ -227,6 +228,20 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "the log ends before an epoch's first offset: a crash or a repair cut it",
         "harmless: the broker removes the line when it starts",
     ),
+    "broker-stops": Kind(
+        Severity.WARNING, "a broker that starts on this log dir gives up, in these words", _RECOVER,
+    ),
+    "log-dir-offline": Kind(
+        Severity.WARNING, "a broker takes the whole log dir offline, and with it every replica in it", _RECOVER,
+    ),
+    "partition-stray": Kind(
+        Severity.WARNING, "a broker renames the directory to -stray, and the topic comes up empty", _RECOVER,
+    ),
+    "metadata-loss": Kind(
+        Severity.ERROR, "a broker starts, cuts the metadata log there, and renames every partition that it then does not know "
+        "to -stray: a cluster is lost, and nothing says so", "start no broker on it before the metadata log is restored",
+    ),
+    "broker-warns": Kind(Severity.WARNING, "a broker starts without this file, and says so", _RECOVER),
     "path-vanished": Kind(Severity.INFO, "a running broker removed it while it was looked for", "nothing to do"),
     "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
 }

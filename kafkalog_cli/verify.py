@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
+    FileKind.LOG_07,
 ))
 
 
@@ -113,10 +114,13 @@ def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild) -> _Verified:
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> list[str]:
     """Directories that hold files of a partition, each once, in order."""
+    from engine.log.verify_start import verify_start
+
     found: dict[str, None] = {}
     for path in paths:
         try:
             places = expand(files, path)
+            verify_start(files, places, outcome.finding)
             before = len(found)
             for place in places:
                 discovery = discover(files, place)

@@ -32,6 +32,7 @@ from engine.log.verify_epochs import EpochCheck
 from engine.log.verify_index import OffsetCheck, TimeCheck
 from engine.log.verify_producers import ProducerCheck
 from engine.record.columns import BatchColumns
+from engine.record.kafka07_file import valid_size
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 MAX_BASE_OFFSET = 2**62  # kernels add 32-bit numbers to it
 _CHUNK = 1 << 20
+_LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
@@ -96,14 +98,26 @@ class _Partition:
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
                 return self.result
+        for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
+            if kind is FileKind.LOG_07:
+                self._log_07(path)
         self._producers.finish()
         self._epochs.finish()
         return self.result
 
+    def _log_07(self, path: str) -> None:
+        """A log of Kafka 0.7: there is nothing beside it, so only its own checksums can be compared."""
+        with self._files.open(path) as file:
+            part = valid_size(file)
+            self.result.segments += 1
+            self.result.bytes += file.size()
+        if part.problem is not None:
+            self._report(Finding(part.problem.code, Where(path, part.size), part.problem.what))
+
     def _report(self, finding: Finding) -> None:
         order = (None, Severity.INFO, Severity.WARNING, Severity.ERROR)
         self.result.worst = max(self.result.worst, finding.severity, key=order.index)
-        if finding.severity is Severity.ERROR and finding.where.file.endswith(FileKind.LOG.value):
+        if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
             self.result.is_log_damaged = True
         self._outer(finding)
 
@@ -120,6 +134,8 @@ class _Partition:
                 if parsed.kind in (*_INDEXES, FileKind.LOG, FileKind.PRODUCER_SNAPSHOT):
                     self._report(Finding("name-invalid", Where(self._prefix + name), "the name holds no offset: not read"))
                 self._paths[parsed.kind, None] = self._prefix + name
+            elif parsed.kind is FileKind.LOG_07:
+                self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
             elif canonical_name(parsed) != name or not 0 <= parsed.base_offset < MAX_BASE_OFFSET:
                 self._report(Finding("name-invalid", Where(self._prefix + name), "no broker names a file so: not read"))
             else:

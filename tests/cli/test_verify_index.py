@@ -132,3 +132,35 @@ def test_what_can_not_be_rebuilt_stays(partition):
     assert "error[log-damaged]" in done.err
     assert not (partition / "00000000000000000000.index").exists()
     assert kafkalog("verify-index", "--dry-run", str(partition)).status == 2
+
+
+@pytest.fixture
+def log_dirs(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean", tmp_path / "clean")
+    return tmp_path / "clean"
+
+
+@pytest.mark.parametrize(("damage", "code", "words"), [
+    (lambda top: (top / "d1/meta.properties").unlink(), "broker-stops", "No `meta.properties` found in"),
+    (lambda top: (top / "d1/lost+found").mkdir(), "broker-stops", "is not in the form of topic-partition"),
+    (lambda top: (top / "d0/replication-offset-checkpoint").write_text("x"), "log-dir-offline", "checkpoint"),
+    (lambda top: (top / "d0/tx-0/partition.metadata").unlink(), "partition-stray", "treat it as a stray log"),
+    (lambda top: (top / "d0/tx-0/leader-epoch-checkpoint").write_text("x"), "broker-stops", "checkpoint"),
+])  # fmt: skip
+def test_what_a_broker_would_trip_over_is_told_in_its_words(log_dirs, damage, code, words):
+    damage(log_dirs)
+    done = kafkalog("verify-index", str(log_dirs))
+    found = [line for line in done.err.splitlines() if f"[{code}]" in line]
+    assert done.status == 4
+    assert len(found) == 1
+    assert words in found[0]
+
+
+def test_a_damaged_metadata_log_is_the_loudest(log_dirs):
+    log = next((log_dirs).glob("*/__cluster_metadata-0/00000000000000000000.log"))
+    data = bytearray(log.read_bytes())
+    data[400] ^= 1
+    log.write_bytes(data)
+    done = kafkalog("verify-index", str(log_dirs))
+    assert done.err.startswith("error[metadata-loss] ")
+    assert done.status == 4

@@ -238,3 +238,11 @@ def test_offsets_at_the_edge_of_64_bits(own_corpus, tmp_path):
     for offset in (-(2**63), 2**63 - 1):
         overwrite(tmp_path / "topic-0" / LOG.format(0), 0, struct.pack(">q", offset))
         assert verify(tmp_path / "topic-0")[1].segments == 1
+
+
+def test_logs_of_kafka_0_7_have_only_their_checksums(own_corpus):
+    logs = own_corpus / "old/0.7.2/logs"
+    for name, expected in (("plain-0", []), ("mixed-topic-12", []), ("bad-crc-0", ["crc-mismatch"]), ("torn-0", ["torn-tail"])):
+        findings, result = verify(logs / name)
+        assert [finding.code for finding in findings] == expected, name
+        assert result.segments >= 1
