@@ -109,6 +109,11 @@ class IndexFile:
         self.write_back()
         self._file.sync()
 
+    def sync_changes(self) -> None:
+        """Write back, and wait until what was changed since the last time is on the disk. Raises UnwritableFile."""
+        self.write_back()
+        self._file.sync_changes()
+
     def rename_to(self, path: str) -> None:
         """Give the file another name."""
         self.write_back()
@@ -207,7 +212,7 @@ class SparseIndex(IndexFile):
         """
         if self._file.writable:
             self.trim_to_valid_size()
-            self._file.sync_changes()
+            self.sync_changes()
 
     @property
     def used_entries(self) -> int:

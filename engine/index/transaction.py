@@ -88,8 +88,7 @@ class TransactionIndex(IndexFile):
 
     def close(self) -> None:
         """Write back. The index may be used again."""
-        self.write_back()
-        self._file.sync_changes()
+        self.sync_changes()
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
         """As `aborted_in`, but raises CorruptIndex where an entry has a version that Kafka does not know."""

@@ -42,7 +42,7 @@ class Do(Enum):
     REFUSED = "refused"  # entry number `position`, from 0: the operating system did not do it
 
 
-DESTRUCTIVE = frozenset((Do.CUT, Do.RENAME, Do.REMOVE))  # their lines must be on the disk first
+UNIMPORTANT = frozenset((Do.TIME, Do.REFUSED))  # all other lines must be on the disk first, or a change is never undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class ManifestWriter:
         self._file.sync()
 
     def append(self, entry: Entry) -> int:
-        """Write a line; it is on the disk afterwards where the change would destroy something. Returns its number."""
+        """Write a line; it is on the disk afterwards where more than a time is going to change. Returns its number."""
         fields = {name: value for name, value in asdict(entry).items() if value is not None}
         self._line({**fields, "do": entry.do.value})
-        if entry.do in DESTRUCTIVE:
+        if entry.do not in UNIMPORTANT:
             self._file.sync()
         self._count += 1
         return self._count - 1
@@ -114,6 +114,8 @@ def read_manifest(files: ReadOnlyFiles, directory: str) -> Manifest:
     path = f"{directory}/{MANIFEST}"
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     lines.pop()  # behind the last line end: nothing, or a line that was cut off
+    if lines and b"\0" in lines[-1]:
+        lines.pop()  # of which a sector never reached the disk
     if not lines:
         raise QuarantineDamaged(f"{path}: no header: nothing was changed yet")
     head = _object(lines[0], path, 1)

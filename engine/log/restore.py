@@ -87,16 +87,25 @@ def _note(done: WritableFile, number: int) -> None:
 
 
 def _check_stored(files: Files, directory: str, entries: tuple[Entry | None, ...]) -> None:
-    for entry in entries:
+    for number, entry in enumerate(entries):
         if entry is None or entry.stored is None:
             continue
         path = f"{directory}/{STORED}/{entry.stored}"
         if not files.exists(path):
-            if entry.do is Do.REMOVE and files.exists(entry.path):
-                continue  # it was about to be moved there, and never was
+            if entry.do is Do.REMOVE and any(files.exists(name) for name in _earlier_names(entries[:number], entry.path)):
+                continue  # it was about to be moved there, and never was; or a power cut undid that
             raise QuarantineDamaged(f"{path}: missing, but the manifest needs it")
         if _sha256(files, path) != entry.sha256:
             raise QuarantineDamaged(f"{path}: its SHA-256 is not the manifest's {entry.sha256}")
+
+
+def _earlier_names(entries: tuple[Entry | None, ...], path: str) -> list[str]:
+    """`path`, and what it was called before `entries` were done."""
+    names = [path]
+    for entry in reversed(entries):
+        if entry is not None and entry.do is Do.RENAME and entry.to == names[-1]:
+            names.append(entry.path)
+    return names
 
 
 def _sha256(files: Files, path: str) -> str:

@@ -399,6 +399,15 @@ class LogSegment(SegmentFiles):
 
     # closing
 
+    def sync_changes(self) -> None:
+        """Wait until what was changed in log and indexes is on the disk. Raises UnwritableFile."""
+        if self._is_dirty:
+            self._writable_log().sync()
+            self._is_dirty = False
+        for index in (self._offset_index, self._time_index, self.txn_index):
+            if index is not None:
+                index.sync_changes()
+
     def on_become_inactive_segment(self) -> None:
         """Add the closing entry of the time index, and trim log and indexes."""
         self.time_index.maybe_append(*self.largest(), skip_full_check=True)
@@ -420,9 +429,7 @@ class LogSegment(SegmentFiles):
                 self._time_index.close()
             self.txn_index.close()
             self._trim_log()
-            if self._is_dirty:
-                self._writable_log().sync()
-                self._is_dirty = False
+            self.sync_changes()
         self._release_log()
 
     def _append_closing_entry(self) -> None:

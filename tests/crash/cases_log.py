@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace as with_settings
 
+from engine.errors import UnreadableFile
+from engine.formats import Codec
 from engine.log.loader import open_log
+from engine.log.manifest import QuarantineDamaged
+from engine.log.quarantine import QuarantiningFiles
+from engine.log.restore import restore
 from engine.log.retention import delete_old_segments
 from tests.crash.partitions import (
     CONFIG,
@@ -153,6 +158,126 @@ def roll_case():
     return Case("roll", disk, work, check)
 
 
+def append_case():
+    """Appends of several producers with rolls; what the recovery point has passed is acknowledged."""
+    sent = [plain(0), plain(0, producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=0), plain(0, size=200, codec=Codec.GZIP)]
+    sent += [plain(0, size=150 + 40 * number) for number in range(5)]
+    disk = Disk({}, frozenset({"d", TOPIC}))
+
+    def work(files, acknowledge):
+        log = opened(files)
+        ends = [0]
+        for number, data in enumerate(sent):
+            ends.append(log.append_as_leader(bytearray(data), number // 4).last_offset + 1)
+            if number % 3 == 2:
+                log.flush()
+            acknowledge(sum(end <= log.recovery_point for end in ends) - 1)
+        log.close()
+        acknowledge(len(sent))
+
+    whole = CrashFiles(disk)
+    work(whole, lambda _: None)
+    wanted = see(whole.disk(), clean=True)
+    assert len(wanted.batches) == len(sent)
+
+    def check(disk, acknowledged, done):
+        for clean in (False, True) if done else (False,):
+            seen = see(disk, clean=clean)
+            assert list(seen.batches.items()) == list(wanted.batches.items())[: len(seen.batches)]
+            assert len(seen.batches) >= (acknowledged or 0), "acknowledged records are gone"
+            assert not done or seen == wanted
+        if acknowledged:  # a broker that has noted what was flushed looks at nothing before it
+            point = [*wanted.batches, wanted.end][acknowledged]
+            assert see(disk, recovery_point=point).batches.keys() >= set(list(wanted.batches)[:acknowledged])
+
+    return Case("append", disk, work, check)
+
+
+def truncate_and_append_case():
+    """Other records take the offsets of those that were cut: these, their producers and indexes must never come back."""
+    disk = closed(segments())
+    new = [
+        plain(0, size=200, producer_id=99, producer_epoch=0, base_sequence=0),
+        plain(0, size=400),
+        plain(0, size=400),
+        plain(0),
+    ]
+
+    def work(files, acknowledge):
+        log = opened(files)
+        log.truncate_to(20)
+        for data in new:
+            log.append_as_leader(bytearray(data), 5)
+        log.flush()
+        acknowledge("appended")
+        log.close()
+
+    whole = CrashFiles(disk)
+    work(whole, lambda _: None)
+    wanted = see(whole.disk(), clean=True)
+    kept = {base: batch for base, batch in wanted.batches.items() if base < 20}
+
+    def check(disk, acknowledged, done):
+        for clean in (False, True) if done else (False,):
+            seen = see(disk, clean=clean, recovery_point=20)
+            assert kept.items() <= seen.batches.items()
+            if acknowledged:
+                assert seen == wanted
+
+    return Case("truncate-append", disk, work, check)
+
+
+def partition(disk):
+    return disk.below(TOPIC)
+
+
+def quarantine_case():
+    """Recovery under a quarantine: whatever happens, the log recovers, and what was there before can be put back."""
+    disk, good = damaged_middle()
+    disk = disk._replace(directories=disk.directories | {"q"})
+    recovered = recover_case("", disk, good).check
+
+    def work(files, _acknowledge):
+        kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW)
+        opened(kept, clean_shutdown=False).close()
+        kept.finish()
+
+    def check(after, acknowledged, done):
+        recovered(after, acknowledged, done)
+        files = CrashFiles(after)
+        try:
+            restore(files, "/q/kept", force=not done)
+        except (QuarantineDamaged, UnreadableFile) as error:
+            told = "nothing was changed yet" in str(error) or not files.exists("/q/kept/manifest.jsonl")
+            if done or not told:
+                raise
+        assert partition(files.disk()) == partition(disk)
+
+    return Case("quarantine", disk, work, check)
+
+
+def restore_case():
+    """Putting back what a recovery cut: after a stop the next run goes on, and ends with the bytes of before."""
+    disk, _ = damaged_middle()
+    disk = disk._replace(directories=disk.directories | {"q"})
+    files = CrashFiles(disk)
+    kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW)
+    opened(kept, clean_shutdown=False).close()
+    kept.finish()
+
+    def work(files, _acknowledge):
+        restore(files, "/q/kept")
+
+    def check(after, _acknowledged, done):
+        files = CrashFiles(after)
+        if done:
+            assert partition(after) == partition(disk)
+        restore(files, "/q/kept", force=True)
+        assert partition(files.disk()) == partition(disk)
+
+    return Case("restore", files.disk(), work, check)
+
+
 CASES_LOG = [
     recover_case("recover-middle", *damaged_middle()),
     recover_case("recover-tail", *torn_tail(), recovery_point=33),
@@ -165,4 +290,8 @@ CASES_LOG = [
     truncate_case("truncate-middle", 20),
     truncate_case("truncate-fully", 100, fully=True),
     roll_case(),
+    append_case(),
+    truncate_and_append_case(),
+    quarantine_case(),
+    restore_case(),
 ]

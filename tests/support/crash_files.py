@@ -304,8 +304,7 @@ class CrashFiles(Files):
         if parent is target:
             parent.change({name: None, new: node})
         else:
-            target.change({new: node})
-            parent.change({name: None})
+            parent.change({name: None}, needs=target.change({new: node}))
 
     def remove(self, path: str) -> None:
         try:

@@ -3,7 +3,8 @@
 A file remembers its unsynced writes and truncations, a directory its unsynced names. A power cut keeps some of them:
 `Choice` says which. Writes are torn at sectors. Changes of names in one directory that do not touch the same name, and
 any in different directories, are independent of one another: neither their order nor their being together is
-promised; a rename inside one directory is whole or undone, one across directories may show on either side, both or none.
+promised. A rename inside one directory is whole or undone; after one across directories a file may have both names,
+never none.
 """
 
 from __future__ import annotations
@@ -112,32 +113,55 @@ class FileNode:
 
 
 @dataclass(eq=False)
-class DirectoryNode:
-    """A directory: `entries` is what processes see, `durable` what is on the disk for sure, `changes` those in between.
+class Change:
+    """Names that a directory got, None where it lost one. `needs`: not without that change of another directory."""
 
-    A change is the names that it sets, None where it removes one.
-    """
+    directory: DirectoryNode
+    names: dict[str, FileNode | DirectoryNode | None]
+    needs: Change | None = None
+
+
+@dataclass(eq=False)
+class DirectoryNode:
+    """A directory: `entries` is what processes see, `durable` what is on the disk for sure, `changes` those in between."""
 
     entries: dict[str, FileNode | DirectoryNode] = field(default_factory=dict)
     durable: dict[str, FileNode | DirectoryNode] = field(default_factory=dict)
-    changes: list[dict[str, FileNode | DirectoryNode | None]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
 
-    def change(self, names: dict[str, FileNode | DirectoryNode | None]) -> None:
-        self.changes.append(names)
+    def change(self, names: dict[str, FileNode | DirectoryNode | None], needs: Change | None = None) -> Change:
+        change = Change(self, names, needs)
+        self.changes.append(change)
         apply(self.entries, names)
+        return change
 
     def sync(self) -> None:
+        changes, self.changes = self.changes, []
         self.durable = dict(self.entries)
-        self.changes.clear()
+        for change in changes:
+            if change.needs is not None and change.needs in change.needs.directory.changes:
+                change.needs.directory.sync()
 
-    def survives(self, choice: Choice) -> dict[str, FileNode | DirectoryNode]:
-        """The names after a power cut. What follows a lost change of the same name is lost with it."""
-        kept, lost = dict(self.durable), set[str]()
-        for names in self.changes:
-            if lost.isdisjoint(names) and choice.keeps_names():
-                apply(kept, names)
-            else:
-                lost.update(names)
+    def survivors(self, choice: Choice, drawn: dict[int, list[Change]]) -> list[Change]:
+        """The changes that a power cut keeps. What follows a lost change of the same name is lost with it."""
+        if id(self) not in drawn:
+            kept, lost = [], set[str]()
+            for change in self.changes:
+                needed = change.needs
+                there = needed is None or needed not in needed.directory.changes
+                there = there or needed in needed.directory.survivors(choice, drawn)
+                if there and lost.isdisjoint(change.names) and choice.keeps_names():
+                    kept.append(change)
+                else:
+                    lost.update(change.names)
+            drawn[id(self)] = kept
+        return drawn[id(self)]
+
+    def survives(self, choice: Choice, drawn: dict[int, list[Change]]) -> dict[str, FileNode | DirectoryNode]:
+        """The names after a power cut."""
+        kept = dict(self.durable)
+        for change in self.survivors(choice, drawn):
+            apply(kept, change.names)
         return kept
 
 
@@ -189,7 +213,7 @@ class Disk(NamedTuple):
     def of(cls, root: DirectoryNode, choice: Choice | None = None) -> Disk:
         """What `root` holds: for running processes, or after a power cut that keeps what `choice` says."""
         contents, directories, times = {}, set(), {}
-        for name, node in _nodes(root, "", choice):
+        for name, node in _nodes(root, "", choice, {}):
             if isinstance(node, DirectoryNode):
                 directories.add(name)
             else:
@@ -245,9 +269,11 @@ def _settle(node: DirectoryNode) -> None:
             _settle(below)
 
 
-def _nodes(node: DirectoryNode, prefix: str, choice: Choice | None) -> Iterator[tuple[str, FileNode | DirectoryNode]]:
-    entries = node.entries if choice is None else node.survives(choice)
+def _nodes(
+    node: DirectoryNode, prefix: str, choice: Choice | None, drawn: dict[int, list[Change]]
+) -> Iterator[tuple[str, FileNode | DirectoryNode]]:
+    entries = node.entries if choice is None else node.survives(choice, drawn)
     for name, below in sorted(entries.items()):
         yield prefix + name, below
         if isinstance(below, DirectoryNode):
-            yield from _nodes(below, f"{prefix}{name}/", choice)
+            yield from _nodes(below, f"{prefix}{name}/", choice, drawn)
