@@ -19,7 +19,7 @@ from engine.log.splitting import CLEANED, SWAP
 
 if TYPE_CHECKING:
     from engine.config import LogConfig
-    from engine.files import Files
+    from engine.files import Files, ReadOnlyFiles
     from engine.log.report import Report
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
@@ -32,7 +32,7 @@ def offset_of(name: str) -> int | None:
     return parse_long(number) if dot else None
 
 
-def plain_files(files: Files, directory: str) -> list[str]:
+def plain_files(files: ReadOnlyFiles, directory: str) -> list[str]:
     """Names of the plain files in `directory`, sorted; links that lead nowhere are none."""
     paths = [(name, f"{directory}/{name}") for name in files.list(directory)]
     return [name for name, path in paths if files.exists(path) and files.info(path).is_file]

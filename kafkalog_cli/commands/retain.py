@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import Size
 
-if TYPE_CHECKING:
-    from engine.log.unified_log import UnifiedLog
-
-_SECTIONS = (Section("What is done", ("--keep-deleted",)), OPENING, SETTINGS, OUTPUT)
+_SECTIONS = (Section("What is done", ("--explain", "--free", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),
+    Example("What would go now, and when will the rest?", "kafkalog retain --dry-run --explain data/orders-7"),
+    Example("The disk is full: free ten gigabytes, the oldest records first:", "kafkalog retain --free 10GiB data"),
     Example("Keep about a gigabyte:",
             "kafkalog retain --config retention.bytes=1073741824 --config retention.ms=-1 data/orders-7"),
 )
@@ -22,16 +22,16 @@ _EXAMPLES = (
 
 @click.command("retain", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
-def command(**values: Any) -> int:
+@click.option("--explain", is_flag=True, help="Say of every segment that stays why it does, and when it will go.")
+@click.option("--free", "wanted", type=Size(), metavar="BYTES",
+              help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
+              "until so much is free.")
+def command(wanted: int | None, explain: bool, **values: Any) -> int:
     """Delete the segments that retention allows: by log start offset, by size, by time.
 
-    Exactly what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark.
+    Exactly what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark. In
+    log dirs the directories of deleted topics go too.
     """
-    from kafkalog_cli.partitions import run
+    from kafkalog_cli.retaining import retain
 
-    def retain(log: UnifiedLog) -> None:
-        from engine.log.retention import delete_old_segments
-
-        delete_old_segments(log)
-
-    return run("retain", values, retain)
+    return retain(values, wanted, explain=explain)

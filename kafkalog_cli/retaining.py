@@ -1,0 +1,81 @@
+"""What `retain` does around its logs: directories of deleted topics, a plan for all logs where space must be freed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.findings import Severity
+from engine.layout import PartitionKind
+from engine.log.explain_retention import explain_retention
+from engine.log.freeing import FreePlan, free, plan_freeing
+from engine.log.manager import purge_deleted_directories
+from engine.log.operation import OperationOptions, operate
+from engine.log.report import Action, Report
+from engine.log.retention import delete_old_segments
+from kafkalog_cli.partitions import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.errors import KafkalogError
+    from engine.log.manager import LogManager
+    from engine.log.unified_log import UnifiedLog
+    from kafkalog_cli.engine_options import Opening
+    from kafkalog_cli.progress import Progress
+
+
+def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
+    """Delete what retention allows, or `wanted` bytes whatever it allows → exit status."""
+    errors: list[KafkalogError] = []
+
+    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
+        purged = list(_purge(manager))
+        yield from purged
+        freed = sum(_freed(report) for report in purged)
+        plan = None if wanted is None else _plan(manager, wanted - freed)
+
+        def work(log: UnifiedLog) -> None:
+            if plan is None:
+                delete_old_segments(log)
+            else:
+                free(log, plan)
+            if explain:
+                explain_retention(log)
+
+        options = OperationOptions(
+            "retain", opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
+            opening.keep_deleted, opening.jobs,
+        )
+        for report in operate(manager, options, work, errors, progress.done):
+            freed += _freed(report)
+            yield report
+        if wanted is not None and plan is not None and freed < wanted:
+            yield _not_enough(manager, wanted, freed + plan.leftovers)
+
+    return session(values, perform, errors)
+
+
+def _purge(manager: LogManager) -> Iterator[Report]:
+    """Remove the directories of deleted topics in log dirs that were named themselves."""
+    for log_dir in manager.cluster.log_dirs:
+        if log_dir.is_whole and log_dir.partitions(PartitionKind.DELETE):
+            report = Report(log_dir.path, "retain")
+            purge_deleted_directories(manager.files_of(log_dir.path), log_dir, report)
+            yield report
+
+
+def _plan(manager: LogManager, wanted: int) -> FreePlan:
+    log_dirs = manager.cluster.log_dirs
+    places = [place for log_dir in log_dirs for place in log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)]
+    return plan_freeing(manager.files_of(log_dirs[0].path), [place.path for place in places], wanted)
+
+
+def _freed(report: Report) -> int:
+    return sum(event.size or 0 for event in report.find(Action.REMOVED))
+
+
+def _not_enough(manager: LogManager, wanted: int, freed: int) -> Report:
+    report = Report(manager.cluster.log_dirs[0].path, "retain")
+    report.add(Action.REFUSED, "", f"{wanted} bytes were to become free, about {freed} are: the rest is in active segments "
+               "or above the high watermark", severity=Severity.ERROR)
+    return report
