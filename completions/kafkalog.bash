@@ -183,7 +183,7 @@ _kafkalog() {
         ;;
     retain)
         case $prev in
-        --recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --free|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -196,7 +196,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--explain --free --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     roll)
