@@ -53,8 +53,8 @@ class Finding(NamedTuple):
 
 _DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
 _INDEX = "delete the file and restart the broker, which rebuilds it from the log"
-_REBUILD = "kafkalog verify-index --rebuild, with the path of the partition's directory"
-_RECOVER = "kafkalog recover --dry-run, with the path of the log dir"
+_REBUILD = "kafkalog verify-index --rebuild {path}"
+_RECOVER = "look at what `kafkalog recover --dry-run` says of the log dir"
 
 KINDS: dict[str, Kind] = {
     "crc-mismatch": Kind(

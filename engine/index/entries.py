@@ -15,7 +15,7 @@ from engine.index.errors import InvalidIndexSize
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.files import Buffer, ReadOnlyFiles
+    from engine.files import Buffer, OpenFile, ReadOnlyFiles
 
 MAX_INDEX_SIZE = 64 * 1024 * 1024  # bytes; log.index.size.max.bytes is 10 MiB by default
 WARM_BYTES = 8192  # at the end of an index, searched first
@@ -60,6 +60,10 @@ class IndexFile:
         if self._backing is None:
             raise ValueError(f"{self.path} is not open")
         return self._backing
+
+    def open_file(self) -> OpenFile:
+        """The file of an open index, for whoever needs few of its entries. Raises UnreadableFile."""
+        return self._file.files.open(self.path)
 
     @property
     def data(self) -> bytes | bytearray:

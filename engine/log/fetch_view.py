@@ -13,8 +13,8 @@ from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
 from engine.config import LogConfig
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
-from engine.index.offset import OffsetIndex
+from engine.formats import CONTROL_FLAG, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTIONAL_FLAG, BatchField
+from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.index.transaction import TransactionIndex
 from engine.layout import (
@@ -34,11 +34,52 @@ from engine.record.windows import LogWalk, Stop, Window
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.files import Files, ReadOnlyFiles
+    from engine.files import Files, OpenFile, ReadOnlyFiles
     from engine.index.entries import SparseIndex
     from engine.layout import PartitionDir
 
 _Index = TypeVar("_Index", bound="SparseIndex")
+
+
+class _ProbedOffsets(OffsetIndex):
+    """Its entries are read one by one: a lookup in a large index needs twenty of them."""
+
+    probe: OpenFile | None = None
+
+    def entry(self, number: int) -> OffsetPosition:
+        """Entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        entry = OFFSET_INDEX_ENTRY.read(_probe(self, number))
+        return OffsetPosition(self.absolute(entry.relative_offset), entry.position)
+
+    def _offset_at(self, number: int) -> int:
+        return self.entry(number).offset
+
+    def _position_at(self, number: int) -> int:
+        return self.entry(number).position
+
+
+class _ProbedTimes(TimeIndex):
+    """Its entries are read one by one."""
+
+    probe: OpenFile | None = None
+
+    def entry(self, number: int) -> TimestampOffset:
+        """Entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        entry = TIME_INDEX_ENTRY.read(_probe(self, number))
+        return TimestampOffset(entry.timestamp, self.absolute(entry.relative_offset))
+
+    def _timestamp_at(self, number: int) -> int:
+        return self.entry(number).timestamp
+
+
+def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
+    if index.probe is None:
+        index.probe = index.open_file()
+    return index.probe.read_exactly(number * index.entry_size, index.entry_size)
 
 
 class SegmentView(LogSegment):
@@ -52,14 +93,14 @@ class SegmentView(LogSegment):
     def offset_index(self) -> OffsetIndex:
         """The entries in use; none where there is no file."""
         if self._offset_index is None:
-            self._offset_index = _open(OffsetIndex, self.files, self.offset_index_path, self.base_offset)
+            self._offset_index = _open(_ProbedOffsets, self.files, self.offset_index_path, self.base_offset)
         return self._offset_index
 
     @property
     def time_index(self) -> TimeIndex:
         """The entries in use; none where there is no file."""
         if self._time_index is None:
-            self._time_index = _open(TimeIndex, self.files, self.time_index_path, self.base_offset)
+            self._time_index = _open(_ProbedTimes, self.files, self.time_index_path, self.base_offset)
         return self._time_index
 
     def largest(self) -> TimestampOffset:
@@ -77,8 +118,20 @@ class SegmentView(LogSegment):
     def forget(self, size: int) -> None:
         """The log goes up to byte `size` now; what was read of its indexes may be old."""
         self.size = size
+        self._release_indexes()
         self._offset_index = self._time_index = self._largest = None
         self.txn_index = TransactionIndex.open(self.files, self.txn_index_path, self.base_offset, writable=False)
+
+    def close_handlers(self) -> None:
+        """Let go of all files."""
+        self._release_indexes()
+        super().close_handlers()
+
+    def _release_indexes(self) -> None:
+        for index in (self._offset_index, self._time_index):
+            if isinstance(index, _ProbedOffsets | _ProbedTimes) and index.probe is not None:
+                index.probe.close()
+                index.probe = None
 
 
 def _open(sort: type[_Index], files: ReadOnlyFiles, path: str, base_offset: int) -> _Index:

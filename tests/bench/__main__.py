@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.bench import reading
 from tests.bench.data import LARGEST_SEGMENT, SEGMENT, WORKLOADS, enlarge, generate
 from tests.bench.measure import WrongRunError, median, run, same_output
 from tests.bench.report import Result, machine_facts, markdown, table, update
@@ -130,10 +131,13 @@ class Bench:
         middle = median(runs)
         return Result(what, f"kafkalog {words[0]}", middle.seconds, None, None, middle.peak_bytes, limit=START_LIMIT)
 
+    def large_log(self) -> Path:
+        """A log as large as Kafka lets one be."""
+        return enlarge(self.home / f"none-0/{SEGMENT}.log", self.home / f"large-0/{SEGMENT}.log", self.large)
+
     def memory(self) -> list[Result]:
         """Peak memory on a file as large as Kafka lets one be."""
-        source = self.home / f"none-0/{SEGMENT}.log"
-        path = enlarge(source, self.home / f"large-0/{SEGMENT}.log", self.large)
+        path = self.large_log()
         (self.out / "null").symlink_to(os.devnull)
         results = []
         for options in (PRINT, DEEP, ()):
@@ -198,16 +202,23 @@ def measure(bench: Bench, only: list[str]) -> list[Result]:
     if wanted("columns"):
         for workload in ("none-0", "lz4-0", "zstd-0", "single-0"):
             add(*bench.columns(workload))
+    if wanted("verify-index"):
+        add(reading.verify_index(bench))
     if wanted("start"):
         add(bench.start("no file", ["--help"]))
         add(bench.start("a small segment", ["dump-log", *PRINT, f"small-0/{SEGMENT}.log"]))
     if wanted("memory"):
         add(*bench.memory())
+    if wanted("raw"):
+        bench.large_log()
+        add(reading.raw(bench))
+    if wanted("lookup"):
+        add(*reading.lookup(bench))
     return results
 
 
 def arguments() -> argparse.Namespace:
-    names = sorted({case.name for case in CASES} | {"columns", "start", "memory"})
+    names = sorted({case.name for case in CASES} | {"columns", "start", "memory", *reading.NAMES})
     parser = argparse.ArgumentParser(prog="tests.bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each program per case (3)")
     parser.add_argument("--records", type=int, default=1_130_000, help="records of each segment (1130000, 128 MiB)")

@@ -1,0 +1,120 @@
+"""What reading takes: all indexes of a partition against its log, raw batches beside cat, a lookup in 10 GiB."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.files import ReadOnlyFiles
+from engine.log.fetch import FetchIsolation, fetch_offset_by_timestamp, read
+from engine.log.fetch_view import PartitionView
+from engine.record.builder import NewRecord, build_batch
+from tests.bench.measure import WrongRunError, median, run
+from tests.bench.report import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.bench.__main__ import Bench
+
+NAMES = ("verify-index", "raw", "lookup")
+LOOKUP_LIMIT = 0.005
+_SEGMENTS, _SEGMENT_BYTES, _EPOCH = 10, 1 << 30, 1_700_000_000_000
+_RECORDS = 10  # of a batch
+
+
+def verify_index(bench: Bench) -> Result:
+    """Every index of one partition; Kafka's tool takes the offset and the time index in one run."""
+    name = "none-0/00000000000000000000"
+    ours = [run([*bench.kafkalog, "verify-index", "none-0"], bench.home, bench.out / "verify.out") for _ in range(bench.runs)]
+    files = f"{name}.index,{name}.timeindex"
+    theirs = run([*bench.tool, "--verify-index-only", "--files", files], bench.home, bench.out / "kafka.out")
+    our = median(ours)
+    return Result(bench.titles["none-0"], "verify-index of all indexes", our.seconds, theirs.seconds, 50, our.peak_bytes,
+                  theirs.peak_bytes, None, 100 << 20, our.cpu_seconds, theirs.cpu_seconds)  # fmt: skip
+
+
+def raw(bench: Bench) -> Result:
+    """`fetch --raw` of a large segment beside `cat` of the same; the target is 1 / 1.3 of its speed."""
+    log = bench.home / "large-0/00000000000000000000.log"
+    if not log.with_suffix(".index").exists():
+        subprocess.run([*bench.kafkalog, "verify-index", "--rebuild", "large-0"], cwd=bench.home, check=False,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+    ours, cats = [], []
+    out = bench.out / "raw.out"
+    for _ in range(max(5, bench.runs)):
+        ours.append(run([*bench.kafkalog, "fetch", "--raw", "large-0"], bench.home, out))
+        if out.stat().st_size != log.stat().st_size:
+            raise WrongRunError(f"fetch --raw gave {out.stat().st_size} bytes, the log has {log.stat().st_size}")
+        cats.append(run(["cat", str(log)], bench.home, out))
+    our, cat = median(ours), median(cats)
+    return Result(f"{log.stat().st_size / (1 << 30):.1f} GiB", "fetch --raw, beside cat", our.seconds, cat.seconds, 1 / 1.3,
+                  our.peak_bytes, cat.peak_bytes)  # fmt: skip
+
+
+def lookup(bench: Bench) -> Iterator[Result]:
+    """A lookup by offset and one by timestamp, opening the partition included, start of the process excluded."""
+    directory = sparse_partition(bench.home / "sparse-0")
+    done = subprocess.run([sys.executable, "-m", "tests.bench.reading", str(directory)], capture_output=True, text=True,
+                          check=False, cwd=Path(__file__).parents[2])  # fmt: skip
+    if done.returncode:
+        raise WrongRunError(f"lookup: {done.stderr[-2000:]}")
+    for what, seconds in json.loads(done.stdout).items():
+        yield Result("10 GiB, sparse", f"lookup by {what}", seconds, None, None, limit=LOOKUP_LIMIT)
+
+
+def sparse_partition(directory: Path) -> Path:
+    """Ten segments of a gibibyte: all index entries, but only the batches that a lookup meets."""
+    if (directory / "complete").exists():
+        return directory
+    directory.mkdir(exist_ok=True)
+    template = bytearray(build_batch([NewRecord(at, _EPOCH + at, b"k", b"v" * 400, []) for at in range(_RECORDS)], base_offset=0))
+    size = len(template)
+    count = _SEGMENT_BYTES // size
+    for segment in range(_SEGMENTS):
+        base = segment * count * _RECORDS
+        path = directory / f"{base:020d}.log"
+        with path.open("wb") as log:
+            log.truncate(count * size)
+            for number in (*range(count // 2, count // 2 + 20), *range(count - 20, count)):
+                first = base + number * _RECORDS
+                template[:8], template[27:43] = struct.pack(">q", first), struct.pack(">qq", _EPOCH + first, _EPOCH + first + 9)
+                log.seek(number * size)
+                log.write(template)
+        entries = [(number * _RECORDS + _RECORDS - 1, number * size) for number in range(1, count)]
+        path.with_suffix(".index").write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+        stamps = ((_EPOCH + base + offset, offset) for offset, _ in entries)
+        path.with_suffix(".timeindex").write_bytes(b"".join(struct.pack(">qi", *entry) for entry in stamps))
+    (directory / "complete").touch()
+    return directory
+
+
+def main(directory: str) -> None:
+    """Measure lookups in a `sparse_partition`: the best of several, as JSON."""
+    bases = sorted(int(path.stem) for path in Path(directory).glob("*.log"))
+    middle = bases[5] + (bases[6] - bases[5]) // 2 + 33
+    best: dict[str, float] = {}
+    for _ in range(20):
+        for what in ("offset", "timestamp"):
+            start = time.perf_counter()
+            view = PartitionView(ReadOnlyFiles(), directory, print)
+            if what == "offset":
+                place = read(view, middle, 1 << 20, FetchIsolation.LOG_END).place.message_offset
+            else:
+                found = fetch_offset_by_timestamp(view, _EPOCH + middle)
+                place = -1 if found is None else found.offset
+            seconds = time.perf_counter() - start
+            view.close()
+            if not middle - _RECORDS < place <= middle:
+                raise WrongRunError(f"lookup by {what} of {middle} found {place}")
+            best[what] = min(best.get(what, seconds), seconds)
+    print(json.dumps(best))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
