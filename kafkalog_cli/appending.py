@@ -34,7 +34,7 @@ def append(values: dict[str, Any]) -> int:
 
     try:
         _check(values)
-        _make(values["paths"][0], values["create"])
+        _make(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
         with _open(values["source"]) as descriptor:
             status = run("append", values, lambda log: _Session(log, values, descriptor).run())
     except KafkalogError as error:
@@ -60,16 +60,20 @@ def _check(values: dict[str, Any]) -> None:
         values["settings"] = (*values["settings"], ("flush.messages", str(values["flush_messages"])))
 
 
-def _make(directory: str, create: bool) -> None:
+def _make(path: str, *, create: bool, dry_run: bool) -> None:
     """Make the partition directory if there is none and it is asked for. Raises UsageError, UnwritableFile."""
     from engine.errors import UsageError
     from engine.files import Files
+    from engine.layout import file_name, parse_partition_dir
 
-    files, directory = Files(), directory.rstrip("/") or directory
+    files, directory = Files(), path.rstrip("/") or path
+    if parse_partition_dir(file_name(files.absolute(directory))) is None:
+        raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
     if files.exists(directory):
         return
-    if not create:
-        raise UsageError(f"{directory}: there is no such partition directory", "--create makes it")
+    if not create or dry_run:
+        what = f"{directory}: there is no such partition directory"
+        raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
     files.make_directory(directory)
     files.sync_directory(directory.rpartition("/")[0] or ".")
 

@@ -90,6 +90,25 @@ def test_a_missing_partition_is_not_made_unasked(append, partition):
     assert "--create makes it" in err
 
 
+def test_a_dry_run_changes_nothing(append, partition):
+    lines, err, status = append('{"value":"0"}', "--dry-run")
+    assert (status, partition.exists(), "a dry run does not make it" in err) == (2, False, True)
+    append('{"value":"0"}')
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    lines, _, status = append('{"value":"1"}', "--dry-run", "--clean-start")
+    assert (said(lines, partition), status) == (["offsets 1 to 1 (1 records)"], 0)
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
+
+
+def test_records_go_to_one_partition(tmp_path):
+    for number in range(2):
+        (tmp_path / f"t-{number}").mkdir()
+    for paths in ([tmp_path], [tmp_path / "t-0", tmp_path / "t-1"]):
+        done = kafkalog("append", *map(str, paths))
+        assert (done.out, done.status) == (b"", 2)
+        assert "one partition directory is wanted" in done.err or "no partition directory" in done.err
+
+
 def test_a_dump_can_be_appended(append, partition, own_corpus, tmp_path):
     source = own_corpus / "kafka-4.3.1/logs/clean/d1/edge-keys_and.headers-0"
     dumped = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(source / "00000000000000000000.log"))
