@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench import reading
+from tests.bench.append import append_results
 from tests.bench.data import LARGEST_SEGMENT, SEGMENT, WORKLOADS, enlarge, generate
 from tests.bench.measure import WrongRunError, median, run, same_output
 from tests.bench.report import Result, machine_facts, markdown, table, update
@@ -214,11 +215,13 @@ def measure(bench: Bench, only: list[str]) -> list[Result]:
         add(reading.raw(bench))
     if wanted("lookup"):
         add(*reading.lookup(bench))
+    if wanted("append"):
+        add(*append_results(bench))
     return results
 
 
 def arguments() -> argparse.Namespace:
-    names = sorted({case.name for case in CASES} | {"columns", "start", "memory", *reading.NAMES})
+    names = sorted({case.name for case in CASES} | {"columns", "start", "memory", "append", *reading.NAMES})
     parser = argparse.ArgumentParser(prog="tests.bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each program per case (3)")
     parser.add_argument("--records", type=int, default=1_130_000, help="records of each segment (1130000, 128 MiB)")
