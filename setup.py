@@ -26,6 +26,7 @@ KERNELS = (
     "offset_map",
     "cleaning",
     "lines",
+    "json_lines",
 )
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 # -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag

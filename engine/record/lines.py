@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import RecordField
-from engine.kernels.lines import Parsed, parse_json_lines, parse_text_lines
+from engine.kernels.json_lines import parse_json_lines
+from engine.kernels.lines import Parsed, parse_text_lines
 from engine.record.json_lines import LineInvalid, parse_json_line
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import RecordField
-from engine.kernels.lines import Parsed, parse_json_lines
+from engine.kernels.json_lines import parse_json_lines
+from engine.kernels.lines import Parsed
 from engine.record.columns import RecordColumns
 from engine.record.json_lines import LineInvalid, parse_json_line
 from engine.record.lines import JsonLines, TextLines

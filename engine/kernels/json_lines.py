@@ -1,0 +1,499 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Lines of JSON objects → record columns.
+
+Nothing is copied: keys and values stay where they stood in the line. What JSON escapes becomes shorter, so it is
+unescaped in place, and headers get their wire form in place. A line that is not plain is left alone and untouched for
+record.json_lines, which knows all of JSON.
+"""
+
+import cython
+
+from engine.formats import RecordField
+from engine.kernels.lines import Parsed
+
+_END = cython.declare(cython.int, Parsed.END)
+_FULL = cython.declare(cython.int, Parsed.FULL)
+_ODD = cython.declare(cython.int, Parsed.ODD)
+
+_BATCH = cython.declare(cython.int, RecordField.BATCH)
+_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
+_TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
+_KEY_POSITION = cython.declare(cython.int, RecordField.KEY_POSITION)
+_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
+_VALUE_POSITION = cython.declare(cython.int, RecordField.VALUE_POSITION)
+_VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
+_HEADERS_POSITION = cython.declare(cython.int, RecordField.HEADERS_POSITION)
+_HEADER_COUNT = cython.declare(cython.int, RecordField.HEADER_COUNT)
+
+_DEEPEST = cython.declare(cython.int, 60)  # levels of JSON within JSON
+_MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # of a number that surely fits 64 bits
+
+
+# ---- first a look at the whole line, which changes nothing
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _space(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    while at < end and (data[at] == 32 or data[at] == 9 or data[at] == 13):
+        at += 1
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _hex(data: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.int:
+    """The number that four hexadecimal digits are; −1 where they are none."""
+    value: cython.int = 0
+    digit: cython.int
+    index: cython.Py_ssize_t
+    for index in range(at, at + 4):
+        digit = data[index]
+        if 48 <= digit <= 57:
+            digit -= 48
+        elif 65 <= digit <= 70:
+            digit -= 55
+        elif 97 <= digit <= 102:
+            digit -= 87
+        else:
+            return -1
+        value = value * 16 + digit
+    return value
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _escape_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Behind the escape that begins with the backslash at `at`; −1: it is none, or half a character."""
+    kind: cython.uchar
+    code: cython.int
+    if end - at < 2: return -1
+    kind = data[at + 1]
+    if kind != 117:
+        if kind == 34 or kind == 92 or kind == 47 or kind == 98 or kind == 102 or kind == 110 or kind == 114 or kind == 116:
+            return at + 2
+        return -1
+    if end - at < 6: return -1
+    code = _hex(data, at + 2)
+    if code < 0: return -1
+    if code < 0xD800 or code > 0xDFFF: return at + 6
+    if code > 0xDBFF or end - at < 12 or data[at + 6] != 92 or data[at + 7] != 117: return -1
+    code = _hex(data, at + 8)
+    if code < 0xDC00 or code > 0xDFFF: return -1
+    return at + 12
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _string_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Behind the string that begins with the quote at `at`; −1: it is none."""
+    byte: cython.uchar
+    if at >= end or data[at] != 34: return -1
+    at += 1
+    while at < end:
+        byte = data[at]
+        if byte == 34: return at + 1
+        if byte < 32: return -1
+        if byte == 92:
+            at = _escape_end(data, at, end)
+            if at < 0: return -1
+        else:
+            at += 1
+    return -1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _number_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Behind the number at `at`; −1: it is none."""
+    start: cython.Py_ssize_t
+    if at < end and data[at] == 45: at += 1
+    if at >= end: return -1
+    start = at
+    while at < end and 48 <= data[at] <= 57: at += 1
+    if at == start or (data[start] == 48 and at - start > 1): return -1
+    if at < end and data[at] == 46:
+        start = at + 1
+        at = start
+        while at < end and 48 <= data[at] <= 57: at += 1
+        if at == start: return -1
+    if at < end and (data[at] == 101 or data[at] == 69):
+        at += 1
+        if at < end and (data[at] == 43 or data[at] == 45): at += 1
+        start = at
+        while at < end and 48 <= data[at] <= 57: at += 1
+        if at == start: return -1
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _value_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
+               depth: cython.int) -> cython.Py_ssize_t:
+    """Behind the JSON value at `at`; −1: there is none, or it goes too deep."""
+    byte: cython.uchar
+    closing: cython.uchar
+    if at >= end or depth > _DEEPEST: return -1
+    byte = data[at]
+    if byte == 34: return _string_end(data, at, end)
+    if byte == 116:
+        return at + 4 if end - at >= 4 and data[at + 1] == 114 and data[at + 2] == 117 and data[at + 3] == 101 else -1
+    if byte == 110:
+        return at + 4 if end - at >= 4 and data[at + 1] == 117 and data[at + 2] == 108 and data[at + 3] == 108 else -1
+    if byte == 102:
+        if end - at >= 5 and data[at + 1] == 97 and data[at + 2] == 108 and data[at + 3] == 115 and data[at + 4] == 101:
+            return at + 5
+        return -1
+    if byte != 123 and byte != 91: return _number_end(data, at, end)
+    closing = byte + 2
+    at = _space(data, at + 1, end)
+    if at < end and data[at] == closing: return at + 1
+    while at < end:
+        if byte == 123:
+            at = _string_end(data, at, end)
+            if at < 0: return -1
+            at = _space(data, at, end)
+            if at >= end or data[at] != 58: return -1
+            at = _space(data, at + 1, end)
+        at = _value_end(data, at, end, depth + 1)
+        if at < 0: return -1
+        at = _space(data, at, end)
+        if at >= end: return -1
+        if data[at] == closing: return at + 1
+        if data[at] != 44: return -1
+        at = _space(data, at + 1, end)
+    return -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _field(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
+    """Which member a name is: 1 key, 2 value, 3 headers, 4 timestamp, 5 type, 0 nothing of ours, −1 to be looked at."""
+    size: cython.Py_ssize_t = end - start
+    if size == 3: return 1 if data[start] == 107 and data[start + 1] == 101 and data[start + 2] == 121 else 0
+    if size == 4:
+        return 5 if (data[start] == 116 and data[start + 1] == 121 and data[start + 2] == 112
+                     and data[start + 3] == 101) else 0
+    if size == 5:
+        return 2 if (data[start] == 118 and data[start + 1] == 97 and data[start + 2] == 108
+                     and data[start + 3] == 117 and data[start + 4] == 101) else 0
+    if size == 7:
+        if (data[start] == 104 and data[start + 1] == 101 and data[start + 2] == 97
+                and data[start + 3] == 100 and data[start + 4] == 101 and data[start + 5] == 114
+                and data[start + 6] == 115): return 3
+        if data[start] == 107 or data[start] == 99: return -1  # key_b64, control
+    if size == 9:
+        if (data[start] == 116 and data[start + 1] == 105 and data[start + 2] == 109
+                and data[start + 3] == 101 and data[start + 4] == 115 and data[start + 5] == 116
+                and data[start + 6] == 97 and data[start + 7] == 109 and data[start + 8] == 112): return 4
+        if data[start] == 118: return -1  # value_b64
+    return _escaped(data, start, end)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _escaped(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.int:
+    """−1 for a name with escapes in it, which may spell anything."""
+    while start < end:
+        if data[start] == 92: return -1
+        start += 1
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _headers_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Behind [{"key": "…", "value": "…" or null}, …]; −1: it is none, or its members stand in another order."""
+    if at >= end or data[at] != 91: return -1
+    at = _space(data, at + 1, end)
+    if at < end and data[at] == 93: return at + 1
+    while at < end:
+        if data[at] != 123: return -1
+        at = _member(data, _space(data, at + 1, end), end, 1)
+        if at < 0: return -1
+        at = _string_end(data, at, end)
+        if at < 0: return -1
+        at = _space(data, at, end)
+        if at >= end or data[at] != 44: return -1
+        at = _member(data, _space(data, at + 1, end), end, 2)
+        if at < 0 or at >= end or (data[at] != 34 and data[at] != 110): return -1
+        at = _value_end(data, at, end, 0)
+        if at < 0: return -1
+        at = _space(data, at, end)
+        if at >= end or data[at] != 125: return -1
+        at = _space(data, at + 1, end)
+        if at >= end: return -1
+        if data[at] == 93: return at + 1
+        if data[at] != 44: return -1
+        at = _space(data, at + 1, end)
+    return -1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _member(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
+            field: cython.int) -> cython.Py_ssize_t:
+    """Where the value of the member at `at` begins; −1: it is not this field."""
+    name_end: cython.Py_ssize_t = _string_end(data, at, end)
+    if name_end < 0 or _field(data, at + 1, name_end - 1) != field: return -1
+    at = _space(data, name_end, end)
+    if at >= end or data[at] != 58: return -1
+    return _space(data, at + 1, end)
+
+
+# ---- then what it takes to make a record of it
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _unescape(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+              to: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write what the string data[start:end] stands for from `to` on, which is not behind `start` → behind it."""
+    at: cython.Py_ssize_t = start
+    code: cython.int
+    byte: cython.uchar
+    while at < end:
+        byte = data[at]
+        if byte != 92:
+            data[to] = byte
+            at += 1
+            to += 1
+            continue
+        byte = data[at + 1]
+        at += 2
+        if byte != 117:
+            if byte == 98: byte = 8
+            elif byte == 102: byte = 12
+            elif byte == 110: byte = 10
+            elif byte == 114: byte = 13
+            elif byte == 116: byte = 9
+            data[to] = byte
+            to += 1
+            continue
+        code = _hex(data, at)
+        at += 4
+        if 0xD800 <= code <= 0xDBFF:
+            code = 0x10000 + (code - 0xD800) * 1024 + _hex(data, at + 2) - 0xDC00
+            at += 6
+        to = _utf8(data, to, code)
+    return to
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _utf8(data: cython.uchar[::1], to: cython.Py_ssize_t, code: cython.int) -> cython.Py_ssize_t:
+    """Write a character; returns the position behind it."""
+    if code < 0x80:
+        data[to] = code
+        return to + 1
+    if code < 0x800:
+        data[to] = 0xC0 | (code >> 6)
+        data[to + 1] = 0x80 | (code & 63)
+        return to + 2
+    if code < 0x10000:
+        data[to] = 0xE0 | (code >> 12)
+        data[to + 1] = 0x80 | ((code >> 6) & 63)
+        data[to + 2] = 0x80 | (code & 63)
+        return to + 3
+    data[to] = 0xF0 | (code >> 18)
+    data[to + 1] = 0x80 | ((code >> 12) & 63)
+    data[to + 2] = 0x80 | ((code >> 6) & 63)
+    data[to + 3] = 0x80 | (code & 63)
+    return to + 4
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_string(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                to: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write the string data[start:end] with its length as a varint from `to` on, at least six bytes before `start`."""
+    size: cython.Py_ssize_t = _unescape(data, start, end, start) - start
+    value: cython.Py_ssize_t = 2 * size
+    while value >= 128:
+        data[to] = (value & 127) | 128
+        value >>= 7
+        to += 1
+    data[to] = value
+    return _unescape_plain(data, start, start + size, to + 1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _unescape_plain(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                    to: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    while start < end:
+        data[to] = data[start]
+        start += 1
+        to += 1
+    return to
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_headers(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.longlong:
+    """Write the headers of data[start:end], which _headers_end has seen, in wire form from `start` on → how many."""
+    at: cython.Py_ssize_t = _space(data, start + 1, end)
+    to: cython.Py_ssize_t = start
+    count: cython.longlong = 0
+    string_end: cython.Py_ssize_t
+    while at < end and data[at] == 123:
+        at = _member(data, _space(data, at + 1, end), end, 1)
+        string_end = _string_end(data, at, end)
+        to = _put_string(data, at + 1, string_end - 1, to)
+        at = _space(data, string_end, end)
+        at = _member(data, _space(data, at + 1, end), end, 2)
+        string_end = _value_end(data, at, end, 0)
+        if data[at] == 34:
+            to = _put_string(data, at + 1, string_end - 1, to)
+        else:
+            data[to] = 1  # a null
+            to += 1
+        count += 1
+        at = _space(data, _space(data, string_end, end) + 1, end)
+        if data[at] != 44: break
+        at = _space(data, at + 1, end)
+    return count
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong))
+def _content(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t):
+    """(position, size) of a key or value: what a string stands for, −1 for null, and the text of anything else."""
+    if start < 0 or data[start] == 110: return 0, -1
+    if data[start] != 34: return start, end - start
+    return start + 1, _unescape(data, start + 1, end - 1, start + 1) - start - 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, timestamp: cython.longlong,
+               records: cython.longlong[:, ::1], row: cython.Py_ssize_t) -> cython.int:
+    """Make a record of the line data[at:end] → 1; 0: the line is none; −1: it has to be looked at, and is as it was."""
+    key: cython.Py_ssize_t = -1
+    key_end: cython.Py_ssize_t = -1
+    value: cython.Py_ssize_t = -1
+    value_end: cython.Py_ssize_t = -1
+    headers: cython.Py_ssize_t = -1
+    headers_end: cython.Py_ssize_t = -1
+    name_end: cython.Py_ssize_t
+    start: cython.Py_ssize_t = at
+    behind: cython.Py_ssize_t
+    field: cython.int
+    at = _space(data, at, end)
+    if at == end: return 0
+    if data[at] != 123: return -1
+    at = _space(data, at + 1, end)
+    while at < end and data[at] != 125:
+        name_end = _string_end(data, at, end)
+        if name_end < 0: return -1
+        field = _field(data, at + 1, name_end - 1)
+        at = _space(data, name_end, end)
+        if field < 0 or at >= end or data[at] != 58: return -1
+        at = _space(data, at + 1, end)
+        behind = _headers_end(data, at, end) if field == 3 else _value_end(data, at, end, 0)
+        if behind < 0: return -1
+        if field == 1:
+            key = at
+            key_end = behind
+        elif field == 2:
+            value = at
+            value_end = behind
+        elif field == 3:
+            headers = at
+            headers_end = behind
+        elif field == 4:
+            if behind - at > _MOST_DIGITS or data[at] < 48 or data[at] > 57: return -1
+            timestamp = 0
+            while at < behind:
+                if data[at] < 48 or data[at] > 57: return -1
+                timestamp = timestamp * 10 + data[at] - 48
+                at += 1
+        elif field == 5:
+            if behind - at != 8 or not _is_record(data, at + 1): return -1
+        at = _space(data, behind, end)
+        if at >= end: return -1
+        if data[at] == 44:
+            at = _space(data, at + 1, end)
+            if at >= end or data[at] != 34: return -1
+        elif data[at] != 125:
+            return -1
+    if at >= end or _space(data, at + 1, end) != end: return -1
+    records[_BATCH, row] = 0
+    records[_OFFSET, row] = row
+    records[_TIMESTAMP, row] = timestamp
+    records[_KEY_POSITION, row], records[_KEY_SIZE, row] = _content(data, key, key_end)
+    records[_VALUE_POSITION, row], records[_VALUE_SIZE, row] = _content(data, value, value_end)
+    records[_HEADERS_POSITION, row] = headers if headers >= 0 else start
+    records[_HEADER_COUNT, row] = _put_headers(data, headers, headers_end) if headers >= 0 else 0
+    return 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_record(data: cython.uchar[::1], start: cython.Py_ssize_t) -> cython.bint:
+    """Is this the word “record”? What other lines of a dump say is for others to judge."""
+    return (data[start] == 114 and data[start + 1] == 101 and data[start + 2] == 99
+            and data[start + 3] == 111 and data[start + 4] == 114 and data[start + 5] == 100)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                     timestamp: cython.longlong, records: cython.longlong[:, ::1], filled: cython.Py_ssize_t):
+    """Lines data[start:end], a JSON object each → (columns filled, position of the next line, status).
+
+    data       changed where strings have escapes and records have headers
+    timestamp  of records that have none, ms
+    status     END · FULL · ODD: the line there is no plain record, and is as it was
+    Members: key, value (a string, null, or any JSON, whose text it is then), headers, timestamp, type; others are nothing
+    of ours. Empty lines are skipped.
+    """
+    at: cython.Py_ssize_t = start
+    line_end: cython.Py_ssize_t
+    made: cython.int
+    if start < 0 or end > data.shape[0] or filled < 0: return filled, start, _END
+    with cython.nogil:
+        while at < end:
+            if filled >= records.shape[1]: return filled, at, _FULL
+            line_end = at
+            while line_end < end and data[line_end] != 10:
+                line_end += 1
+            made = _json_line(data, at, line_end, timestamp, records, filled)
+            if made < 0: return filled, at, _ODD
+            filled += made
+            at = line_end + 1 if line_end < end else end
+        return filled, at, _END
+
+
+if not cython.compiled:
+
+    def parse_json_lines(data, start, end, _timestamp, records, filled):  # too slow interpreted: json reads every line
+        """See above: every line is odd."""
+        if start < 0 or end > len(data) or filled < 0 or start >= end: return filled, start, Parsed.END
+        return filled, start, Parsed.FULL if filled >= records.shape[1] else Parsed.ODD
