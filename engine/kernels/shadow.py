@@ -33,7 +33,8 @@ class NoGil:
         return None
 
 
-bint = int = uint = ushort = longlong = ulonglong = uchar = Py_ssize_t = p_const_char = const = Type()  # noqa: A001  # Cython's names
+bint = int = uint = void = ushort = longlong = ulonglong = uchar = Py_ssize_t = Type()  # noqa: A001  # Cython's names
+p_const_char = p_ulonglong = const = Type()
 nogil = NoGil()
 
 
