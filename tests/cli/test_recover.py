@@ -1,0 +1,178 @@
+"""kafkalog recover on log dirs: quarantine, dry run, marker, salvage, locks, settings, metrics."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from tests.support.file_work import tree
+from tests.support.other_process import lock_held
+from tests.support.run import kafkalog
+
+LOG = "00000000000000000000.log"
+NOW = "1764000000000"
+
+
+@pytest.fixture
+def log_dirs(own_corpus, tmp_path):
+    """A copy of the log dirs of a killed broker, and what is in them."""
+    top = tmp_path / "logs"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean", top)
+    return top
+
+
+@pytest.fixture
+def damaged(log_dirs):
+    """The same with a flipped byte in the middle of u-plain-0, and what was there before."""
+    log = log_dirs / "d1/u-plain-0" / LOG
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    return log_dirs
+
+
+def bytes_of(top):
+    return {name: data for name, data in tree(ReadOnlyFiles(), str(top)).items() if not name.endswith(".lock")}
+
+
+def test_what_is_cut_is_kept_beside_the_log_dir_and_put_back(damaged):
+    before = bytes_of(damaged)
+    done = kafkalog("recover", "--now", NOW, "--jobs", "2", str(damaged))
+    assert done.status == 1
+    text = done.out.decode()
+    assert "truncated 00000000000000000000.log" in text
+    quarantines = sorted(path.name for path in damaged.iterdir() if "quarantine" in path.name)
+    assert quarantines == ["d0.quarantine-20251124T160000Z", "d1.quarantine-20251124T160000Z"]
+    assert bytes_of(damaged / "d1") != {name[3:]: data for name, data in before.items() if name.startswith("d1/")}
+    for name in quarantines:
+        assert f"kafkalog restore {damaged}/{name}" in text
+        assert kafkalog("restore", str(damaged / name)).status == 0
+        shutil.rmtree(damaged / name)
+    assert bytes_of(damaged) == before
+
+
+def test_a_quarantine_is_never_inside_a_log_dir(damaged):
+    before = bytes_of(damaged)
+    for inside in ("d1/kept", "d1/u-tx-0/kept"):
+        done = kafkalog("recover", "--quarantine", str(damaged / inside), str(damaged / "d1"))
+        assert done.status == 2
+        assert "a directory that is not Kafka's stops a broker" in done.err
+    assert bytes_of(damaged) == before
+
+
+def test_a_dry_run_says_what_the_real_run_does(damaged):
+    before = bytes_of(damaged)
+    arguments = ("recover", "--now", NOW, "--format", "json", "--mark-clean", "--no-quarantine", str(damaged))
+    said = kafkalog(arguments[0], "--dry-run", *arguments[1:])
+    assert bytes_of(damaged) == before
+    done = kafkalog(*arguments)
+    assert said.status == done.status == 1
+    foretold, reports = ([json.loads(line) for line in one.out.splitlines()] for one in (said, done))
+    assert {report.pop("dryRun") for report in foretold} == {True}
+    assert {report.pop("dryRun") for report in reports} == {False}
+    assert foretold == reports
+    assert bytes_of(damaged) != before
+    assert (damaged / "d0/.kafka_cleanshutdown").read_bytes() == b""
+
+
+def test_a_second_recovery_finds_nothing(damaged):
+    kafkalog("recover", "--mark-clean", "--no-quarantine", str(damaged))
+    before = bytes_of(damaged)
+    done = kafkalog("recover", "--mark-clean", "--no-quarantine", str(damaged))
+    assert done.status == 0
+    assert bytes_of(damaged) == before
+
+
+def test_recovery_points_are_those_of_the_checkpoint(damaged):
+    checkpoint = damaged / "d1/recovery-point-offset-checkpoint"
+    checkpoint.write_text("0\n1\nu-plain 0 199\n")
+    size = (damaged / "d1/u-plain-0" / LOG).stat().st_size
+    partition = str(damaged / "d1/u-plain-0")
+    kafkalog("recover", "--no-quarantine", "--recovery-point", "0", partition)
+    assert (damaged / "d1/u-plain-0" / LOG).stat().st_size < size
+    assert checkpoint.read_text() == "0\n1\nu-plain 0 199\n", "a partition was named, not its log dir"
+
+
+def test_salvage_keeps_what_lies_behind_the_damage(damaged, own_corpus):
+    done = kafkalog("recover", "--salvage", "--no-quarantine", "--format", "json", str(damaged / "d1/u-plain-0"))
+    assert done.status == 1
+    (report,) = (json.loads(line) for line in done.out.splitlines())
+    (event,) = (event for event in report["events"] if event["action"] == "salvaged")
+    assert 0 < event["firstOffset"] < event["endOffset"] < report["logEndOffset"] == 199
+    kept = kafkalog("dump-log", "--deep-iteration", "--format", "jsonl", str(damaged / "d1/u-plain-0" / LOG))
+    whole = kafkalog("dump-log", "--deep-iteration", "--format", "jsonl",
+                     str(own_corpus / "kafka-4.3.1/logs/unclean/d1/u-plain-0" / LOG))
+    offsets, all_offsets = ([json.loads(line)["offset"] for line in one.out.splitlines() if b'"type":"record"' in line]
+                            for one in (kept, whole))
+    assert offsets == [offset for offset in all_offsets if not event["firstOffset"] <= offset < event["endOffset"]]
+    assert kafkalog("verify-index", str(damaged / "d1/u-plain-0")).status in (0, 4)
+
+
+def test_a_running_broker_keeps_it_out(log_dirs):
+    before = bytes_of(log_dirs)
+    with lock_held(log_dirs / "d1/.lock"):
+        for paths in ([str(log_dirs)], [str(log_dirs / "d1/u-tx-0")]):
+            done = kafkalog("recover", *paths)
+            assert done.status == 8
+            assert "error[log-dir-locked]" in done.err
+    assert bytes_of(log_dirs) == before
+    assert kafkalog("recover", "--dry-run", str(log_dirs)).status in (0, 1)
+
+
+def test_settings_come_from_the_metadata_log_on_the_same_disk(log_dirs):
+    """index.interval.bytes of the topic decides where entries fall: the broker's own index is made again."""
+    index = log_dirs / "d0/u-codecs-0/00000000000000000000.index"
+    kafkalog("recover", "--no-quarantine", str(log_dirs / "d0"))
+    own = index.read_bytes()
+    kafkalog("recover", "--no-quarantine", "--config", "index.interval.bytes=4096", str(log_dirs / "d0"))
+    assert len(index.read_bytes()) < len(own)
+    kafkalog("recover", "--no-quarantine", "--config", "index.interval.bytes=500", str(log_dirs / "d0"))
+    assert index.read_bytes() == own
+
+
+def test_log_dirs_come_from_server_properties(log_dirs):
+    file = log_dirs / "server.properties"
+    file.write_text(f"log.dirs={log_dirs}/d0,{log_dirs}/d1\nlog.index.interval.bytes=100\n")
+    done = kafkalog("recover", "--dry-run", "--config-file", str(file), "--format", "json")
+    assert len({json.loads(line)["partition"].split("/")[-2] for line in done.out.splitlines()}) == 2
+    assert kafkalog("recover", "--dry-run").status == 2
+    file.write_text("log.segment.bytes=none\n")
+    done = kafkalog("recover", "--config-file", str(file), str(log_dirs))
+    assert done.status == 2
+    assert "Invalid value none for configuration segment.bytes: Not a number of type INT" in done.err
+
+
+def test_metrics_have_the_names_of_kafka(damaged):
+    file = damaged / "kafkalog.prom"
+    kafkalog("recover", "--no-quarantine", "--now", NOW, "--metrics-textfile", str(file), str(damaged / "d1"))
+    lines = file.read_text().splitlines()
+    assert 'kafka_log_log_logendoffset{partition="0",topic="u-moving"} 200.0' in lines
+    assert any(line.startswith('kafkalog_truncated_bytes{partition="0",topic="u-plain"} ') for line in lines)
+    assert "kafkalog_last_run_timestamp_seconds 1.764e+09" in lines
+    assert sorted(path.name for path in damaged.iterdir()) == ["d0", "d1", "kafkalog.prom"]
+
+
+def test_a_clean_marker_is_gone_after_a_recovery_without_proof(log_dirs):
+    marker = log_dirs / "d0/.kafka_cleanshutdown"
+    marker.write_bytes(b"")
+    kafkalog("recover", "--no-quarantine", str(log_dirs / "d0"))
+    assert not marker.exists()
+
+
+def test_other_commands_keep_the_marker_and_note_where_logs_begin(own_corpus, tmp_path):
+    top = tmp_path / "d0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)
+    marker = (top / ".kafka_cleanshutdown").read_bytes()
+    done = kafkalog("delete-records", "--before", "50", str(top / "append.time-0"))
+    assert done.status == 0
+    assert (top / ".kafka_cleanshutdown").read_bytes() == marker
+    assert "append.time 0 50" in (top / "log-start-offset-checkpoint").read_text().splitlines()
+    assert "append.time 0 95" in (top / "recovery-point-offset-checkpoint").read_text().splitlines()
+
+
+def test_options_that_exclude_each_other(log_dirs):
+    assert kafkalog("recover", "--quarantine", "x", "--no-quarantine", str(log_dirs)).status == 2
+    assert kafkalog("recover", "--mark-clean", "--clean-start", str(log_dirs)).status == 2
