@@ -73,7 +73,7 @@ def _mend_epochs(files: Files, trouble: Trouble, shown: str, report: Report) -> 
     open_leader_epochs(files, own.directory, own)
     why = f"{trouble.effect.value}: {trouble.said}"
     for event in own.events:
-        how = f"{event.records} epochs from the batches; {why}"
+        how = f"made anew from the batches; {why}"
         report.events.append(event._replace(path=shown, reason=how))
 
 
