@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from kafkalog_cli.progress import Progress
 
 
+_INTERNAL = "__"
+
+
 def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
     """Delete what retention allows, or `wanted` bytes whatever it allows → exit status."""
     errors: list[KafkalogError] = []
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
-        purged = list(_purge(manager))
+        purged = [] if opening.keep_deleted else list(_purge(manager))
         yield from purged
         freed = sum(_freed(report) for report in purged)
         plan = None if wanted is None else _plan(manager, wanted - freed)
@@ -65,8 +68,10 @@ def _purge(manager: LogManager) -> Iterator[Report]:
 
 
 def _plan(manager: LogManager, wanted: int) -> FreePlan:
+    """Of compacted topics and Kafka's internal ones no segment may go: they would lose more than history."""
     log_dirs = manager.cluster.log_dirs
-    places = [place for log_dir in log_dirs for place in log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)]
+    places = [place for log_dir in log_dirs for place in log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
+              if not place.name.topic.startswith(_INTERNAL) and manager.config(place.name.topic).cleanup_policy == "delete"]
     return plan_freeing(manager.files_of(log_dirs[0].path), [place.path for place in places], wanted)
 
 
@@ -76,6 +81,6 @@ def _freed(report: Report) -> int:
 
 def _not_enough(manager: LogManager, wanted: int, freed: int) -> Report:
     report = Report(manager.cluster.log_dirs[0].path, "retain")
-    report.add(Action.REFUSED, "", f"{wanted} bytes were to become free, about {freed} are: the rest is in active segments "
-               "or above the high watermark", severity=Severity.ERROR)
+    report.add(Action.REFUSED, "", f"{wanted} bytes were to become free, about {freed} are: the rest is in active segments, "
+               "above the high watermark, compacted or internal", severity=Severity.ERROR)
     return report

@@ -25,7 +25,7 @@ _EXAMPLES = (
 @click.option("--explain", is_flag=True, help="Say of every segment that stays why it does, and when it will go.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
-              "until so much is free.")
+              "until so much is free. Compacted and internal topics are left alone.")
 def command(wanted: int | None, explain: bool, **values: Any) -> int:
     """Delete the segments that retention allows: by log start offset, by size, by time.
 

@@ -1,0 +1,67 @@
+"""kafkalog retain: --free plans an emergency and spares what must not go, deleted directories go."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from tests.support.file_work import tree
+from tests.support.run import kafkalog
+
+NOW = 1_764_000_000_000
+DAY = 86_400_000
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    (tmp_path / "d0").mkdir()
+    return tmp_path / "d0"
+
+
+def append(log_dir, partition, stamps, *, size=1000):
+    """A segment for each of `stamps`, one record each."""
+    records = log_dir.parent / "records.jsonl"
+    records.write_text("".join(json.dumps({"value": "x" * size, "timestamp": stamp}) + "\n" for stamp in stamps))
+    done = kafkalog("append", "--create", "--clean-start", "--now", str(NOW), "--input", str(records), "--batch-size", "1",
+                    "--config", f"segment.bytes={size + 100}", "--config", "message.timestamp.after.max.ms=9223372036854775807",
+                    str(log_dir / partition))
+    assert done.status == 0, done.err
+
+
+def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
+    append(log_dir, "b-0", [NOW - 5 * DAY, NOW - 4 * DAY, NOW])
+    append(log_dir, "__internal-0", [NOW - 20 * DAY, NOW])
+    append(log_dir, "__cluster_metadata-0", [NOW - 20 * DAY, NOW])
+    (log_dir / f"gone-0.{'1' * 32}-delete").mkdir()
+    (log_dir / f"gone-0.{'1' * 32}-delete" / "00000000000000000000.log").write_bytes(bytes(700))
+    (log_dir / "a-0/00000000000000000099.log.deleted").write_bytes(bytes(300))
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    before = tree(ReadOnlyFiles(), str(log_dir))
+    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", "4000", str(log_dir))
+    assert kafkalog(*arguments, "--dry-run").status == 1
+    assert tree(ReadOnlyFiles(), str(log_dir)) == before
+    done = kafkalog(*arguments)
+    assert done.status == 1
+    left = {name for name in tree(ReadOnlyFiles(), str(log_dir)) if name.endswith((".log", ".deleted"))}
+    assert left == {
+        "a-0/00000000000000000001.log", "a-0/00000000000000000002.log", "b-0/00000000000000000002.log",
+        "__internal-0/00000000000000000000.log", "__internal-0/00000000000000000001.log",
+        "__cluster_metadata-0/00000000000000000000.log", "__cluster_metadata-0/00000000000000000001.log",
+    }  # fmt: skip
+    short = kafkalog(*arguments[:-2], "1000000", str(log_dir))
+    assert short.status == 4
+    assert "bytes were to become free" in short.out.decode()
+
+
+def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_path):
+    top = tmp_path / "d0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)
+    doomed = next(top.glob("doomed-0.*-delete"))
+    assert kafkalog("retain", "--keep-deleted", "--now", str(NOW), str(top)).status in (0, 1)
+    assert doomed.exists()
+    kafkalog("retain", "--now", str(NOW), str(top))
+    assert not doomed.exists()
