@@ -21,7 +21,7 @@ from engine.kernels.decode import decode_records
 from engine.log.append_errors import CorruptRecord
 from engine.record.builder import NewRecord, stage
 from engine.record.codecs import InflateStatus, inflate
-from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.columns import RECORD_ROWS, BatchColumns, RecordColumns
 from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
 from engine.record.windows import Window, check_large_batches, scan_range
 
@@ -134,11 +134,14 @@ def decode_batch(frame: Frame, row: int) -> FrameRecords:
         if inflated.status != InflateStatus.OK:
             return FrameRecords(b"", columns, 0, is_own=True, broken=inflated.problem)
         data, body, end = inflated.data, 0, len(inflated.data)
-    capacity = max(0, min(table[BatchField.COUNT, row], (end - body) // _SMALLEST_RECORD))
-    columns = RecordColumns(capacity + 1)
     table[BatchField.BODY, row], table[BatchField.BODY_END, row] = body, end
-    view = memoryview(data)
-    count, _, _, _, status = decode_records(view, table, row, row + 1, 0, 0, columns.table, 0)
+    view, status = memoryview(data), int(Status.FULL)
+    most = max(0, min(table[BatchField.COUNT, row], (end - body) // _SMALLEST_RECORD)) + 1
+    capacity = min(most, RECORD_ROWS)  # a header may promise more records than there are
+    while status == Status.FULL:
+        columns = RecordColumns(capacity)
+        count, _, _, _, status = decode_records(view, table, row, row + 1, 0, 0, columns.table, 0)
+        capacity = min(most, 4 * capacity)
     table[BatchField.BODY_END, row] = table[BatchField.POSITION, row] + table[BatchField.SIZE, row]
     broken = None if status == Status.END else f"Record {count} of the batch is invalid ({Status(status).name})"
     return FrameRecords(view, columns, count, is_own=True, broken=broken)

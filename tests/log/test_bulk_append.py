@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from engine.config import LogConfig
 from engine.files import Files
 from engine.formats import Codec
-from engine.log.append_errors import AppendRefused, OutOfOrderSequence, RecordValidationFailed
+from engine.log.append_errors import AppendRefused, CorruptRecord, OutOfOrderSequence, RecordValidationFailed
 from engine.log.bulk_append import Appended, BulkAppender
 from engine.log.loader import open_log
 from engine.record.builder import NewRecord, build_batch
+from engine.record.crc import crc32c
 
 NOW = 1_700_000_000_000
 
@@ -128,3 +129,23 @@ def test_part_of_a_batch_is_left(tmp_path):
     data = PLAIN[0] + PLAIN[1][:-1]
     assert BulkAppender(log, 0).append(bytearray(data), appended) == len(PLAIN[0])
     assert appended == [Appended(0, 2)]
+
+
+def test_a_batch_of_more_records_than_columns(tmp_path):
+    count = 40_000
+    log, appended = opened(tmp_path / "t-0", compression_type="zstd"), []
+    BulkAppender(log, 0).append(bytearray(batch(count, size=1, step=0)), appended)
+    log.append_as_leader(batch(count, size=1, step=0, codec=Codec.LZ4), 0)
+    assert appended == [Appended(0, count - 1)]
+    assert log.log_end_offset == 2 * count
+
+
+def test_a_header_that_promises_records_without_end(tmp_path):
+    data = bytearray(batch(1, codec=Codec.GZIP))
+    data[23:27] = (2**31 - 2).to_bytes(4, "big")
+    data[57:61] = (2**31 - 1).to_bytes(4, "big")
+    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+    log = opened(tmp_path / "t-0")
+    with pytest.raises(CorruptRecord):
+        log.append_as_leader(data, 0)
+    assert log.log_end_offset == 0
