@@ -100,9 +100,12 @@ class _Session:
     """One run over the input, with `log` open."""
 
     def __init__(self, log: UnifiedLog, values: dict[str, Any], descriptor: int) -> None:
+        from engine.record.lines import JsonLines
+
         self._log, self._values, self._descriptor = log, values, descriptor
         self._spec = self._producer_spec()
         self._epoch = self._leader_epoch()
+        self._json = JsonLines()
         self._intake = self._make_intake()
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._said = 0  # entries of `appended` that were printed
@@ -125,6 +128,8 @@ class _Session:
         if kind in ("commit", "abort"):
             self._end_transaction(kind)
         self._flush()
+        if self._json.skipped:
+            click.echo(f"{self._json.skipped} lines of the input are no records of data: passed over", err=True)
 
     # ---- what the options ask for -----------------------------------------------------------------
 
@@ -148,7 +153,7 @@ class _Session:
 
     def _make_intake(self) -> Intake:
         from engine.log.intake import BatchIntake, FollowerIntake, LineIntake
-        from engine.record.lines import JsonLines, TextLines
+        from engine.record.lines import TextLines
         from engine.record.packing import Packer
 
         values = self._values
@@ -157,7 +162,7 @@ class _Session:
         if values["form_in"] == "raw":
             return BatchIntake(self._log, self._epoch)
         is_text = values["form_in"] == "text"
-        reader = TextLines(os.fsencode(values["separator"]), os.fsencode(values["null"])) if is_text else JsonLines()
+        reader = TextLines(os.fsencode(values["separator"]), os.fsencode(values["null"])) if is_text else self._json
         packer = Packer(self._spec, values["batch_size"])
         return LineIntake(self._log, reader, packer, self._epoch, values["timestamp"])
 

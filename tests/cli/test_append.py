@@ -112,8 +112,9 @@ def test_records_go_to_one_partition(tmp_path):
 def test_a_dump_can_be_appended(append, partition, own_corpus, tmp_path):
     source = own_corpus / "kafka-4.3.1/logs/clean/d1/edge-keys_and.headers-0"
     dumped = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(source / "00000000000000000000.log"))
-    _, _, status = append(dumped.out, "--config", "message.timestamp.after.max.ms=9223372036854775807")
+    _, err, status = append(dumped.out, "--config", "message.timestamp.after.max.ms=9223372036854775807")
     assert status == 0
+    assert "lines of the input are no records of data: passed over" in err
     copied = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition / "00000000000000000000.log"))
 
     def records(done):
