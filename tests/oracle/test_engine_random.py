@@ -28,6 +28,7 @@ from tests.support.damage import damage
 
 NOW = 1_700_003_600_000
 MTIME_S = 1_699_996_400
+OPERATIONS = ["recover"] * 6 + ["open"] * 4 + ["retain", "roll", "truncate", "truncate", "truncate-fully", "delete-records"]
 
 
 class Scenario:
@@ -40,6 +41,8 @@ class Scenario:
             "segment.index.bytes": str(random.choice([96, 1200, 1200, 10_000])),
             "index.interval.bytes": str(random.choice([0, 64, 256, 256, 4096])),
         }
+        if random.random() < 0.15:
+            self.settings["preallocate"] = "true"
         self.workload = [
             "--seed", seed, "--records", random.choice([0, 10, 60, 60, 150]), "--batch", random.choice(["1", "1:5", "3", "10"]),
             "--value-size", random.choice(["0:5", "10:40", "40"]), "--codec", random.choice(["none", "none,gzip", "lz4", "zstd"]),
@@ -60,7 +63,13 @@ class Scenario:
             self.workload += ["--no-timestamp", 0.5]
         if random.random() < 0.3:
             self.workload += ["--no-close"]
-        self.operation = random.choice(["recover"] * 6 + ["open"] * 4 + ["retain", "roll", "truncate", "truncate", "truncate-fully", "delete-records"])
+        self.steps = random.choice([1, 1, 2, 3])
+        self.next_step()
+
+    def next_step(self) -> None:
+        """Another operation, with the settings that it looks at."""
+        random = self.random
+        self.operation = random.choice(OPERATIONS)
         self.keep_deleted = random.random() < 0.15
         if self.operation == "retain":
             self.settings["retention.ms"] = str(random.choice([-1, 1, 3_500_000, 3_599_500, 10**9]))
@@ -78,6 +87,11 @@ class Scenario:
         self.start = offset() if random.random() < 0.3 else 0
         self.high_watermark = offset() if random.random() < 0.2 else None
         self.target = offset()
+
+    def layout(self) -> list[str]:
+        """The settings that the files follow from, as options."""
+        names = [name for name in self.settings if name.startswith(("segment", "index", "preallocate"))]
+        return [word for name in names for word in ("--config", f"{name}={self.settings[name]}")]
 
     def arguments(self) -> list[object]:
         words = ["--now", NOW, "--recovery-point", self.recovery_point, "--log-start-offset", self.start]
@@ -132,33 +146,48 @@ def play(seed: int, engine, work: Path) -> tuple[list[str], str | None]:
     start = work / "start" / "topic-0"
     shutil.rmtree(work, ignore_errors=True)
     start.mkdir(parents=True)
-    settings = [word for name, value in scenario.settings.items() if name.startswith(("segment", "index")) for word in ("--config", f"{name}={value}")]
-    made = engine("gen", start, *settings, *scenario.workload)
-    notes = [f"{scenario.operation} {scenario.workload} {scenario.settings}"]
+    made = engine("gen", start, *scenario.layout(), *scenario.workload)
+    notes = [f"{scenario.workload} {scenario.settings}"]
     if scenario.random.random() < 0.2:
-        engine("open", start, *settings, "--now", NOW)
-    notes += [damage(start, scenario.random) for _ in range(scenario.random.choice([0, 1, 1, 1, 2, 3]))]
-    scenario.choose(made.get("logEndOffset", 0))
-    notes.append(" ".join(map(str, scenario.arguments())))
-    for file in start.iterdir():
-        os.utime(file, (MTIME_S, MTIME_S))
+        engine("open", start, *scenario.layout(), "--now", NOW)
     theirs, ours = work / "theirs", work / "ours"
     for target in (theirs, ours):
         shutil.copytree(start.parent, target)
+    end = made.get("logEndOffset", 0)
+    for step in range(scenario.steps):
+        for _ in range(scenario.random.choice([0, 1, 1, 1, 2, 3])):
+            state = scenario.random.getstate()
+            notes.append(damage(theirs / "topic-0", scenario.random))
+            scenario.random.setstate(state)
+            damage(ours / "topic-0", scenario.random)
+        if step:
+            scenario.next_step()
+        scenario.choose(end)
+        wrong, failed, end = _step(scenario, engine, theirs, ours, notes)
+        if wrong or failed:
+            return [*notes, str(failed), *wrong] if wrong else [], failed
+    return [], None
+
+
+def _step(scenario: Scenario, engine, theirs: Path, ours: Path, notes: list[str]) -> tuple[list[str], str | None, int]:
+    """One operation on both copies: (differences, what Kafka failed with, log end offset)."""
+    notes.append(f"{scenario.operation} {' '.join(map(str, scenario.arguments()))}")
+    for target in (theirs, ours):
+        for file in target.rglob("*"):
+            os.utime(file, (MTIME_S, MTIME_S))
     answer = engine(scenario.operation, theirs / "topic-0", *scenario.arguments())
+    failed, end = answer.get("failed"), answer.get("logEndOffset", 0)
     try:
         found = scenario.ours(ours / "topic-0")
     except Exception:  # noqa: BLE001  # the seed is what the reader needs
-        return [*notes, str(answer.get("failed")), traceback.format_exc()], answer.get("failed")
-    wrong = []
-    if "failed" in answer and (found["refused"] is None or "logEndOffset" not in answer):
-        wrong = reopened(engine, ours / "topic-0", scenario, settings)
-    else:
-        # a mapped index keeps the bytes of entries that were taken back; nobody reads them behind .deleted
-        wrong = [line for line in differences(theirs, ours) if "index.deleted differs" not in line]
-        wrong += [f"{name}: {answer.get(name)} wanted, {value} got" for name, value in found.items()
-                  if name != "refused" and answer.get(name) != value]
-    return [*notes, str(answer.get("failed")), *wrong] if wrong else [], answer.get("failed")
+        return [traceback.format_exc()], failed, end
+    if failed and (found["refused"] is None or "logEndOffset" not in answer):
+        return reopened(engine, ours / "topic-0", scenario, scenario.layout()), failed, end
+    # a mapped index keeps the bytes of entries that were taken back; nobody reads them behind .deleted
+    wrong = [line for line in differences(theirs, ours) if "index.deleted differs" not in line]
+    wrong += [f"{name}: {answer.get(name)} wanted, {value} got" for name, value in found.items()
+              if name != "refused" and answer.get(name) != value]
+    return wrong, failed, end
 
 
 def reopened(engine, directory: Path, scenario: Scenario, settings: list[str]) -> list[str]:
