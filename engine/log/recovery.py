@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Severity
-from engine.formats import BatchField
+from engine.formats import BATCH_HEADER, CODEC_MASK, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.layout import log_file_name
 from engine.log.append_errors import AppendRefused
-from engine.log.batch_search import heads
+from engine.log.batch_search import heads, last_head
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow, TransactionOrder
 from engine.log.producer_loading import rebuild_producer_state
 from engine.log.producer_state import ProducerStateManager
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
     from engine.log.segments import LogSegments
 
 _LARGEST_INDEX = 2**31 - 1
+_CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec
 _WHY = {
     ScanStop.TORN: "the file ends inside a batch",
     ScanStop.BAD_SIZE: "no batch can have the size that stands there",
     ScanStop.INVALID: "a batch with a wrong checksum",
-    ScanStop.BAD_MARKER: "behind a transaction marker that can not be read",
+    ScanStop.BAD_MARKER: "a transaction marker can not be read",
 }
 
 
@@ -65,6 +66,7 @@ def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, 
 
     Raises SegmentOffsetOverflow: the segment must be split.
     """
+    scan = _without_unreadable_marker(log, segment, scan)
     try:
         cut = _recover(log, segment, scan)
     except SegmentOffsetOverflow:
@@ -98,6 +100,28 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
                        offsets=(end, cut_bytes.end_offset), records=cut_bytes.records, size=cut,
                        severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR)
     return cut
+
+
+def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:
+    """A scan that ends before a control batch whose codec can not read it: at that Kafka does not start.
+
+    One that inflates and then makes no sense is kept, as in Kafka, and what follows it is cut.
+    """
+    if scan.stop is not ScanStop.BAD_MARKER:
+        return scan
+    marker = last_head(segment.log_file, 0, scan.valid_size)
+    if marker is None or not segment.log_file.read(marker.position + _CODEC_AT, 1)[0] & CODEC_MASK:
+        return scan
+    shorter = _scan_up_to(log, segment, marker.position)
+    shorter.stop = ScanStop.BAD_MARKER
+    return shorter
+
+
+def _scan_up_to(log: Recovering, segment: LogSegment, position: int) -> SegmentScan:
+    return scan_segment(
+        log.files, segment.log_path, segment.base_offset, index_interval=log.config.index_interval,
+        max_index_size=log.config.max_index_size, size=position,
+    )
 
 
 def _end(segment: LogSegment, scan: SegmentScan) -> int:
@@ -152,11 +176,7 @@ def _recover_before_contradiction(
     else:
         raise error
     position = next(head.position for head in heads(segment.log_file, 0, segment.size) if head.base_offset == row.base_offset)
-    shorter = scan_segment(
-        log.files, segment.log_path, segment.base_offset, index_interval=log.config.index_interval,
-        max_index_size=log.config.max_index_size, size=position,
-    )
-    return _recover(log, segment, shorter, error)
+    return _recover(log, segment, _scan_up_to(log, segment, position), error)
 
 
 def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:

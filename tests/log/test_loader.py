@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 
 import pytest
 
@@ -12,7 +13,9 @@ from engine.files import Files
 from engine.findings import Severity
 from engine.log.loader import open_log
 from engine.log.report import Action
+from engine.record.crc import crc32c
 from tests.support.cases import cases
+from tests.support.damage import batches
 
 RECOVERED = cases(frozenset(("recover",)))
 
@@ -149,3 +152,19 @@ def test_the_smallest_epoch_is_found_again_in_the_batches(tmp_path):
     assert opened(case, directory).leader_epoch_cache.entries == opened(case, good).leader_epoch_cache.entries
     assert (directory / "leader-epoch-checkpoint").read_bytes() == (good / "leader-epoch-checkpoint").read_bytes()
     shutil.rmtree(good)
+
+
+def test_a_marker_that_no_codec_can_read_is_cut(tmp_path):
+    case = find("recover-transactions-interleaved")
+    directory = case.stage(tmp_path)
+    log = min(directory.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    position = next(at for at, _ in batches(bytes(data)) if data[at + 22] & 0x20)
+    size = dict(batches(bytes(data)))[position]
+    data[position + 22] |= 1  # gzip
+    struct.pack_into(">I", data, position + 17, crc32c(bytes(data[position + 21 : position + size])))
+    log.write_bytes(data)
+    base_offset = struct.unpack_from(">q", data, position)[0]
+    recovered = opened(case, directory)
+    assert (recovered.log_end_offset, log.stat().st_size) == (base_offset, position)
+    assert "marker" in recovered.report.find(Action.TRUNCATED)[0].reason
