@@ -17,6 +17,7 @@ KERNELS = (
     "select",
     "legacy",
     "encode",
+    "json_strings",
     "ndjson",
     "placement",
     "recovery",

@@ -15,8 +15,8 @@ from engine.findings import Finding, Where
 from engine.formats import AbortedTxn, BatchField, ControlType, ProducerSnapshotEntry, RecordField, Status
 from engine.index.offset import OffsetPosition
 from engine.index.time import TimestampOffset
+from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.ndjson import batch_objects, record_objects
-from engine.kernels.words import ARRAY, CONTENTS, ESCAPE, META, OPEN
 from engine.record.control import ControlRecordInvalid, control_type, end_txn_marker, known_control_type
 from engine.record.java_text import java_utf8
 from engine.schema.decode import SchemaError, control_data

@@ -14,8 +14,8 @@ from engine.formats import AbortedTxn, BatchField, ProducerSnapshotEntry, Record
 from engine.index.offset import OffsetPosition
 from engine.index.time import TimestampOffset
 from engine.index.transaction import aborted_txn_text
+from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.text import print_batches, print_records
-from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
 from engine.layout import FileKind, file_name
 from engine.record.control import ControlRecordInvalid
 from engine.record.java_text import java_utf8, whole_text

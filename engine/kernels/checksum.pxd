@@ -1,3 +1,5 @@
+# cython: boundscheck=False, wraparound=False
+
 cdef extern from *:
     """
     #ifndef KAFKALOG_CRC32C
@@ -5,7 +7,7 @@ cdef extern from *:
     #include <stddef.h>
     #include <string.h>
     #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    static inline int kafkalog_has_crc32c(void) { __builtin_cpu_init(); return __builtin_cpu_supports("sse4.2"); }
+    static inline int kafkalog_has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }
     __attribute__((target("sse4.2")))
     static inline unsigned int kafkalog_crc32c(const unsigned char *data, size_t size) {
         unsigned long long crc = 0xFFFFFFFFu, word;
@@ -43,3 +45,18 @@ cdef extern from *:
 
 cpdef long long checksum(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end,
                          const unsigned int[::1] tables) noexcept nogil
+cdef long long sliced(const unsigned char* data, Py_ssize_t size, const unsigned int* tables) noexcept nogil
+
+
+# CRC-32C and CRC-32 of data[start:end], for callers that have made sure that it lies within `data`
+
+cdef inline long long crc32c(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end,
+                             const unsigned int[::1] tables) noexcept nogil:
+    if kafkalog_has_crc32c(): return kafkalog_crc32c(&data[start], end - start)
+    return checksum(data, start, end, tables)
+
+
+cdef inline long long crc32(const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end,
+                            const unsigned int[::1] tables) noexcept nogil:
+    if tables.shape[0] < 4096: return -1
+    return sliced(&data[start], end - start, &tables[0])

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""CRC-32C and CRC-32 of small ranges, by slicing: for batches so small that a library call would cost more.
+"""CRC-32C and CRC-32 of ranges so small that a library call would cost more than the work.
 
-Large ranges go to the crc32c package and zlib (see record.windows), which use the processor's own instructions.
+CRC-32C by the processor's own instruction where checksum.pxd finds it, else by slicing; CRC-32 always by slicing.
+Large batches go to the crc32c package (see record.windows), which works on several parts of them at once.
 """
 
 from array import array
@@ -15,9 +16,13 @@ IEEE = 0xEDB88320  # reversed polynomial of CRC-32 (v0, v1, 0.7)
 _ONES = cython.declare(cython.uint, 0xFFFFFFFF)
 
 
-def make_tables(polynomial: int) -> array:
+def make_tables(polynomial: cython.uint) -> array:
     """Sixteen tables of 256 entries for slicing-by-16, flat."""
-    tables = array("I", bytes(4 * 16 * 256))
+    made = array("I", bytes(4 * 16 * 256))
+    tables: cython.uint[::1] = made if cython.compiled else memoryview(made)
+    value: cython.uint
+    byte: cython.Py_ssize_t
+    level: cython.Py_ssize_t
     for byte in range(256):
         value = byte
         for _ in range(8):
@@ -25,20 +30,28 @@ def make_tables(polynomial: int) -> array:
         tables[byte] = value
     for level in range(1, 16):
         for byte in range(256):
-            before = tables[(level - 1) * 256 + byte]
-            tables[level * 256 + byte] = tables[before & 0xFF] ^ (before >> 8)
-    return tables
+            value = tables[(level - 1) * 256 + byte]
+            tables[level * 256 + byte] = tables[value & 0xFF] ^ (value >> 8)
+    return made
 
 
-def checksum(data, start, end, tables):  # typed in checksum.pxd, so that other kernels call it as C
-    """CRC of data[start:end], unsigned; −1 where the range or the tables do not fit.
+def checksum(data, start, end, tables):
+    """CRC of data[start:end] by slicing, unsigned; −1 where the range or the tables do not fit.
 
     data    any bytes        start, end  byte positions        tables  from `make_tables`
     """
-    at: cython.Py_ssize_t = start
-    crc: cython.uint = _ONES
     if start < 0 or end < start or end > data.shape[0] or tables.shape[0] < 4096: return -1
-    while end - at >= 16:
+    if cython.compiled:
+        return sliced(cython.address(data[start]), end - start, cython.address(tables[0]))
+    else:
+        return sliced(data[start:end], end - start, tables)
+
+
+def sliced(data, size, tables):
+    """CRC of the first `size` bytes."""
+    at: cython.Py_ssize_t = 0
+    crc: cython.uint = _ONES
+    while size - at >= 16:
         crc = (tables[3840 + ((crc ^ data[at]) & 0xFF)] ^ tables[3584 + (((crc >> 8) ^ data[at + 1]) & 0xFF)]
                ^ tables[3328 + (((crc >> 16) ^ data[at + 2]) & 0xFF)]
                ^ tables[3072 + (((crc >> 24) ^ data[at + 3]) & 0xFF)] ^ tables[2816 + data[at + 4]]
@@ -47,7 +60,17 @@ def checksum(data, start, end, tables):  # typed in checksum.pxd, so that other 
                ^ tables[1024 + data[at + 11]] ^ tables[768 + data[at + 12]] ^ tables[512 + data[at + 13]]
                ^ tables[256 + data[at + 14]] ^ tables[data[at + 15]])
         at += 16
-    while at < end:
+    while at < size:
         crc = (crc >> 8) ^ tables[(crc ^ data[at]) & 0xFF]
         at += 1
     return crc ^ _ONES
+
+
+if not cython.compiled:
+    from zlib import crc32 as _crc32
+
+    def crc32(data, start, end, _tables):
+        """CRC-32 of data[start:end], unsigned. Compiled kernels have it from checksum.pxd."""
+        return _crc32(data[start:end])
+
+    crc32c = checksum

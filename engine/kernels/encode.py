@@ -8,31 +8,17 @@ nor sizes nor the headers' own lengths. Not one byte is written for a record tha
 
 import cython
 
-from engine.formats import LEGACY_OVERHEAD_V0, LEGACY_OVERHEAD_V1, LOG_OVERHEAD, RECORD_FIELDS, RecordField, Status
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.numbers import varint
+else:
+    from engine.kernels import fields
+    from engine.kernels.numbers import varint
 
-_END = cython.declare(cython.int, Status.END)
-_FULL = cython.declare(cython.int, Status.FULL)
-_BAD_START = cython.declare(cython.int, Status.BAD_START)
-_BAD_RECORD = cython.declare(cython.int, Status.BAD_RECORD)
-
-_FIELDS = cython.declare(cython.Py_ssize_t, RECORD_FIELDS)
-_OFFSET = cython.declare(cython.Py_ssize_t, RecordField.OFFSET)
-_TIMESTAMP = cython.declare(cython.Py_ssize_t, RecordField.TIMESTAMP)
-_KEY_POSITION = cython.declare(cython.Py_ssize_t, RecordField.KEY_POSITION)
-_KEY_SIZE = cython.declare(cython.Py_ssize_t, RecordField.KEY_SIZE)
-_VALUE_POSITION = cython.declare(cython.Py_ssize_t, RecordField.VALUE_POSITION)
-_VALUE_SIZE = cython.declare(cython.Py_ssize_t, RecordField.VALUE_SIZE)
-_HEADERS_POSITION = cython.declare(cython.Py_ssize_t, RecordField.HEADERS_POSITION)
-_HEADER_COUNT = cython.declare(cython.Py_ssize_t, RecordField.HEADER_COUNT)
-
-_OVERHEAD = cython.declare(cython.Py_ssize_t, LOG_OVERHEAD)
-_OVERHEAD_V0 = cython.declare(cython.Py_ssize_t, LEGACY_OVERHEAD_V0)
-_OVERHEAD_V1 = cython.declare(cython.Py_ssize_t, LEGACY_OVERHEAD_V1)
 _INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _WIDEST = cython.declare(cython.ulonglong, 2**31 - 1)  # of an offset delta
 _ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
 _SIGN = cython.declare(cython.ulonglong, 2**63)
-_APPEND_TIME = cython.declare(cython.int, 0x08)  # formats.TIMESTAMP_TYPE_FLAG
 
 
 @cython.cfunc
@@ -122,27 +108,14 @@ def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
     end: cython.Py_ssize_t = data.shape[0]
     at: cython.Py_ssize_t
     field: cython.longlong
-    byte: cython.longlong
-    shift: cython.int
-    value: cython.longlong
+    size: cython.longlong
     if count < 0 or start < 0 or start > end or count > end: return -1
     at = start
     for field in range(2 * count):
-        value = 0
-        shift = 0
-        while True:
-            if at == end or shift > 28: return -1
-            byte = data[at]
-            at += 1
-            value |= (byte & (127 if shift < 28 else 15)) << shift  # bits behind the 32nd count for nothing
-            if byte < 128: break
-            shift += 7
-        if value % 2:  # negative: only −1, a null value
-            if value != 1 or field % 2 == 0: return -1
-        else:
-            value //= 2
-            if value > end - at: return -1
-            at += value
+        size, at = varint(data, at, end)
+        if at < 0 or size > end - at: return -1
+        if size >= 0: at += size
+        elif size != -1 or field % 2 == 0: return -1  # −1: a null value
     return at
 
 
@@ -175,19 +148,19 @@ def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:
 
     delta, stamp   offset and timestamp relative to the batch, as 64 bits and as zigzag
     """
-    key: cython.longlong = records[_KEY_SIZE, row]
-    value: cython.longlong = records[_VALUE_SIZE, row]
-    count: cython.longlong = records[_HEADER_COUNT, row]
+    key: cython.longlong = records[fields.R_KEY_SIZE, row]
+    value: cython.longlong = records[fields.R_VALUE_SIZE, row]
+    count: cython.longlong = records[fields.R_HEADER_COUNT, row]
     body: cython.longlong
     end: cython.longlong
     if delta > _WIDEST: return -1
-    if key != -1 and not _fits(data, records[_KEY_POSITION, row], key): return -1
-    if value != -1 and not _fits(data, records[_VALUE_POSITION, row], value): return -1
+    if key != -1 and not _fits(data, records[fields.R_KEY_POSITION, row], key): return -1
+    if value != -1 and not _fits(data, records[fields.R_VALUE_POSITION, row], value): return -1
     body = 1 + _varint_size(stamp) + _varint_size(2 * delta) + _field_size(key) + _field_size(value)
     if count == 0: return body + 1 if body < _INT_MAX else -1
-    end = _headers_end(data, records[_HEADERS_POSITION, row], count)
+    end = _headers_end(data, records[fields.R_HEADERS_POSITION, row], count)
     if end < 0: return -1
-    body += _varint_size(2 * count) + end - records[_HEADERS_POSITION, row]
+    body += _varint_size(2 * count) + end - records[fields.R_HEADERS_POSITION, row]
     return body if body <= _INT_MAX else -1
 
 
@@ -208,12 +181,12 @@ def _offset_delta(offset: cython.longlong, base_offset: cython.longlong) -> cyth
 def _entry_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                 magic: cython.int) -> cython.longlong:
     """What the size field of a v0 or v1 entry says; −1 where the columns make no entry."""
-    size: cython.longlong = _OVERHEAD_V0 if magic == 0 else _OVERHEAD_V1
-    key: cython.longlong = records[_KEY_SIZE, row]
-    value: cython.longlong = records[_VALUE_SIZE, row]
-    if records[_HEADER_COUNT, row] != 0: return -1
-    if key != -1 and not _fits(data, records[_KEY_POSITION, row], key): return -1
-    if value != -1 and not _fits(data, records[_VALUE_POSITION, row], value): return -1
+    size: cython.longlong = fields.V0_OVERHEAD if magic == 0 else fields.V1_OVERHEAD
+    key: cython.longlong = records[fields.R_KEY_SIZE, row]
+    value: cython.longlong = records[fields.R_VALUE_SIZE, row]
+    if records[fields.R_HEADER_COUNT, row] != 0: return -1
+    if key != -1 and not _fits(data, records[fields.R_KEY_POSITION, row], key): return -1
+    if value != -1 and not _fits(data, records[fields.R_VALUE_POSITION, row], value): return -1
     if key > 0: size += key
     if value > 0: size += value
     return size if size <= _INT_MAX else -1
@@ -224,7 +197,7 @@ def _entry_size(data: cython.const[cython.uchar][::1], records: cython.longlong[
 @cython.nogil
 @cython.exceptval(check=False)
 def _bad_rows(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
-    return (records.shape[0] < _FIELDS or first < 0 or count < 0 or first > records.shape[1]
+    return (records.shape[0] < fields.R_FIELDS or first < 0 or count < 0 or first > records.shape[1]
             or count > records.shape[1] - first)
 
 
@@ -249,23 +222,23 @@ def measure_records(data: cython.const[cython.uchar][::1], records: cython.longl
     size: cython.longlong
     delta: cython.ulonglong
     stamp: cython.ulonglong
-    if _bad_rows(records, first, count) or magic < 0 or magic > 2: return 0, 0, _BAD_START
+    if _bad_rows(records, first, count) or magic < 0 or magic > 2: return 0, 0, fields.BAD_START
     with cython.nogil:
         for row in range(first, first + count):
-            if done == sizes.shape[0]: return done, total, _FULL
+            if done == sizes.shape[0]: return done, total, fields.FULL
             if magic == 2:
-                delta = _offset_delta(records[_OFFSET, row], base_offset)
-                stamp = _zigzag(_difference(records[_TIMESTAMP, row], base_timestamp))
+                delta = _offset_delta(records[fields.R_OFFSET, row], base_offset)
+                stamp = _zigzag(_difference(records[fields.R_TIMESTAMP, row], base_timestamp))
                 size = _body_size(data, records, row, delta, stamp)
                 if size >= 0: size += _varint_size(2 * size)
             else:
                 size = _entry_size(data, records, row, magic)
-                if size >= 0: size += _OVERHEAD
-            if size < 0: return done, total, _BAD_RECORD
+                if size >= 0: size += fields.OVERHEAD
+            if size < 0: return done, total, fields.BAD_RECORD
             sizes[done] = size
             total += size
             done += 1
-        return done, total, _END
+        return done, total, fields.END
 
 
 @cython.ccall
@@ -291,28 +264,28 @@ def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlo
     stamp: cython.ulonglong
     pairs: cython.longlong
     headers: cython.Py_ssize_t
-    if _bad_rows(records, first, count) or start < 0 or start > end: return 0, start, _BAD_START
+    if _bad_rows(records, first, count) or start < 0 or start > end: return 0, start, fields.BAD_START
     with cython.nogil:
         for row in range(first, first + count):
-            delta = _offset_delta(records[_OFFSET, row], base_offset)
-            stamp = _zigzag(_difference(records[_TIMESTAMP, row], base_timestamp))
+            delta = _offset_delta(records[fields.R_OFFSET, row], base_offset)
+            stamp = _zigzag(_difference(records[fields.R_TIMESTAMP, row], base_timestamp))
             size = _body_size(data, records, row, delta, stamp)
-            if size < 0: return done, at, _BAD_RECORD
-            if size + _varint_size(2 * size) > end - at: return done, at, _FULL
+            if size < 0: return done, at, fields.BAD_RECORD
+            if size + _varint_size(2 * size) > end - at: return done, at, fields.FULL
             at = _put_varint(out, at, 2 * size)
             out[at] = 0  # no attribute of a record is in use
             at = _put_varint(out, at + 1, stamp)
             at = _put_varint(out, at, 2 * delta)
-            at = _put_field(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row], out, at)
-            at = _put_field(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row], out, at)
-            pairs = records[_HEADER_COUNT, row]
+            at = _put_field(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
+            at = _put_field(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
+            pairs = records[fields.R_HEADER_COUNT, row]
             at = _put_varint(out, at, 2 * pairs)
             if pairs > 0:
-                headers = _headers_end(data, records[_HEADERS_POSITION, row], pairs)
-                headers -= records[_HEADERS_POSITION, row]
-                at = _put_bytes(data, records[_HEADERS_POSITION, row], headers, out, at)
+                headers = _headers_end(data, records[fields.R_HEADERS_POSITION, row], pairs)
+                headers -= records[fields.R_HEADERS_POSITION, row]
+                at = _put_bytes(data, records[fields.R_HEADERS_POSITION, row], headers, out, at)
             done += 1
-        return done, at, _END
+        return done, at, fields.END
 
 
 @cython.cfunc
@@ -346,17 +319,18 @@ def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlon
     done: cython.Py_ssize_t = 0
     size: cython.longlong
     offset: cython.longlong
-    if _bad_rows(records, first, count) or magic < 0 or magic > 1: return 0, start, _BAD_START
-    if start < 0 or start > end: return 0, start, _BAD_START
+    stamp: cython.longlong = append_time
+    if _bad_rows(records, first, count) or magic < 0 or magic > 1: return 0, start, fields.BAD_START
+    if start < 0 or start > end: return 0, start, fields.BAD_START
     with cython.nogil:
         for row in range(first, first + count):
             size = _entry_size(data, records, row, magic)
-            offset = records[_OFFSET, row]
-            if size < 0: return done, at, _BAD_RECORD
+            offset = records[fields.R_OFFSET, row]
+            if size < 0: return done, at, fields.BAD_RECORD
             if origin != 0:
-                if offset < origin or _difference(offset, origin) > _WIDEST: return done, at, _BAD_RECORD
+                if offset < origin or _difference(offset, origin) > _WIDEST: return done, at, fields.BAD_RECORD
                 offset = _difference(offset, origin)
-            if done == ends.shape[0] or size + _OVERHEAD > end - at: return done, at, _FULL
+            if done == ends.shape[0] or size + fields.OVERHEAD > end - at: return done, at, fields.FULL
             at = _put_int(out, at, offset, 8)
             at = _put_int(out, at, size, 4)
             at = _put_int(out, at, 0, 4)
@@ -364,12 +338,13 @@ def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlon
             out[at + 1] = attributes & 255
             at += 2
             if magic == 1:
-                at = _put_int(out, at, append_time if attributes & _APPEND_TIME else records[_TIMESTAMP, row], 8)
-            at = _put_sized(data, records[_KEY_POSITION, row], records[_KEY_SIZE, row], out, at)
-            at = _put_sized(data, records[_VALUE_POSITION, row], records[_VALUE_SIZE, row], out, at)
+                if not attributes & fields.TIMESTAMP_TYPE_FLAG: stamp = records[fields.R_TIMESTAMP, row]
+                at = _put_int(out, at, stamp, 8)
+            at = _put_sized(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
+            at = _put_sized(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
             ends[done] = at
             done += 1
-        return done, at, _END
+        return done, at, fields.END
 
 
 @cython.cfunc

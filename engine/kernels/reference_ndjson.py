@@ -7,8 +7,8 @@ from base64 import b64encode
 from json.encoder import encode_basestring
 
 from engine.formats import CODEC_NAMES, MAGIC_V2, RecordField, Status
+from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.reference_text import _about, _advance, _boolean, _put, _rows, _size, _timestamp_type
-from engine.kernels.words import ARRAY, CONTENTS, ESCAPE, META, OPEN
 
 BATCH_OBJECT_LIMIT = 960  # of `ndjson`
 _BLOCK = 512  # records whose columns become lists at once

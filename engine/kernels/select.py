@@ -3,20 +3,10 @@
 
 import cython
 
-from engine.formats import RECORD_FIELDS, BatchField, RecordField
-
-_B_BASE_OFFSET = cython.declare(cython.int, BatchField.BASE_OFFSET)
-_B_LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
-_B_COUNT = cython.declare(cython.int, BatchField.COUNT)
-_B_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
-_B_PRODUCER_ID = cython.declare(cython.int, BatchField.PRODUCER_ID)
-_B_LEADER_EPOCH = cython.declare(cython.int, BatchField.LEADER_EPOCH)
-_B_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
-_B_VALID = cython.declare(cython.int, BatchField.VALID)
-_BATCH = cython.declare(cython.int, RecordField.BATCH)
-_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
-_TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
-_FIELDS = cython.declare(cython.Py_ssize_t, RECORD_FIELDS)
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields
+else:
+    from engine.kernels import fields
 
 ANY = -(2**63)  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)
@@ -39,8 +29,8 @@ def next_gap(records: cython.longlong[:, ::1], start: cython.Py_ssize_t, count: 
     if start < 0 or count > records.shape[1]: return count
     with cython.nogil:
         while index < count:
-            if previous == _LARGEST or records[_OFFSET, index] != previous + 1: return index
-            previous = records[_OFFSET, index]
+            if previous == _LARGEST or records[fields.R_OFFSET, index] != previous + 1: return index
+            previous = records[fields.R_OFFSET, index]
             index += 1
         return count
 
@@ -64,17 +54,17 @@ def next_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_ro
     if row < 0 or last_row > batches.shape[1]: return last_row, claimed, known
     with cython.nogil:
         while row < last_row:
-            if batches[_B_VALID, row] == 0: return row, claimed, known
-            base = batches[_B_BASE_OFFSET, row]
-            last = batches[_B_LAST_OFFSET, row]
+            if batches[fields.B_VALID, row] == 0: return row, claimed, known
+            base = batches[fields.B_BASE_OFFSET, row]
+            last = batches[fields.B_LAST_OFFSET, row]
             if known and base <= claimed: return row, claimed, known
-            if batches[_B_MAGIC, row] >= 2:
+            if batches[fields.B_MAGIC, row] >= 2:
                 if last < base or (base < 0 and last > base + _INT_MAX): return row, claimed, known
                 if not compacted:
                     if known and base != claimed + 1: return row, claimed, known
-                    if batches[_B_COUNT, row] - 1 != last - base: return row, claimed, known
-                    if batches[_B_ATTRIBUTES, row] & 64: return row, claimed, known
-            elif not compacted and known and base != claimed + 1 and batches[_B_ATTRIBUTES, row] & 7 == 0:
+                    if batches[fields.B_COUNT, row] - 1 != last - base: return row, claimed, known
+                    if batches[fields.B_ATTRIBUTES, row] & fields.DELETE_HORIZON_FLAG: return row, claimed, known
+            elif not compacted and known and base != claimed + 1 and batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK == 0:
                 return row, claimed, known
             claimed, known = last, True
             row += 1
@@ -102,13 +92,13 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
     if count < 0 or count > records.shape[1] or count > keep.shape[0]: return 0
     with cython.nogil:
         for index in range(count):
-            row = records[_BATCH, index]
-            fits = first_offset <= records[_OFFSET, index] and from_ms <= records[_TIMESTAMP, index]
-            fits = fits and (end_offset == _UNBOUNDED or records[_OFFSET, index] < end_offset)
-            fits = fits and (to_ms == _UNBOUNDED or records[_TIMESTAMP, index] < to_ms)
-            fits = fits and (producer_id == _ANY or batches[_B_PRODUCER_ID, row] == producer_id)
-            fits = fits and (leader_epoch == _ANY or batches[_B_LEADER_EPOCH, row] == leader_epoch)
-            fits = fits and (not transactional or batches[_B_ATTRIBUTES, row] & 16 != 0)
+            row = records[fields.R_BATCH, index]
+            fits = first_offset <= records[fields.R_OFFSET, index] and from_ms <= records[fields.R_TIMESTAMP, index]
+            fits = fits and (end_offset == _UNBOUNDED or records[fields.R_OFFSET, index] < end_offset)
+            fits = fits and (to_ms == _UNBOUNDED or records[fields.R_TIMESTAMP, index] < to_ms)
+            fits = fits and (producer_id == _ANY or batches[fields.B_PRODUCER_ID, row] == producer_id)
+            fits = fits and (leader_epoch == _ANY or batches[fields.B_LEADER_EPOCH, row] == leader_epoch)
+            fits = fits and (not transactional or batches[fields.B_ATTRIBUTES, row] & fields.TRANSACTIONAL_FLAG != 0)
             keep[index] = fits
             kept += fits
         return kept
@@ -127,7 +117,7 @@ def compact_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, 
         for index in range(count):
             if keep[index]:
                 if kept != index:
-                    for field in range(_FIELDS):
+                    for field in range(fields.R_FIELDS):
                         records[field, kept] = records[field, index]
                 kept += 1
         return kept
@@ -146,14 +136,14 @@ def run_end(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: 
     compressed: cython.bint
     control: cython.longlong
     if row < 0 or last_row > batches.shape[1] or row >= last_row: return last_row
-    legacy = batches[_B_MAGIC, row] < 2
-    compressed = batches[_B_ATTRIBUTES, row] & 7 != 0
-    control = batches[_B_ATTRIBUTES, row] & 32
+    legacy = batches[fields.B_MAGIC, row] < 2
+    compressed = batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK != 0
+    control = batches[fields.B_ATTRIBUTES, row] & fields.CONTROL_FLAG
     with cython.nogil:
         while end < last_row:
-            if (batches[_B_MAGIC, end] < 2) != legacy: return end
-            if (batches[_B_ATTRIBUTES, end] & 7 != 0) != compressed: return end
-            if batches[_B_ATTRIBUTES, end] & 32 != control: return end
+            if (batches[fields.B_MAGIC, end] < 2) != legacy: return end
+            if (batches[fields.B_ATTRIBUTES, end] & fields.CODEC_MASK != 0) != compressed: return end
+            if batches[fields.B_ATTRIBUTES, end] & fields.CONTROL_FLAG != control: return end
             end += 1
         return end
 
@@ -166,8 +156,8 @@ def next_unsound(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row:
-            if batches[_B_VALID, row] == 0 or batches[_B_MAGIC, row] < 0 or batches[_B_MAGIC, row] > 2: return row
-            if batches[_B_ATTRIBUTES, row] & 7 > 4: return row
+            if batches[fields.B_VALID, row] == 0 or batches[fields.B_MAGIC, row] < 0 or batches[fields.B_MAGIC, row] > 2: return row
+            if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK > 4: return row
             row += 1
         return row
 
@@ -186,11 +176,11 @@ def next_cleaned(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row:
-            if batches[_B_MAGIC, row] >= 2 and batches[_B_VALID, row] != 0:
-                if batches[_B_ATTRIBUTES, row] & 64: return row
-                base = batches[_B_BASE_OFFSET, row]
-                last = batches[_B_LAST_OFFSET, row]
-                count = batches[_B_COUNT, row]
+            if batches[fields.B_MAGIC, row] >= 2 and batches[fields.B_VALID, row] != 0:
+                if batches[fields.B_ATTRIBUTES, row] & fields.DELETE_HORIZON_FLAG: return row
+                base = batches[fields.B_BASE_OFFSET, row]
+                last = batches[fields.B_LAST_OFFSET, row]
+                count = batches[fields.B_COUNT, row]
                 if 0 <= count and base <= last and (base >= 0 or last <= base + _INT_MAX) and count <= last - base: return row
             row += 1
         return row
@@ -203,7 +193,7 @@ def next_unchecked(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, las
     """First batch from `row` on whose checksum the scan left to the libraries; `last_row`: none."""
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
-        while row < last_row and batches[_B_VALID, row] >= 0:
+        while row < last_row and batches[fields.B_VALID, row] >= 0:
             row += 1
         return row
 
@@ -217,6 +207,6 @@ def largest_timestamp(records: cython.longlong[:, ::1], first: cython.Py_ssize_t
     if first < 0 or end > records.shape[1]: return -1
     with cython.nogil:
         while first < end:
-            if records[_TIMESTAMP, first] > largest: largest = records[_TIMESTAMP, first]
+            if records[fields.R_TIMESTAMP, first] > largest: largest = records[fields.R_TIMESTAMP, first]
             first += 1
         return largest

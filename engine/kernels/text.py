@@ -8,101 +8,19 @@ header keys are written as \\x1b or \\u202e, so that a terminal shows them inste
 
 import cython
 
-from engine.formats import BatchField, RecordField, Status
-from engine.kernels.words import CONTENTS, ESCAPE, META, OPEN
-
 if cython.compiled:
-    from cython.cimports.engine.kernels.words import (
-        advance,
-        code_point,
-        delta,
-        is_unsafe,
-        number,
-        utf8_sequence,
-        varint,
-    )
-    from cython.cimports.libc.string import memcpy
+    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
+    from cython.cimports.engine.kernels.words import advance, character, is_unsafe, number, put, sequence_size
 else:
-    from engine.kernels.words import advance, code_point, delta, is_unsafe, number, utf8_sequence, varint
+    from engine.kernels import fields
+    from engine.kernels.numbers import varint, wrapped_difference
+    from engine.kernels.words import advance, character, is_unsafe, number, put, sequence_size
 
 BATCH_LINE_LIMIT = 640  # no batch line is longer
+_BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_LINE_LIMIT)
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 320)  # a record line without header keys, key and payload
 _GROWTH = cython.declare(cython.Py_ssize_t, 4)  # bytes of text that one byte of payload may become
-
-_META = cython.declare(cython.int, META)
-_CONTENTS = cython.declare(cython.int, CONTENTS)
-_ESCAPE = cython.declare(cython.int, ESCAPE)
-_OPEN = cython.declare(cython.int, OPEN)
-_BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_LINE_LIMIT)
-
-_END = cython.declare(cython.int, Status.END)
-_FULL = cython.declare(cython.int, Status.FULL)
-_BAD_START = cython.declare(cython.int, Status.BAD_START)
-
-_B_POSITION = cython.declare(cython.int, BatchField.POSITION)
-_B_SIZE = cython.declare(cython.int, BatchField.SIZE)
-_B_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
-_B_VALID = cython.declare(cython.int, BatchField.VALID)
-_B_CRC = cython.declare(cython.int, BatchField.CRC)
-_B_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
-_B_BASE_OFFSET = cython.declare(cython.int, BatchField.BASE_OFFSET)
-_B_LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
-_B_COUNT = cython.declare(cython.int, BatchField.COUNT)
-_B_MAX_TIMESTAMP = cython.declare(cython.int, BatchField.MAX_TIMESTAMP)
-_B_BASE_TIMESTAMP = cython.declare(cython.int, BatchField.BASE_TIMESTAMP)
-_B_PRODUCER_ID = cython.declare(cython.int, BatchField.PRODUCER_ID)
-_B_PRODUCER_EPOCH = cython.declare(cython.int, BatchField.PRODUCER_EPOCH)
-_B_BASE_SEQUENCE = cython.declare(cython.int, BatchField.BASE_SEQUENCE)
-_B_LEADER_EPOCH = cython.declare(cython.int, BatchField.LEADER_EPOCH)
-
-_BATCH = cython.declare(cython.int, RecordField.BATCH)
-_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
-_TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
-_KEY_POSITION = cython.declare(cython.int, RecordField.KEY_POSITION)
-_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
-_VALUE_POSITION = cython.declare(cython.int, RecordField.VALUE_POSITION)
-_VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
-_HEADERS_POSITION = cython.declare(cython.int, RecordField.HEADERS_POSITION)
-_HEADER_COUNT = cython.declare(cython.int, RecordField.HEADER_COUNT)
-_CRC = cython.declare(cython.int, RecordField.CRC)
-_VALID = cython.declare(cython.int, RecordField.VALID)
-
-
-# ---- words and numbers ----------------------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, text: cython.p_const_char,
-         size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Copy `size` bytes of a literal; the caller has made sure that they fit."""
-    index: cython.Py_ssize_t
-    if cython.compiled:
-        memcpy(cython.address(out[at]), text, size)  # of constant size where it is inlined: a few wide moves
-    else:
-        for index in range(size):
-            out[at + index] = text[index]
-    return at + size
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _number(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    if cython.compiled: return number(cython.address(out[0]), at, value)
-    return number(out, at, value)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _boolean(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.bint) -> cython.Py_ssize_t:
-    if value: return _put(out, at, b"true", 4)
-    return _put(out, at, b"false", 5)
 
 
 # ---- payloads -------------------------------------------------------------------------------------------------------
@@ -143,7 +61,7 @@ def _careful(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[c
                 at += 1
             index += 1
             continue
-        size = _sequence(data, index, end)
+        size = sequence_size(data, index, end)
         if size < 0:
             out[at] = 0xEF
             out[at + 1] = 0xBF
@@ -152,7 +70,7 @@ def _careful(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[c
             index -= size
             continue
         if escape:
-            code = _code_point(data, index, size)
+            code = character(data, index, size)
             if is_unsafe(code):
                 at = _escaped(out, at, code)
                 index += size
@@ -162,24 +80,6 @@ def _careful(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[c
         at += size
         index += size
     return at
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _sequence(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    if cython.compiled: return utf8_sequence(cython.address(data[0]), at, end)
-    return utf8_sequence(data, at, end)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _code_point(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
-    if cython.compiled: return code_point(cython.address(data[0]), at, size)
-    return code_point(data, at, size)
 
 
 @cython.cfunc
@@ -213,31 +113,30 @@ def _digit(value: cython.int) -> cython.uchar:
     return 87 + value
 
 
+# ---- lines ----------------------------------------------------------------------------------------------------------
+
+
 @cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.returns((cython.longlong, cython.Py_ssize_t))
-def _varint(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    if cython.compiled: return varint(cython.address(data[0]), at, end)
-    return varint(data, at, end)
-
-
-# ---- lines ----------------------------------------------------------------------------------------------------------
+def _boolean(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.bint) -> cython.Py_ssize_t:
+    if value: return put(out, at, b"true", 4)
+    return put(out, at, b"false", 5)
 
 
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _codec(out: cython.uchar[::1], at: cython.Py_ssize_t, codec: cython.longlong) -> cython.Py_ssize_t:
-    if codec == 0: return _put(out, at, b"none", 4)
-    if codec == 1: return _put(out, at, b"gzip", 4)
-    if codec == 2: return _put(out, at, b"snappy", 6)
-    if codec == 3: return _put(out, at, b"lz4", 3)
-    if codec == 4: return _put(out, at, b"zstd", 4)
-    at = _put(out, at, b"unknown(", 8)
-    at = _number(out, at, codec)
-    return _put(out, at, b")", 1)
+    if codec == 0: return put(out, at, b"none", 4)
+    if codec == 1: return put(out, at, b"gzip", 4)
+    if codec == 2: return put(out, at, b"snappy", 6)
+    if codec == 3: return put(out, at, b"lz4", 3)
+    if codec == 4: return put(out, at, b"zstd", 4)
+    at = put(out, at, b"unknown(", 8)
+    at = number(out, at, codec)
+    return put(out, at, b")", 1)
 
 
 @cython.cfunc
@@ -246,9 +145,9 @@ def _codec(out: cython.uchar[::1], at: cython.Py_ssize_t, codec: cython.longlong
 @cython.exceptval(check=False)
 def _timestamp_type(out: cython.uchar[::1], at: cython.Py_ssize_t, magic: cython.longlong,
                     attributes: cython.longlong) -> cython.Py_ssize_t:
-    if magic == 0: return _put(out, at, b"NoTimestampType", 15)
-    if attributes & 8: return _put(out, at, b"LogAppendTime", 13)
-    return _put(out, at, b"CreateTime", 10)
+    if magic == 0: return put(out, at, b"NoTimestampType", 15)
+    if attributes & fields.TIMESTAMP_TYPE_FLAG: return put(out, at, b"LogAppendTime", 13)
+    return put(out, at, b"CreateTime", 10)
 
 
 @cython.cfunc
@@ -256,59 +155,139 @@ def _timestamp_type(out: cython.uchar[::1], at: cython.Py_ssize_t, magic: cython
 @cython.exceptval(check=False)
 def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
                 row: cython.Py_ssize_t, base: cython.longlong) -> cython.Py_ssize_t:
-    magic: cython.longlong = batches[_B_MAGIC, row]
-    attributes: cython.longlong = batches[_B_ATTRIBUTES, row]
+    magic: cython.longlong = batches[fields.B_MAGIC, row]
+    attributes: cython.longlong = batches[fields.B_ATTRIBUTES, row]
     sequence: cython.longlong
+    more: cython.longlong
     if magic >= 2:
-        at = _put(out, at, b"baseOffset: ", 12)
-        at = _number(out, at, batches[_B_BASE_OFFSET, row])
-        at = _put(out, at, b" lastOffset: ", 13)
-        at = _number(out, at, batches[_B_LAST_OFFSET, row])
-        at = _put(out, at, b" count: ", 8)
-        at = _number(out, at, batches[_B_COUNT, row])
-        at = _put(out, at, b" baseSequence: ", 15)
-        sequence = batches[_B_BASE_SEQUENCE, row]
-        at = _number(out, at, sequence)
-        at = _put(out, at, b" lastSequence: ", 15)
+        at = put(out, at, b"baseOffset: ", 12)
+        at = number(out, at, batches[fields.B_BASE_OFFSET, row])
+        at = put(out, at, b" lastOffset: ", 13)
+        at = number(out, at, batches[fields.B_LAST_OFFSET, row])
+        at = put(out, at, b" count: ", 8)
+        at = number(out, at, batches[fields.B_COUNT, row])
+        at = put(out, at, b" baseSequence: ", 15)
+        sequence = batches[fields.B_BASE_SEQUENCE, row]
+        at = number(out, at, sequence)
+        at = put(out, at, b" lastSequence: ", 15)
         if sequence != -1:
-            sequence = advance(sequence, delta(batches[_B_LAST_OFFSET, row], batches[_B_BASE_OFFSET, row]))
-        at = _number(out, at, sequence)
-        at = _put(out, at, b" producerId: ", 13)
-        at = _number(out, at, batches[_B_PRODUCER_ID, row])
-        at = _put(out, at, b" producerEpoch: ", 16)
-        at = _number(out, at, batches[_B_PRODUCER_EPOCH, row])
-        at = _put(out, at, b" partitionLeaderEpoch: ", 23)
-        at = _number(out, at, batches[_B_LEADER_EPOCH, row])
-        at = _put(out, at, b" isTransactional: ", 18)
-        at = _boolean(out, at, (attributes & 16) != 0)
-        at = _put(out, at, b" isControl: ", 12)
-        at = _boolean(out, at, (attributes & 32) != 0)
-        if attributes & 64:
-            at = _put(out, at, b" deleteHorizonMs: OptionalLong[", 31)
-            at = _number(out, at, batches[_B_BASE_TIMESTAMP, row])
-            at = _put(out, at, b"]", 1)
+            more = wrapped_difference(batches[fields.B_LAST_OFFSET, row], batches[fields.B_BASE_OFFSET, row])
+            sequence = advance(sequence, more)
+        at = number(out, at, sequence)
+        at = put(out, at, b" producerId: ", 13)
+        at = number(out, at, batches[fields.B_PRODUCER_ID, row])
+        at = put(out, at, b" producerEpoch: ", 16)
+        at = number(out, at, batches[fields.B_PRODUCER_EPOCH, row])
+        at = put(out, at, b" partitionLeaderEpoch: ", 23)
+        at = number(out, at, batches[fields.B_LEADER_EPOCH, row])
+        at = put(out, at, b" isTransactional: ", 18)
+        at = _boolean(out, at, (attributes & fields.TRANSACTIONAL_FLAG) != 0)
+        at = put(out, at, b" isControl: ", 12)
+        at = _boolean(out, at, (attributes & fields.CONTROL_FLAG) != 0)
+        if attributes & fields.DELETE_HORIZON_FLAG:
+            at = put(out, at, b" deleteHorizonMs: OptionalLong[", 31)
+            at = number(out, at, batches[fields.B_BASE_TIMESTAMP, row])
+            at = put(out, at, b"]", 1)
         else:
-            at = _put(out, at, b" deleteHorizonMs: OptionalLong.empty", 36)
+            at = put(out, at, b" deleteHorizonMs: OptionalLong.empty", 36)
     else:
-        at = _put(out, at, b"offset: ", 8)
-        at = _number(out, at, batches[_B_LAST_OFFSET, row])
-    at = _put(out, at, b" position: ", 11)
-    at = _number(out, at, base + batches[_B_POSITION, row])
-    at = _put(out, at, b" ", 1)
+        at = put(out, at, b"offset: ", 8)
+        at = number(out, at, batches[fields.B_LAST_OFFSET, row])
+    at = put(out, at, b" position: ", 11)
+    at = number(out, at, base + batches[fields.B_POSITION, row])
+    at = put(out, at, b" ", 1)
     at = _timestamp_type(out, at, magic, attributes)
-    at = _put(out, at, b": ", 2)
-    at = _number(out, at, batches[_B_MAX_TIMESTAMP, row])
-    at = _put(out, at, b" size: ", 7)
-    at = _number(out, at, batches[_B_SIZE, row])
-    at = _put(out, at, b" magic: ", 8)
-    at = _number(out, at, magic)
-    at = _put(out, at, b" compresscodec: ", 16)
-    at = _codec(out, at, attributes & 7)
-    at = _put(out, at, b" crc: ", 6)
-    at = _number(out, at, batches[_B_CRC, row])
-    at = _put(out, at, b" isvalid: ", 10)
-    at = _boolean(out, at, batches[_B_VALID, row] == 1)
-    return _put(out, at, b"\n", 1)
+    at = put(out, at, b": ", 2)
+    at = number(out, at, batches[fields.B_MAX_TIMESTAMP, row])
+    at = put(out, at, b" size: ", 7)
+    at = number(out, at, batches[fields.B_SIZE, row])
+    at = put(out, at, b" magic: ", 8)
+    at = number(out, at, magic)
+    at = put(out, at, b" compresscodec: ", 16)
+    at = _codec(out, at, attributes & fields.CODEC_MASK)
+    at = put(out, at, b" crc: ", 6)
+    at = number(out, at, batches[fields.B_CRC, row])
+    at = put(out, at, b" isvalid: ", 10)
+    at = _boolean(out, at, batches[fields.B_VALID, row] == 1)
+    return put(out, at, b"\n", 1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _record_room(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
+                 record: cython.Py_ssize_t, flags: cython.int) -> cython.Py_ssize_t:
+    """Bytes that the line of a record may take."""
+    needed: cython.Py_ssize_t = _RECORD_LIMIT
+    headers: cython.Py_ssize_t
+    length: cython.longlong
+    if flags & fields.CONTENTS:
+        if records[fields.R_KEY_SIZE, record] > 0: needed += records[fields.R_KEY_SIZE, record] * _GROWTH
+        if records[fields.R_VALUE_SIZE, record] > 0: needed += records[fields.R_VALUE_SIZE, record] * _GROWTH
+    if flags & fields.META:
+        headers = records[fields.R_HEADERS_POSITION, record]
+        for _ in range(records[fields.R_HEADER_COUNT, record]):
+            length, headers = varint(data, headers, data.shape[0])
+            needed += length * _GROWTH + 1
+            length, headers = varint(data, headers + length, data.shape[0])
+            if length > 0: headers += length
+    return needed
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
+              batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, records: cython.longlong[:, ::1],
+              record: cython.Py_ssize_t, escape: cython.bint) -> cython.Py_ssize_t:
+    """What stands in front of key and payload."""
+    sequence: cython.longlong = batches[fields.B_BASE_SEQUENCE, row]
+    more: cython.longlong
+    at = put(out, at, b"| offset: ", 10)
+    at = number(out, at, records[fields.R_OFFSET, record])
+    at = put(out, at, b" ", 1)
+    at = _timestamp_type(out, at, batches[fields.B_MAGIC, row], batches[fields.B_ATTRIBUTES, row])
+    at = put(out, at, b": ", 2)
+    at = number(out, at, records[fields.R_TIMESTAMP, record])
+    at = put(out, at, b" keySize: ", 10)
+    at = number(out, at, records[fields.R_KEY_SIZE, record])
+    at = put(out, at, b" valueSize: ", 12)
+    at = number(out, at, records[fields.R_VALUE_SIZE, record])
+    if batches[fields.B_MAGIC, row] >= 2:
+        at = put(out, at, b" sequence: ", 11)
+        if sequence >= 0:
+            more = wrapped_difference(records[fields.R_OFFSET, record], batches[fields.B_BASE_OFFSET, row])
+            at = number(out, at, advance(sequence, more))
+        else:
+            at = put(out, at, b"-1", 2)
+        at = put(out, at, b" headerKeys: [", 14)
+        if records[fields.R_HEADER_COUNT, record] > 0:
+            at = _header_keys(out, at, data, records[fields.R_HEADERS_POSITION, record],
+                              records[fields.R_HEADER_COUNT, record], escape)
+        return put(out, at, b"]", 1)
+    at = put(out, at, b" isValid: ", 10)
+    at = _boolean(out, at, records[fields.R_VALID, record] == 1)
+    at = put(out, at, b" crc: ", 6)
+    return number(out, at, records[fields.R_CRC, record])
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _header_keys(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
+                 headers: cython.Py_ssize_t, count: cython.longlong, escape: cython.bint) -> cython.Py_ssize_t:
+    """Keys of headers with commas between them."""
+    index: cython.longlong
+    length: cython.longlong
+    for index in range(count):
+        if index > 0: at = put(out, at, b",", 1)
+        length, headers = varint(data, headers, data.shape[0])
+        at = _payload(out, at, data, headers, length, escape)
+        length, headers = varint(data, headers + length, data.shape[0])
+        if length > 0: headers += length
+    return at
 
 
 @cython.cfunc
@@ -318,72 +297,22 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
 def _record_line(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_ssize_t,
                  data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
                  records: cython.longlong[:, ::1], record: cython.Py_ssize_t, flags: cython.int):
-    row: cython.Py_ssize_t = records[_BATCH, record]
-    magic: cython.longlong = batches[_B_MAGIC, row]
-    sequence: cython.longlong
-    key_size: cython.longlong = records[_KEY_SIZE, record]
-    value_size: cython.longlong = records[_VALUE_SIZE, record]
-    needed: cython.Py_ssize_t = _RECORD_LIMIT
-    headers: cython.Py_ssize_t
-    index: cython.longlong
-    length: cython.longlong
-    escape: cython.bint = (flags & _ESCAPE) != 0
-    if flags & _CONTENTS:
-        if key_size > 0: needed += key_size * _GROWTH
-        if value_size > 0: needed += value_size * _GROWTH
-    if flags & _META:
-        headers = records[_HEADERS_POSITION, record]
-        for index in range(records[_HEADER_COUNT, record]):
-            length, headers = _varint(data, headers, data.shape[0])
-            needed += length * _GROWTH + 1
-            headers += length
-            length, headers = _varint(data, headers, data.shape[0])
-            if length > 0: headers += length
-    if needed > room - at: return at, _FULL
-    if flags & _META:
-        at = _put(out, at, b"| offset: ", 10)
-        at = _number(out, at, records[_OFFSET, record])
-        at = _put(out, at, b" ", 1)
-        at = _timestamp_type(out, at, magic, batches[_B_ATTRIBUTES, row])
-        at = _put(out, at, b": ", 2)
-        at = _number(out, at, records[_TIMESTAMP, record])
-        at = _put(out, at, b" keySize: ", 10)
-        at = _number(out, at, key_size)
-        at = _put(out, at, b" valueSize: ", 12)
-        at = _number(out, at, value_size)
-        if magic >= 2:
-            at = _put(out, at, b" sequence: ", 11)
-            sequence = batches[_B_BASE_SEQUENCE, row]
-            if sequence >= 0:
-                at = _number(out, at, advance(sequence, delta(records[_OFFSET, record], batches[_B_BASE_OFFSET, row])))
-            else:
-                at = _put(out, at, b"-1", 2)
-            at = _put(out, at, b" headerKeys: [", 14)
-            headers = records[_HEADERS_POSITION, record]
-            for index in range(records[_HEADER_COUNT, record]):
-                if index > 0: at = _put(out, at, b",", 1)
-                length, headers = _varint(data, headers, data.shape[0])
-                at = _payload(out, at, data, headers, length, escape)
-                headers += length
-                length, headers = _varint(data, headers, data.shape[0])
-                if length > 0: headers += length
-            at = _put(out, at, b"]", 1)
-        else:
-            at = _put(out, at, b" isValid: ", 10)
-            at = _boolean(out, at, records[_VALID, record] == 1)
-            at = _put(out, at, b" crc: ", 6)
-            at = _number(out, at, records[_CRC, record])
-    if flags & _CONTENTS:
+    key_size: cython.longlong = records[fields.R_KEY_SIZE, record]
+    value_size: cython.longlong = records[fields.R_VALUE_SIZE, record]
+    escape: cython.bint = (flags & fields.ESCAPE) != 0
+    if _record_room(data, records, record, flags) > room - at: return at, fields.FULL
+    if flags & fields.META: at = _metadata(out, at, data, batches, records[fields.R_BATCH, record], records, record, escape)
+    if flags & fields.CONTENTS:
         if key_size >= 0:
-            if flags & _META: at = _put(out, at, b" key: ", 6)
-            else: at = _put(out, at, b"| key: ", 7)
-            at = _payload(out, at, data, records[_KEY_POSITION, record], key_size, escape)
+            if flags & fields.META: at = put(out, at, b" key: ", 6)
+            else: at = put(out, at, b"| key: ", 7)
+            at = _payload(out, at, data, records[fields.R_KEY_POSITION, record], key_size, escape)
         if value_size >= 0:
-            if flags & _META or key_size >= 0: at = _put(out, at, b" payload: ", 10)
-            else: at = _put(out, at, b"| payload: ", 11)
-            at = _payload(out, at, data, records[_VALUE_POSITION, record], value_size, escape)
-    if not flags & _OPEN: at = _put(out, at, b"\n", 1)
-    return at, _END
+            if flags & fields.META or key_size >= 0: at = put(out, at, b" payload: ", 10)
+            else: at = put(out, at, b"| payload: ", 11)
+            at = _payload(out, at, data, records[fields.R_VALUE_POSITION, record], value_size, escape)
+    if not flags & fields.OPEN: at = put(out, at, b"\n", 1)
+    return at, fields.END
 
 
 @cython.ccall
@@ -396,13 +325,13 @@ def print_batches(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     base   file position of byte 0 of the window that the batches' positions count from
     """
     room: cython.Py_ssize_t = out.shape[0]
-    if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, _BAD_START
+    if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, fields.BAD_START
     with cython.nogil:
         while row < last_row:
-            if room - at < _BATCH_LIMIT: return at, row, _FULL
+            if room - at < _BATCH_LIMIT: return at, row, fields.FULL
             at = _batch_line(out, at, batches, row, base)
             row += 1
-        return at, row, _END
+        return at, row, fields.END
 
 
 @cython.ccall
@@ -423,17 +352,17 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.co
     """
     room: cython.Py_ssize_t = out.shape[0]
     status: cython.int
-    if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, record, _BAD_START
-    if record < 0 or last_record > records.shape[1]: return at, row, record, _BAD_START
+    if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, record, fields.BAD_START
+    if record < 0 or last_record > records.shape[1]: return at, row, record, fields.BAD_START
     with cython.nogil:
         while True:
-            while row < last_row and (record >= last_record or row <= records[_BATCH, record]):
-                if room - at < _BATCH_LIMIT: return at, row, record, _FULL
+            while row < last_row and (record >= last_record or row <= records[fields.R_BATCH, record]):
+                if room - at < _BATCH_LIMIT: return at, row, record, fields.FULL
                 at = _batch_line(out, at, batches, row, base)
                 row += 1
-            if record >= last_record: return at, row, record, _END
+            if record >= last_record: return at, row, record, fields.END
             at, status = _record_line(out, at, room, data, batches, records, record, flags)
-            if status != _END: return at, row, record, status
+            if status != fields.END: return at, row, record, status
             record += 1
 
 

@@ -1,7 +1,39 @@
-cdef Py_ssize_t number(unsigned char* out, Py_ssize_t at, long long value) noexcept nogil
+# cython: boundscheck=False, wraparound=False
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #define kafkalog_pairs "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849" \\
+        "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899"
+    """
+    const char* PAIRS "kafkalog_pairs"  # 00 01 02 … 99
+
+cdef Py_ssize_t decimal(unsigned char* out, Py_ssize_t at, long long value) noexcept nogil
 cdef Py_ssize_t utf8_sequence(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil
 cdef int code_point(const unsigned char* data, Py_ssize_t at, Py_ssize_t size) noexcept nogil
 cdef bint is_unsafe(int code) noexcept nogil
-cdef (long long, Py_ssize_t) varint(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil
 cdef long long advance(long long sequence, long long increment) noexcept nogil
-cdef long long delta(long long last, long long first) noexcept nogil
+
+
+cdef inline Py_ssize_t put(unsigned char[::1] out, Py_ssize_t at, const char* text, Py_ssize_t size) noexcept nogil:
+    memcpy(&out[at], text, size)  # of constant size where it is inlined: a few wide moves
+    return at + size
+
+
+cdef inline Py_ssize_t number(unsigned char[::1] out, Py_ssize_t at, long long value) noexcept nogil:
+    if 0 <= value < 10:
+        out[at] = <unsigned char>(48 + value)
+        return at + 1
+    if value == -1:
+        out[at] = 45
+        out[at + 1] = 49
+        return at + 2
+    return decimal(&out[0], at, value)
+
+
+cdef inline Py_ssize_t sequence_size(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+    return utf8_sequence(&data[0], at, end)
+
+
+cdef inline int character(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t size) noexcept nogil:
+    return code_point(&data[0], at, size)

@@ -1,30 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""What the kernels that print share: numbers, UTF-8, the sizes of headers, sequence numbers, and their flags.
+"""What the kernels that print share: numbers, UTF-8 and sequence numbers.
 
 Typed in words.pxd, so that other kernels call these as C: compiled, `out` and `data` are pointers, since a memoryview
-would be copied for every call; interpreted they are the memoryviews themselves.
+would be copied for every call; interpreted they are the memoryviews themselves. words.pxd has also what is inlined:
+`put`, and `number`, `sequence_size` and `character`, which take memoryviews in both builds.
 """
 
 import cython
 
-META = 1  # print the record's metadata (not --skip-record-metadata)
-CONTENTS = 2  # print key and payload
-ESCAPE = 4  # for a terminal
-OPEN = 8  # leave the record open: somebody goes on behind it
-ARRAY = 16  # JSON objects are elements of an array: a comma in front of each
-
-_MASK = cython.declare(cython.ulonglong, 0xFFFFFFFF)
-_LARGEST = cython.declare(cython.longlong, 2**63 - 1)
 _INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _INT_SPAN = cython.declare(cython.longlong, 2**32)
 
 
-def number(out, at, value):
+def decimal(out, at, value):
     """Write a signed decimal number of 64 bits, at most 20 bytes → the position behind it."""
     rest: cython.ulonglong
     scan: cython.ulonglong
-    digits: cython.Py_ssize_t = 1
-    index: cython.Py_ssize_t
+    group: cython.uint
+    pair: cython.uint
+    end: cython.Py_ssize_t
     if value < 0:
         out[at] = 45
         at += 1
@@ -32,19 +26,39 @@ def number(out, at, value):
         rest += 1
     else:
         rest = value
+    end = at + 1
     scan = rest
     while scan >= 10000:
         scan = scan // 10000
-        digits += 4
-    while scan >= 10:
-        scan = scan // 10
-        digits += 1
-    index = at + digits
-    while index > at:
-        index -= 1
-        out[index] = 48 + rest % 10
-        rest = rest // 10
-    return at + digits
+        end += 4
+    if scan >= 1000: end += 3
+    elif scan >= 100: end += 2
+    elif scan >= 10: end += 1
+    at = end
+    while rest >= 10000:  # four digits at a time: what one division has to wait for is the one before
+        group = rest % 10000
+        rest = rest // 10000
+        at -= 4
+        pair = group // 100
+        group -= pair * 100
+        out[at] = PAIRS[2 * pair]
+        out[at + 1] = PAIRS[2 * pair + 1]
+        out[at + 2] = PAIRS[2 * group]
+        out[at + 3] = PAIRS[2 * group + 1]
+    group = rest
+    if group >= 100:
+        pair = group // 100
+        group -= pair * 100
+        at -= 2
+        out[at] = PAIRS[2 * group]
+        out[at + 1] = PAIRS[2 * group + 1]
+        group = pair
+    if group >= 10:
+        out[at - 2] = PAIRS[2 * group]
+        out[at - 1] = PAIRS[2 * group + 1]
+    else:
+        out[at - 1] = 48 + group
+    return end
 
 
 def utf8_sequence(data, at, end):
@@ -91,24 +105,6 @@ def is_unsafe(code):
             or 0x2060 <= code <= 0x206F or code == 0xFEFF)
 
 
-def varint(data, at, end):
-    """(the length at `at`, the position behind it). decode_records has checked it already."""
-    raw: cython.ulonglong = 0
-    shift: cython.int = 0
-    byte: cython.ulonglong
-    value: cython.longlong
-    while at < end and shift < 35:
-        byte = data[at]
-        at += 1
-        raw |= (byte & 127) << shift
-        if byte < 128: break
-        shift += 7
-    raw &= _MASK
-    value = raw >> 1
-    if raw & 1: return -value - 1, at
-    return value, at
-
-
 def advance(sequence, increment):
     """DefaultRecordBatch.incrementSequence: sequences go on at 0 behind 2^31 − 1, in Java's 32-bit arithmetic."""
     wide: cython.longlong
@@ -129,8 +125,11 @@ def _int32(value: cython.longlong) -> cython.longlong:
     return value
 
 
-def delta(last, first):
-    """last − first, which fits 32 bits although offsets may have gone around at 2^63."""
-    if last < 0 and first > 0 and first > _LARGEST + last: return (last + _LARGEST + 1) + (_LARGEST - first) + 1
-    if last > 0 and first < 0 and last > _LARGEST + first: return (last - _LARGEST - 1) + (-_LARGEST - 1 - first)
-    return last - first
+if not cython.compiled:
+    PAIRS = b"".join(b"%02d" % _pair for _pair in range(100))
+    number, sequence_size, character = decimal, utf8_sequence, code_point
+
+    def put(out, at, text, size):
+        """Copy a literal of `size` bytes; the caller has made sure that it fits → the position behind it."""
+        out[at:at + size] = text
+        return at + size

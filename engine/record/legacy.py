@@ -7,7 +7,6 @@ before are there.
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import (
@@ -20,7 +19,6 @@ from engine.formats import (
     TIMESTAMP_TYPE_FLAG,
     BatchField,
     Codec,
-    RecordField,
     Status,
 )
 from engine.kernels.checksum import IEEE, make_tables
@@ -114,12 +112,10 @@ class LegacyEntry:
         """Fill the columns as often as needed; each number is how many records are in them now. At least one."""
         at, status, done = self._start, int(Status.FULL), 0
         while status == Status.FULL:
-            count, at, unchecked, status = decode_messages(
+            count, at, status = decode_messages(
                 self.data, at, self._end, self._row, 0, self._base, self._append_time is not None,
                 self._append_time or 0, self._records.table, 0, _TABLES,
             )
-            if unchecked:
-                check_large_messages(self.data, self._records, 0, count)
             if status not in (Status.END, Status.FULL):
                 self._problem = Problem("record-invalid", _WHAT[Status(status)].format(done + count))
             done += count
@@ -160,11 +156,9 @@ def decode_plain(
     table = batches.table
     start = table[BatchField.POSITION, row]
     end = table[BatchField.POSITION, last_row - 1] + table[BatchField.SIZE, last_row - 1]
-    count, _, unchecked, status = decode_messages(
+    count, _, status = decode_messages(
         data, start, end, row, 1, 0, False, 0, records.table, 0, _TABLES  # a kernel's arguments
     )
-    if unchecked:
-        check_large_messages(data, records, 0, count)
     if status in (Status.END, Status.FULL):
         return count, row + count, None
     return count, row + count + 1, Problem("record-invalid", _WHAT[Status(status)].format(0))
@@ -172,7 +166,7 @@ def decode_plain(
 
 def read_wrapper(data: memoryview, position: int, end: int) -> Wrapper | Problem:
     """The compressed entry data[position:end], whose size field is right."""
-    layout = LEGACY_V0 if data[position + 16] == MAGIC_V0 else LEGACY_V1
+    layout = LEGACY_V0 if data[position + LEGACY_V1.positions["magic"]] == MAGIC_V0 else LEGACY_V1
     at = position + layout.size
     if end - at < 4:
         return Problem("record-invalid", "the wrapper is smaller than its own fields")
@@ -223,14 +217,3 @@ def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
             return Problem("record-invalid", what)
         base = (wrapper.offset - last + _LONG // 2) % _LONG - _LONG // 2
     return InnerSet(data[:stop], base)
-
-
-def check_large_messages(data: memoryview, records: RecordColumns, first: int, last: int) -> None:
-    """Check the messages that the kernel left to a library: VALID becomes 0 or 1 in columns first … last - 1."""
-    table = records.table
-    valid = records.field(RecordField.VALID)
-    for record in range(first, last):
-        if valid[record] < 0:
-            start = table[RecordField.HEADERS_POSITION, record]
-            crc = zlib.crc32(data[start : start - valid[record]])
-            valid[record] = crc == table[RecordField.CRC, record]

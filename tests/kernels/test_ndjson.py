@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, CODEC_NAMES, BatchField, RecordField, Status
-from engine.kernels.words import ARRAY, CONTENTS, ESCAPE, META, OPEN
+from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import BatchColumns
 from tests.support.load_kernel import BUILDS, load_kernel

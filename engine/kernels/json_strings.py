@@ -1,0 +1,185 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Bytes as JSON strings: as text where they are well-formed UTF-8, else as base64.
+
+Typed in json_strings.pxd, for ndjson; as in words, `out` and `data` are pointers when compiled. First `string_size` or
+`field_room`, to know that there is room, then `string_field`.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.engine.kernels.words import code_point, is_unsafe, utf8_sequence
+else:
+    from engine.kernels.words import code_point, is_unsafe, utf8_sequence
+
+
+def string_size(data, start, size, escape):
+    """Bytes that the text of a JSON string takes, without its quotes; −1: these bytes are not well-formed UTF-8."""
+    index: cython.Py_ssize_t
+    seen: cython.uchar = 0
+    byte: cython.uchar
+    more: cython.Py_ssize_t = 0
+    for index in range(size):
+        byte = data[start + index]
+        seen |= byte
+        more += (byte == 34) + (byte == 92) + (byte < 32) * 5
+    if seen < 128 and more == 0 and not escape: return size
+    return _careful_size(data, start, start + size, escape)
+
+
+def _careful_size(data, start, end, escape):
+    """The slow way of `string_size`."""
+    index: cython.Py_ssize_t = start
+    size: cython.Py_ssize_t
+    total: cython.Py_ssize_t = 0
+    byte: cython.uchar
+    while index < end:
+        byte = data[index]
+        if byte < 128:
+            index += 1
+            total += 1
+            if byte == 34 or byte == 92:
+                total += 1
+            elif byte < 32:
+                total += 1 if _short(byte) else 5
+            elif byte == 127 and escape:
+                total += 5
+            continue
+        size = utf8_sequence(data, index, end)
+        if size < 0: return -1
+        if escape and is_unsafe(code_point(data, index, size)):
+            total += 6
+        else:
+            total += size
+        index += size
+    return total
+
+
+def field_room(size, text_size):
+    """Bytes that a field of `size` bytes takes inside its quotes."""
+    if text_size >= 0: return text_size
+    return (size + 2) // 3 * 4
+
+
+def string_field(out, at, data, start, size, text_size, escape):
+    """What follows `"key` or `"value` → the position behind it: `":null`, `":"text"` or `_b64":"base64"`.
+
+    size       bytes of the field, below 0: null        text_size  what `string_size` said of them
+    """
+    index: cython.Py_ssize_t
+    if size < 0: return _put(out, at, b'":null', 6)
+    if text_size < 0:
+        at = _put(out, at, b'_b64":"', 7)
+        at = _base64(out, at, data, start, size)
+    else:
+        at = _put(out, at, b'":"', 3)
+        if text_size != size:
+            at = _careful(out, at, data, start, start + size, escape)
+        else:
+            for index in range(size):
+                out[at + index] = data[start + index]
+            at += size
+    return _put(out, at, b'"', 1)
+
+
+def _put(out, at, text, size):
+    index: cython.Py_ssize_t
+    for index in range(size):
+        out[at + index] = text[index]
+    return at + size
+
+
+def _short(byte):
+    """The letter of a control character's short escape, 0 where it has none."""
+    if byte == 10: return 110
+    if byte == 9: return 116
+    if byte == 13: return 114
+    if byte == 8: return 98
+    if byte == 12: return 102
+    return 0
+
+
+def _careful(out, at, data, start, end, escape):
+    """The text of a JSON string, character by character. The bytes are well-formed."""
+    index: cython.Py_ssize_t = start
+    size: cython.Py_ssize_t
+    part: cython.Py_ssize_t
+    code: cython.int
+    byte: cython.uchar
+    while index < end:
+        byte = data[index]
+        if byte >= 32 and byte < 127 and byte != 34 and byte != 92:
+            out[at] = byte
+            at += 1
+            index += 1
+        elif byte < 128:
+            index += 1
+            if byte == 34 or byte == 92 or _short(byte):
+                out[at] = 92
+                out[at + 1] = byte if byte > 31 else _short(byte)
+                at += 2
+            elif byte == 127 and not escape:
+                out[at] = byte
+                at += 1
+            else:
+                at = _escaped(out, at, byte)
+        else:
+            size = 2 if byte < 0xE0 else (3 if byte < 0xF0 else 4)
+            if escape:
+                code = code_point(data, index, size)
+                if is_unsafe(code):
+                    at = _escaped(out, at, code)
+                    index += size
+                    continue
+            for part in range(size):
+                out[at + part] = data[index + part]
+            at += size
+            index += size
+    return at
+
+
+def _escaped(out, at, code):
+    """\\u202e, for characters of 16 bits."""
+    shift: cython.int
+    digit: cython.int
+    out[at] = 92
+    out[at + 1] = 117
+    for shift in range(4):
+        digit = (code >> (12 - 4 * shift)) & 15
+        out[at + 2 + shift] = 48 + digit if digit < 10 else 87 + digit
+    return at + 6
+
+
+def _base64(out, at, data, start, size):
+    """Base64 with padding (RFC 4648, section 4)."""
+    index: cython.Py_ssize_t = start
+    end: cython.Py_ssize_t = start + size
+    bits: cython.int
+    while end - index >= 3:
+        bits = data[index] * 65536 + data[index + 1] * 256 + data[index + 2]
+        out[at] = _letter(bits >> 18)
+        out[at + 1] = _letter((bits >> 12) & 63)
+        out[at + 2] = _letter((bits >> 6) & 63)
+        out[at + 3] = _letter(bits & 63)
+        at += 4
+        index += 3
+    if index < end:
+        bits = data[index] * 65536
+        if end - index == 2: bits += data[index + 1] * 256
+        out[at] = _letter(bits >> 18)
+        out[at + 1] = _letter((bits >> 12) & 63)
+        out[at + 2] = _letter((bits >> 6) & 63) if end - index == 2 else 61
+        out[at + 3] = 61
+        at += 4
+    return at
+
+
+def _letter(value):
+    if value < 26: return 65 + value
+    if value < 52: return 71 + value
+    if value < 62: return value - 4
+    return 43 if value == 62 else 47
+
+
+if not cython.compiled:
+    text_size_of, put_field = string_size, string_field

@@ -1,0 +1,57 @@
+# cython: boundscheck=False, wraparound=False
+# The functions of numbers.py for compiled kernels: C from a pxd is inlined, a call into another module can not be.
+
+cdef inline long long i16(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
+    return <short>((<unsigned int>data[at] << 8) | data[at + 1])
+
+
+cdef inline long long u32(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
+    return ((<unsigned int>data[at] << 24) | (<unsigned int>data[at + 1] << 16)
+            | (<unsigned int>data[at + 2] << 8) | <unsigned int>data[at + 3])
+
+
+cdef inline long long i32(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
+    return <int><unsigned int>u32(data, at)
+
+
+cdef inline long long i64(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
+    return <long long>((<unsigned long long>u32(data, at) << 32) | <unsigned long long>u32(data, at + 4))
+
+
+cdef inline long long wrapped_sum(long long one, long long other) noexcept nogil:
+    return <long long>(<unsigned long long>one + <unsigned long long>other)
+
+
+cdef inline long long wrapped_difference(long long one, long long other) noexcept nogil:
+    return <long long>(<unsigned long long>one - <unsigned long long>other)
+
+
+cdef inline (long long, Py_ssize_t) varint(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+    cdef unsigned int raw = 0
+    cdef unsigned int byte
+    cdef int shift = 0
+    if at < 0: return 0, -1
+    if at < end and data[at] < 128:  # most are of one byte
+        byte = data[at]
+        return <long long>(byte >> 1) ^ -<long long>(byte & 1), at + 1
+    while shift < 35 and at < end:
+        byte = data[at]
+        at += 1
+        raw |= (byte & 127) << shift
+        if byte < 128: return <long long>(raw >> 1) ^ -<long long>(raw & 1), at
+        shift += 7
+    return 0, -1
+
+
+cdef inline (long long, Py_ssize_t) varlong(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+    cdef unsigned long long raw = 0
+    cdef unsigned long long byte
+    cdef int shift = 0
+    if at < 0: return 0, -1
+    while shift < 70 and at < end:
+        byte = data[at]
+        at += 1
+        raw |= (byte & 127) << shift
+        if byte < 128: return <long long>(raw >> 1) ^ -<long long>(raw & 1), at
+        shift += 7
+    return 0, -1

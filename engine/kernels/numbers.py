@@ -1,0 +1,66 @@
+"""Numbers in bytes, for the kernels that read: big-endian integers, varints, sums as Java makes them.
+
+Compiled kernels take them from numbers.pxd, to have them inlined; these are for the other build, and what those are
+tested against. `data` are bytes, `at` a byte position; the caller has made sure that an integer lies within `data`.
+"""
+
+SPAN = 2**64
+
+
+def i16(data, at):
+    """A signed integer of 16 bits."""
+    return int.from_bytes(data[at:at + 2], "big", signed=True)
+
+
+def u32(data, at):
+    """An unsigned integer of 32 bits."""
+    return int.from_bytes(data[at:at + 4], "big")
+
+
+def i32(data, at):
+    """A signed integer of 32 bits."""
+    return int.from_bytes(data[at:at + 4], "big", signed=True)
+
+
+def i64(data, at):
+    """A signed integer of 64 bits."""
+    return int.from_bytes(data[at:at + 8], "big", signed=True)
+
+
+def wrapped_sum(one, other):
+    """one + other as Java adds longs: around at 2^63."""
+    total = one + other
+    return total if -SPAN // 2 <= total < SPAN // 2 else (total + SPAN // 2) % SPAN - SPAN // 2
+
+
+def wrapped_difference(one, other):
+    """one − other as Java subtracts longs."""
+    return wrapped_sum(one, -other)
+
+
+def varint(data, at, end):
+    """A zigzag varint of 32 bits in data[at:end] → (value, position behind it).
+
+    (0, −1) where it is cut off or longer than five bytes, or `at` is negative. Bits of the fifth byte beyond the 32nd
+    are dropped, as Java drops them. Mirrors ByteUtils.readVarint.
+    """
+    return _zigzag(data, at, end, 32)
+
+
+def varlong(data, at, end):
+    """A zigzag varint of 64 bits in data[at:end], like `varint`; up to ten bytes. Mirrors ByteUtils.readVarlong."""
+    return _zigzag(data, at, end, 64)
+
+
+def _zigzag(data, at, end, bits):
+    raw = 0
+    for shift in range(0, bits + 3, 7):
+        if at < 0 or at >= end:
+            return 0, -1
+        byte = data[at]
+        at += 1
+        raw |= (byte & 127) << shift
+        if byte < 128:
+            raw &= (1 << bits) - 1
+            return (raw >> 1) ^ -(raw & 1), at
+    return 0, -1
