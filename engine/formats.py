@@ -24,24 +24,30 @@ Header = TypeVar("Header", bound=tuple[Any, ...])
 class Layout(Generic[Header]):
     """A fixed byte layout: `size` in bytes, `positions` by field name, `read` and `pack`."""
 
-    __slots__ = ("_struct", "kind", "positions", "size")
+    __slots__ = ("_fields", "_struct", "kind", "positions", "size")
 
     def __init__(self, kind: type[Header]) -> None:
         hints = get_type_hints(kind, include_extras=True)
         self.kind = kind
         self.positions: dict[str, int] = {}
+        self._fields: dict[str, struct.Struct] = {}
         codes, at = ">", 0
         for name in kind._fields:  # type: ignore[attr-defined]  # every NamedTuple has it
             code = hints[name].__metadata__[0]
             self.positions[name] = at
+            self._fields[name] = struct.Struct(">" + code)
             codes += code
-            at += struct.calcsize(">" + code)
+            at += self._fields[name].size
         self._struct = struct.Struct(codes)
         self.size: int = self._struct.size
 
     def read(self, buffer: bytes | bytearray | memoryview, at: int = 0) -> Header:
         """The fields at byte position `at`. Raises struct.error where fewer than `size` bytes are left."""
         return self.kind(*self._struct.unpack_from(buffer, at))
+
+    def field(self, name: str, buffer: bytes | bytearray | memoryview, at: int = 0) -> int:
+        """One field of the layout that begins at byte position `at`. Raises struct.error where its bytes end."""
+        return self._fields[name].unpack_from(buffer, at + self.positions[name])[0]  # type: ignore[no-any-return]
 
     def pack(self, header: Header) -> bytes:
         """The bytes of `header`. Raises struct.error for values outside their field."""

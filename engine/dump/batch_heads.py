@@ -71,14 +71,14 @@ class BatchHeads:
         head = self._block[at : at + BATCH_HEADER.size]
         if len(head) < min(BATCH_HEADER.size, self.size - position):
             raise became_shorter(self._file.path, self.size)
-        length = int.from_bytes(head[8:12], "big", signed=True)
+        length = BATCH_HEADER.field("batch_length", head)
         if length < MIN_RECORD_SIZE:
             return f"no batch begins at byte {position}: its size field would be {length}"
         if length > end - position - LOG_OVERHEAD:
             return f"no batch begins at byte {position}: it would need {length + LOG_OVERHEAD} bytes"
-        base_offset = int.from_bytes(head[:8], "big", signed=True)
+        base_offset = BATCH_HEADER.field("base_offset", head)
         last_offset = base_offset
-        if MAGIC_V2 <= head[16] < 128:
+        if BATCH_HEADER.field("magic", head) >= MAGIC_V2:
             if len(head) < BATCH_HEADER.size:
                 return f"no batch begins at byte {position}: its header is cut off"
             delta = BATCH_HEADER.read(head).last_offset_delta

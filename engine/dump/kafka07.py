@@ -14,6 +14,7 @@ from zlib import crc32
 from engine.dump.entries_07 import next_entry, skipped_bytes, starting_offset
 from engine.dump.record_text import printable, terminal_safe
 from engine.findings import Finding, Where
+from engine.record.damage import Problem
 from engine.record.java_text import java_utf8, whole_text
 from engine.record.kafka07 import (
     CODEC_MASK_07,
@@ -21,7 +22,6 @@ from engine.record.kafka07 import (
     HEADER_V0,
     HEADER_V1,
     SIZE_FIELD,
-    Problem,
     codec_problem,
     header_problem,
     signed,

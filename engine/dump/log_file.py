@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.dump.options import UNLIMITED
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, CODEC_MASK, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
+from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
 from engine.record.reader import Chunk, ChunkReader
 from engine.record.windows import LogWalk, Stop, Window
@@ -98,7 +98,7 @@ class LogDump:
             self._report(Finding("batch-size-invalid", where, what))
 
     def _size_field(self, position: int) -> int:
-        return int.from_bytes(self._file.read_exactly(position + 8, 4), "big", signed=True)
+        return BATCH_HEADER.field("batch_length", self._file.read_exactly(position, LOG_OVERHEAD))
 
     def _select(self, selector: Selector, window: Window) -> None:
         """What the selection wants of a window."""

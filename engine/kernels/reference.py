@@ -43,7 +43,7 @@ def scan_batches(data, start, end, batches, _castagnoli, _ieee):
         if end - at <= HEADER_SIZE_UP_TO_MAGIC:
             status = Status.TORN
             break
-        length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+        length = BATCH_HEADER.field("batch_length", data, at)
         if length < MIN_RECORD_SIZE:
             status = Status.BAD_SIZE
             break
@@ -54,7 +54,7 @@ def scan_batches(data, start, end, batches, _castagnoli, _ieee):
         if len(rows) == capacity:
             status = Status.FULL
             break
-        if MAGIC_V2 <= data[at + 16] < 128:
+        if BATCH_HEADER.field("magic", data, at) >= MAGIC_V2:
             if end - at < BATCH_HEADER.size:
                 status = Status.TORN
                 break
@@ -81,14 +81,13 @@ def _batch(data: memoryview, at: int, size: int) -> tuple[int, ...]:
 
 def _entry(data: memoryview, at: int, size: int, end: int) -> tuple[int, ...]:
     """A message of magic 0 or 1 (or of one that does not exist), in the order of BatchField."""
-    offset = int.from_bytes(data[at : at + 8], "big", signed=True)
-    crc = int.from_bytes(data[at + 12 : at + 16], "big")
-    magic = int.from_bytes(data[at + 16 : at + 17], "big", signed=True)
-    stamp, timestamp = at + LEGACY_V1.positions["timestamp"], -1
-    if magic != 0 and end - stamp >= 8:
-        timestamp = int.from_bytes(data[stamp : stamp + 8], "big", signed=True)
+    field = LEGACY_V1.field
+    offset, crc, magic, attributes = (field(name, data, at) for name in ("offset", "crc", "magic", "attributes"))
+    timestamp = -1
+    if magic != 0 and end - at >= LEGACY_V1.positions["key_size"]:
+        timestamp = field("timestamp", data, at)
     return (
-        at, size, magic, _UNKNOWN, crc, data[at + 17], offset, offset, -1, timestamp, timestamp, -1, -1, -1, -1,
+        at, size, magic, _UNKNOWN, crc, attributes, offset, offset, -1, timestamp, timestamp, -1, -1, -1, -1,
         at, at + size,
     )  # fmt: skip
 

@@ -156,7 +156,8 @@ def next_unsound(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row:
-            if batches[fields.B_VALID, row] == 0 or batches[fields.B_MAGIC, row] < 0 or batches[fields.B_MAGIC, row] > 2: return row
+            if batches[fields.B_VALID, row] == 0: return row
+            if batches[fields.B_MAGIC, row] < 0 or batches[fields.B_MAGIC, row] > 2: return row
             if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK > 4: return row
             row += 1
         return row

@@ -18,6 +18,7 @@ from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
 from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, snappy_block, snappy_bound
 from engine.record import lz4_frames, zstd_frames
+from engine.record.damage import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,11 @@ class Inflated(NamedTuple):
     problem: str | None
 
 
+FINDINGS = {
+    InflateStatus.CORRUPT: "decompression-failed",
+    InflateStatus.OVER_LIMIT: "over-limit",
+    InflateStatus.UNKNOWN_CODEC: "unknown-codec",
+}  # the code of what is wrong
 LEVELS = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, 9), Codec.ZSTD: (-131072, 22, 3)}  # smallest, largest, default
 
 _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, system unknown: as Java writes it
@@ -68,10 +74,6 @@ class _Contexts(threading.local):
 
 
 _contexts = _Contexts()
-
-
-class _DamageError(Exception):
-    """Inflation can not go on; the message says why."""
 
 
 class _OverLimitError(Exception):
@@ -130,7 +132,7 @@ def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MA
         inflater(memoryview(data), output, magic)
     except _OverLimitError:
         return Inflated(output.data, InflateStatus.OVER_LIMIT, f"{CODEC_NAMES[codec]}: more than {limit} bytes")
-    except _DamageError as damage:
+    except CorruptError as damage:
         return Inflated(output.data, InflateStatus.CORRUPT, f"{CODEC_NAMES[codec]}: {damage}")
     return Inflated(output.data, InflateStatus.OK, None)
 
@@ -177,30 +179,30 @@ def _inflate_gzip(data: memoryview, output: _Output, _magic: int) -> None:
         filled = min(filled, len(data))
         buffered, at = filled - end, end + _GZIP_TRAILER
         if at > len(data):
-            raise _DamageError("ends inside a trailer")
+            raise CorruptError("ends inside a trailer")
         if int.from_bytes(data[end : end + 4], "little") != crc:
-            raise _DamageError("checksum does not fit")
+            raise CorruptError("checksum does not fit")
         if int.from_bytes(data[end + 4 : at], "little") != size & 0xFFFFFFFF:
-            raise _DamageError("size in the trailer does not fit")
+            raise CorruptError("size in the trailer does not fit")
         filled = max(filled, at)
         if filled == len(data) and buffered <= 26:
             return  # Java looks for another member only where one can be
         try:
             start = _gzip_header(data, at)
-        except _DamageError:
+        except CorruptError:
             return  # and takes anything else as padding
         filled = max(filled, start)
 
 
 def _gzip_header(data: memoryview, at: int) -> int:
-    """Position behind the header that begins at `at`; _DamageError where there is none."""
+    """Position behind the header that begins at `at`; CorruptError where there is none."""
     end = at + len(_GZIP_HEADER)
     if data[at : at + 2] != b"\x1f\x8b"[: len(data) - at]:
-        raise _DamageError("not in gzip format")
+        raise CorruptError("not in gzip format")
     if end > len(data):
-        raise _DamageError("ends inside a header")
+        raise CorruptError("ends inside a header")
     if data[at + 2] != zlib.DEFLATED:
-        raise _DamageError(f"unsupported compression method {data[at + 2]}")
+        raise CorruptError(f"unsupported compression method {data[at + 2]}")
     flags = data[at + 3]
     if not flags:
         return end
@@ -210,16 +212,16 @@ def _gzip_header(data: memoryview, at: int) -> int:
         while flags & flag:
             text = bytes(data[end : end + 256])
             if not text:
-                raise _DamageError("ends inside a header")
+                raise CorruptError("ends inside a header")
             end += text.find(b"\0") + 1 or len(text)
             if text.find(b"\0") >= 0:
                 break
     if flags & _GZIP_HCRC:
         if data[end : end + 2] != (zlib.crc32(data[at:end]) & 0xFFFF).to_bytes(2, "little"):
-            raise _DamageError("header checksum does not fit")
+            raise CorruptError("header checksum does not fit")
         end += 2
     if end > len(data):
-        raise _DamageError("ends inside a header")
+        raise CorruptError("ends inside a header")
     return end
 
 
@@ -231,7 +233,7 @@ def _gzip_member(data: memoryview, start: int, step: int, output: _Output) -> tu
     try:
         while not inflater.eof:
             if at >= len(data):
-                raise _DamageError("ends inside the compressed data")
+                raise CorruptError("ends inside the compressed data")
             part = inflater.decompress(data[at : at + step], output.left + 1)
             output.add(part)
             size, crc = size + len(part), zlib.crc32(part, crc)
@@ -239,7 +241,7 @@ def _gzip_member(data: memoryview, start: int, step: int, output: _Output) -> tu
     except zlib.error as error:
         output.cut(before)
         _salvage_gzip(data[start:], output)
-        raise _DamageError(str(error).partition(": ")[2] or str(error)) from None
+        raise CorruptError(str(error).partition(": ")[2] or str(error)) from None
     return at - len(inflater.unused_data), size, crc
 
 
@@ -271,7 +273,7 @@ def _deflate_gzip(data: Buffer, level: int) -> bytes:
 
 def _inflate_snappy(data: memoryview, output: _Output, _magic: int) -> None:
     if not len(data):
-        raise _DamageError("empty")
+        raise CorruptError("empty")
     if len(data) < len(_XERIAL_HEADER) or data[:8] != _XERIAL_MAGIC:
         _snappy_block(data, output)  # one bare block, as other clients write it
         return
@@ -280,15 +282,15 @@ def _inflate_snappy(data: memoryview, output: _Output, _magic: int) -> None:
         if data[at : at + 4] == _XERIAL_MAGIC[:4]:
             header = data[at : at + len(_XERIAL_HEADER)]
             if len(header) < len(_XERIAL_HEADER):
-                raise _DamageError("ends inside a header")
+                raise CorruptError("ends inside a header")
             if header[:8] == _XERIAL_MAGIC and int.from_bytes(header[8:12], "big", signed=True) < 1:
-                raise _DamageError("incompatible version in a header")
+                raise CorruptError("incompatible version in a header")
             at += len(_XERIAL_HEADER)
             continue
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
         at += 4
         if size < 0 or size > len(data) - at:
-            raise _DamageError(f"a chunk of {size} bytes, {len(data) - at} are left")
+            raise CorruptError(f"a chunk of {size} bytes, {len(data) - at} are left")
         _snappy_block(data[at : at + size], output)
         at += size  # up to three bytes behind the last chunk are ignored
 
@@ -303,15 +305,15 @@ def _snappy_block(block: memoryview, output: _Output) -> None:
         if byte < 0x80:
             break
     else:
-        raise _DamageError("a block without a size")
+        raise CorruptError("a block without a size")
     if declared > len(block) * _SNAPPY_BEST_RATIO:
-        raise _DamageError(f"a block of {len(block)} bytes that declares {declared}")
+        raise CorruptError(f"a block of {len(block)} bytes that declares {declared}")
     if declared > output.left:
         raise _OverLimitError
     try:
         output.add(snappy.uncompress(block))
     except snappy.UncompressError as error:
-        raise _DamageError(f"a block that can not be decompressed: {error.__cause__ or error}") from None
+        raise CorruptError(f"a block that can not be decompressed: {error.__cause__ or error}") from None
 
 
 def _deflate_snappy(data: Buffer, level: int | None) -> bytes:
@@ -339,11 +341,8 @@ def _snappy_blocks() -> Callable[[memoryview], bytes]:
 
 
 def _inflate_lz4(data: memoryview, output: _Output, magic: int) -> None:
-    try:
-        for block in lz4_frames.blocks(data, ignore_checksum=magic == MAGIC_V0):
-            output.add(block)
-    except lz4_frames.BadFrameError as error:
-        raise _DamageError(str(error)) from None
+    for block in lz4_frames.blocks(data, ignore_checksum=magic == MAGIC_V0):
+        output.add(block)
 
 
 # ---- zstd: see zstd_frames
@@ -362,11 +361,8 @@ def _inflate_zstd(data: memoryview, output: _Output, _magic: int) -> None:
             return
     except zstandard.ZstdError:
         pass  # damage, or larger than expected: step by step
-    try:
-        for part in zstd_frames.blocks(data, context):
-            output.add(part)
-    except zstd_frames.BadFrameError as error:
-        raise _DamageError(str(error)) from None
+    for part in zstd_frames.blocks(data, context):
+        output.add(part)
 
 
 def _deflate_zstd(data: Buffer, level: int) -> bytes:

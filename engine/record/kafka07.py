@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from engine.formats import ENTRY_07
+from engine.record.damage import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,18 +34,6 @@ IO_EXCEPTION = "java.io.IOException"
 
 _SIZE = struct.Struct(">i")
 _CRC = struct.Struct(">I")
-
-
-class Problem(NamedTuple):
-    """What is wrong with an entry: a code of `findings.KINDS`, our words, and the exception of 0.7.2 with its text.
-
-    `exception` is None where 0.7.2 throws nothing; `message` is None where its exception has no text.
-    """
-
-    code: str
-    what: str
-    exception: str | None = None
-    message: str | None = None
 
 
 class MessageAndOffset(NamedTuple):

@@ -11,6 +11,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from engine.record.damage import Problem
 from engine.record.kafka07 import (
     CODEC_MASK_07,
     CODEC_NAMES_07,
@@ -19,7 +20,6 @@ from engine.record.kafka07 import (
     MIN_SIZE,
     SIZE_FIELD,
     MessageAndOffset,
-    Problem,
     codec_problem,
     header_problem,
     message_at,

@@ -23,7 +23,8 @@ from engine.formats import (
 )
 from engine.kernels.checksum import IEEE, make_tables
 from engine.kernels.legacy import decode_messages, measure_messages
-from engine.record.codecs import InflateStatus, inflate
+from engine.record.codecs import FINDINGS, InflateStatus, inflate
+from engine.record.damage import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,11 +41,6 @@ _WHAT = {
     Status.BAD_SIZE: "message {} is smaller than any message",
     Status.TORN: "message {} is cut off",
 }
-_CODEC_FINDINGS = {
-    InflateStatus.CORRUPT: "decompression-failed",
-    InflateStatus.OVER_LIMIT: "over-limit",
-    InflateStatus.UNKNOWN_CODEC: "unknown-codec",
-}
 
 
 class Wrapper(NamedTuple):
@@ -56,13 +52,6 @@ class Wrapper(NamedTuple):
     timestamp: int  # -1 in format 0
     append_time: bool  # `timestamp` is that of every inner message
     value: memoryview | None
-
-
-class Problem(NamedTuple):
-    """Why an entry's records are not all there: code of a finding and one line."""
-
-    code: str
-    what: str
 
 
 class InnerSet(NamedTuple):
@@ -203,7 +192,7 @@ def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
         return Problem("record-invalid", "a compressed set without a value")
     inflated = inflate(wrapper.codec, wrapper.value, limit, magic=wrapper.magic)
     if inflated.status != InflateStatus.OK:
-        return Problem(_CODEC_FINDINGS[inflated.status], inflated.problem or "")
+        return Problem(FINDINGS[inflated.status], inflated.problem or "")
     data = memoryview(inflated.data)
     count, last, stop, status = measure_messages(data, 0, len(data))
     if status == Status.BAD_SIZE:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, lz4_block, lz4_bound
+from engine.record.damage import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,10 +29,6 @@ _END_MARK = b"\0\0\0\0"
 _FAST_LEVEL = 9  # Kafka's default level does not mean high compression
 _U32 = 0xFFFFFFFF
 _PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
-
-
-class BadFrameError(Exception):
-    """Kafka would refuse the frame at this point; the message says why."""
 
 
 @lru_cache(maxsize=64)
@@ -54,7 +51,7 @@ def _rotate(value: int, by: int) -> int:
 
 
 def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
-    """The inflated blocks of a frame, each at most 4 MiB. Raises BadFrameError where Kafka would stop.
+    """The inflated blocks of a frame, each at most 4 MiB. Raises CorruptError where Kafka would stop.
 
     ignore_checksum  of the descriptor: message format 0 was written with a wrong one (KAFKA-3160)
     """
@@ -64,26 +61,26 @@ def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
     checksum_size = 4 if flags & _BLOCK_CHECKSUM else 0
     while True:
         if len(data) - at < 4:
-            raise BadFrameError("ends before the end mark")
+            raise CorruptError("ends before the end mark")
         size = int.from_bytes(data[at : at + 4], "little")
         at += 4
         stored, size = size & _UNCOMPRESSED, size & ~_UNCOMPRESSED
         if size == 0:
             if flags & _CONTENT_CHECKSUM and len(data) - at < 4:
-                raise BadFrameError("ends inside the content checksum")
+                raise CorruptError("ends inside the content checksum")
             return
         if size > largest:
-            raise BadFrameError(f"a block of {size} bytes, the frame allows {largest}")
+            raise CorruptError(f"a block of {size} bytes, the frame allows {largest}")
         if size > len(data) - at:
-            raise BadFrameError(f"a block of {size} bytes, {len(data) - at} are left")
+            raise CorruptError(f"a block of {size} bytes, {len(data) - at} are left")
         block = data[at : at + size]
         try:
             inflated = bytes(block) if stored else decompress(block, uncompressed_size=largest)
         except LZ4BlockError:
-            raise BadFrameError("a block that can not be decompressed") from None
+            raise CorruptError("a block that can not be decompressed") from None
         if checksum_size:
             if len(data) - at - size < checksum_size:
-                raise BadFrameError("ends inside a block checksum")
+                raise CorruptError("ends inside a block checksum")
             _verify_block(data[at - 4 : at + size + checksum_size])
         if not inflated:
             return  # to Kafka's buffered reader that is the end
@@ -94,23 +91,23 @@ def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
 def _read_header(data: memoryview, *, ignore_checksum: bool) -> tuple[int, int, int]:
     """(position of the first block, flags, largest block in bytes)."""
     if len(data) < 6:
-        raise BadFrameError("ends inside the header")
+        raise CorruptError("ends inside the header")
     if data[:4] != MAGIC:
-        raise BadFrameError("not an LZ4 frame")
+        raise CorruptError("not an LZ4 frame")
     flags, block_descriptor = data[4], data[5]
     if flags >> 6 != 1:
-        raise BadFrameError(f"frame version {flags >> 6} is unsupported")
+        raise CorruptError(f"frame version {flags >> 6} is unsupported")
     if flags & 3:
-        raise BadFrameError("reserved bits are set")
+        raise CorruptError("reserved bits are set")
     if not flags & _INDEPENDENT:
-        raise BadFrameError("dependent blocks are unsupported")
+        raise CorruptError("dependent blocks are unsupported")
     if block_descriptor & 0x8F or block_descriptor >> 4 < 4:
-        raise BadFrameError(f"block descriptor {block_descriptor:02x} is invalid")
+        raise CorruptError(f"block descriptor {block_descriptor:02x} is invalid")
     end = 14 if flags & _CONTENT_SIZE else 6  # the content size itself is not looked at
     if len(data) <= end:
-        raise BadFrameError("ends inside the header")
+        raise CorruptError("ends inside the header")
     if not ignore_checksum and data[end] != header_checksum(bytes(data[4:end])):
-        raise BadFrameError("header checksum does not fit")
+        raise CorruptError("header checksum does not fit")
     return end + 1, flags, 1 << (2 * (block_descriptor >> 4) + 8)
 
 
@@ -123,7 +120,7 @@ def _verify_block(block: memoryview) -> None:
     try:
         lz4.frame.decompress(frame)
     except RuntimeError:
-        raise BadFrameError("block checksum does not fit") from None
+        raise CorruptError("block checksum does not fit") from None
 
 
 def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:

@@ -12,7 +12,7 @@ from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, BatchField, Codec, RecordField, Status
 from engine.kernels.decode import decode_records, read_varint
 from engine.kernels.select import run_end
-from engine.record.codecs import InflateStatus, inflate
+from engine.record.codecs import FINDINGS, InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
 
@@ -29,11 +29,6 @@ _WHAT = {
     Status.BAD_RECORD: ("record-invalid", "a length inside record {record} does not fit"),
     Status.BAD_COUNT: ("record-count-mismatch", "the header says {count} records, but bytes are left behind them"),
     Status.BAD_START: ("record-invalid", "the records lie outside the batch"),
-}
-_CODEC_FINDINGS = {
-    InflateStatus.CORRUPT: "decompression-failed",
-    InflateStatus.OVER_LIMIT: "over-limit",
-    InflateStatus.UNKNOWN_CODEC: "unknown-codec",
 }
 
 
@@ -112,7 +107,7 @@ class _Arenas:
             if count or body < body_end:
                 inflated = inflate(attributes & CODEC_MASK, self._window.data[body:body_end], self._limit)
                 if inflated.status != InflateStatus.OK:
-                    problems[self._row + len(spans)] = (_CODEC_FINDINGS[inflated.status], inflated.problem or "")
+                    problems[self._row + len(spans)] = (FINDINGS[inflated.status], inflated.problem or "")
                 if not start and len(inflated.data) >= _ARENA:
                     alone = memoryview(inflated.data)
                     spans.append((0, len(alone)))

@@ -14,6 +14,7 @@ from engine.errors import became_shorter
 from engine.formats import (
     BATCH_HEADER,
     HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_V0,
     LOG_OVERHEAD,
     MAGIC_V2,
     BatchField,
@@ -37,7 +38,7 @@ _SEARCH_BUDGET = 32  # searches for sound batches checksum no more than this man
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
 _TABLES = (make_tables(CASTAGNOLI), make_tables(IEEE))
-_CRC_AT_V2 = BATCH_HEADER.positions["crc"]
+_LENGTH_AT = BATCH_HEADER.positions["batch_length"]
 _CRC_START_V2 = BATCH_HEADER.positions["attributes"]
 _CRC_START_LEGACY = BATCH_HEADER.positions["magic"]
 
@@ -168,7 +169,7 @@ class LogWalk:
 
     def _size_at(self, at: int) -> int:
         """Whole size that the header at file position `at` claims."""
-        return int.from_bytes(self.file.read_exactly(at + 8, 4), "big", signed=True) + LOG_OVERHEAD
+        return BATCH_HEADER.field("batch_length", self.file.read_exactly(at, LOG_OVERHEAD)) + LOG_OVERHEAD
 
     def _is_sound(self, at: int, size: int) -> bool:
         """Does the batch of `size` bytes at file position `at` lie within the file, with a right checksum?"""
@@ -176,9 +177,9 @@ class LogWalk:
             return False
         head = self.file.read_exactly(at, HEADER_SIZE_UP_TO_MAGIC + 4)
         if head[_CRC_START_LEGACY] < MAGIC_V2:
-            stored = int.from_bytes(head[LOG_OVERHEAD : LOG_OVERHEAD + 4], "big")
+            stored = LEGACY_V0.field("crc", head)
             return self._stream_crc(at + _CRC_START_LEGACY, at + size, legacy=True) == stored
-        stored = int.from_bytes(head[_CRC_AT_V2 : _CRC_AT_V2 + 4], "big")
+        stored = BATCH_HEADER.field("crc", head)
         return size >= BATCH_HEADER.size and self._stream_crc(at + _CRC_START_V2, at + size) == stored
 
     def _fill(self) -> memoryview:
@@ -192,15 +193,15 @@ class LogWalk:
         """Whole size of the batch at the beginning of `data`; beyond the file where it can't be known."""
         if len(data) <= HEADER_SIZE_UP_TO_MAGIC:
             return self.end + 1
-        size = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD
+        size = BATCH_HEADER.field("batch_length", data) + LOG_OVERHEAD
         # a batch of magic 2 below its header's size is only described where the whole header can be read
-        return max(size, BATCH_HEADER.size) if data[16] < 128 and data[16] >= 2 else size
+        return max(size, BATCH_HEADER.size) if BATCH_HEADER.field("magic", data) >= MAGIC_V2 else size
 
     def _header_only(self, size: int) -> Window:
         """A batch above the limit: its header, scanned as if it were alone, and its streamed checksum."""
         head = bytearray(self._header_at(self.position))
-        legacy = head[16] < 2 or head[16] > 127
-        head[8:12] = (len(head) - LOG_OVERHEAD).to_bytes(4, "big")
+        legacy = BATCH_HEADER.field("magic", head) < MAGIC_V2
+        head[_LENGTH_AT:LOG_OVERHEAD] = (len(head) - LOG_OVERHEAD).to_bytes(LOG_OVERHEAD - _LENGTH_AT, "big")
         scan_batches(memoryview(head), 0, len(head), self._batches.table, *_TABLES)
         table = self._batches.table
         start = self.position + (_CRC_START_LEGACY if legacy else _CRC_START_V2)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.record.damage import CorruptError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,10 +20,6 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_FIRST = range(0x50, 0x60)  # first byte of a skippable frame's magic
 _SKIPPABLE_REST = b"\x2a\x4d\x18"
 _INPUT_BUFFER = 131075  # zstd-jni reads its input in such pieces (ZSTD_DStreamInSize)
-
-
-class BadFrameError(Exception):
-    """Kafka would refuse the stream at this point; the message says why."""
 
 
 def is_one_frame(data: memoryview) -> bool:
@@ -37,7 +35,7 @@ def is_one_frame(data: memoryview) -> bool:
 
 
 def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
-    """What comes out of all frames, at most 128 KiB at a time. Raises BadFrameError where Kafka would stop."""
+    """What comes out of all frames, at most 128 KiB at a time. Raises CorruptError where Kafka would stop."""
     import zstandard
 
     start = 0
@@ -51,15 +49,15 @@ def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
                 try:
                     yield stream.decompress(data[at:end])
                 except zstandard.ZstdError as error:
-                    raise BadFrameError(str(error).removeprefix("zstd decompressor error: ")) from None
+                    raise CorruptError(str(error).removeprefix("zstd decompressor error: ")) from None
                 at = end
         else:
-            raise BadFrameError("unknown frame descriptor")
+            raise CorruptError("unknown frame descriptor")
         if at > len(data):
             # zstd-jni forgets that it is inside a later frame until it has to fill its input buffer again
             if start and (start - 1) // _INPUT_BUFFER == (len(data) - 1) // _INPUT_BUFFER:
                 return
-            raise BadFrameError("ends inside a frame")
+            raise CorruptError("ends inside a frame")
         start = at
 
 

@@ -21,8 +21,6 @@ LengthReader = Callable[[bytes, int], tuple[int, int]]
 BytesText = Callable[[bytes], str]
 
 INTEGERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
-_INT16 = Packed(">h")
-_INT32 = Packed(">i")
 _FLOAT64 = Packed(">d")
 
 
@@ -80,23 +78,26 @@ def uuid(prefix: str) -> Reader:
     return read
 
 
-def _int16_length(data: bytes, at: int) -> tuple[int, int]:
-    if len(data) - at < 2:
-        raise underflow(data, at)
-    return _INT16.unpack_from(data, at)[0], at + 2
+def _fixed_length(code: str) -> LengthReader:
+    """A length stored as one integer of the struct `code`."""
+    packed = Packed(">" + code)
+
+    def read(data: bytes, at: int) -> tuple[int, int]:
+        if len(data) - at < packed.size:
+            raise underflow(data, at)
+        return packed.unpack_from(data, at)[0], at + packed.size
+
+    return read
 
 
-def _int32_length(data: bytes, at: int) -> tuple[int, int]:
-    if len(data) - at < 4:
-        raise underflow(data, at)
-    return _INT32.unpack_from(data, at)[0], at + 4
+_STRING_LENGTH, _LENGTH = _fixed_length(INTEGERS["int16"]), _fixed_length(INTEGERS["int32"])
 
 
 def length_reader(kind: str, flexible: bool) -> LengthReader:
     """How the length of a `string`, or of `bytes` and arrays, is stored."""
     if flexible:
         return compact_length
-    return _int16_length if kind == "string" else _int32_length
+    return _STRING_LENGTH if kind == "string" else _LENGTH
 
 
 def string(prefix: str, name: str, nullable: bool, length_of: LengthReader) -> Reader:
