@@ -5,11 +5,9 @@ positions from it, so that kernels, readers, writers and `docs/formats.md` share
 big-endian.
 """
 
-from __future__ import annotations
-
 import struct
 from enum import IntEnum
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 i8 = Annotated[int, "b"]
 i16 = Annotated[int, "h"]
@@ -27,13 +25,12 @@ class Layout(Generic[Header]):
     __slots__ = ("_fields", "_struct", "kind", "positions", "size")
 
     def __init__(self, kind: type[Header]) -> None:
-        hints = get_type_hints(kind, include_extras=True)
         self.kind = kind
         self.positions: dict[str, int] = {}
         self._fields: dict[str, struct.Struct] = {}
         codes, at = ">", 0
         for name in kind._fields:  # type: ignore[attr-defined]  # every NamedTuple has it
-            code = hints[name].__metadata__[0]
+            code = kind.__annotations__[name].__metadata__[0]
             self.positions[name] = at
             self._fields[name] = struct.Struct(">" + code)
             codes += code

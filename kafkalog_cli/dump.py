@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from engine.discovery import discover
-from engine.dump.matches import tally
 from engine.dump.reports import DumpReports
 from engine.dump.run import LOGS, Dump, kafka_file_name
-from engine.dump.selection import Selector
-from engine.dump.skipping import may_hold_matches
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.layout import FileKind, file_name, parse_file_name
@@ -100,8 +96,10 @@ def _dump(
 ) -> DumpReports:
     selector = None
     if selection is not None:
+        from engine.dump.selection import Selector
+
         targets, skip = _behind_tail(files, _wanted(files, targets, selection, outcome), options, selection)
-        selector = Selector(replace(selection, limit=selection.limit if selection.tail is None else selection.tail), skip)
+        selector = Selector(selection._replace(limit=selection.limit if selection.tail is None else selection.tail), skip)
     dump = Dump(files, options, renderer, outcome.finding, selector)
     for target in targets:
         if selector is not None and selector.finished:
@@ -165,6 +163,8 @@ def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, o
 
     Files that it can not look into are an error where the user named them, and logs of 0.7 always.
     """
+    from engine.dump.skipping import may_hold_matches
+
     wanted = []
     for target in targets:
         kind = None if target.name is None else target.name.kind
@@ -184,6 +184,8 @@ def _count(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection, renderer: DumpRenderer,
     outcome: Outcome,
 ) -> DumpReports:
+    from engine.dump.matches import tally
+
     records = batches = 0
     reports = DumpReports()
     for target in targets:
@@ -208,6 +210,8 @@ def _behind_tail(
     wanted = selection.tail
     if wanted is None:
         return targets, 0
+    from engine.dump.matches import tally
+
     found = 0
     for index in range(len(targets) - 1, -1, -1):
         target = targets[index]

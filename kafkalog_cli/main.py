@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -81,6 +83,7 @@ def main(arguments: list[str] | None = None) -> Any:
     """Run the program; ends the process with its exit status."""
     if arguments is None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
+        atexit.register(gc.freeze)  # the end of the process need not look for garbage either
         _check_streams()
     try:
         status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour_choice())

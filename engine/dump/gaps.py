@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
 from engine.dump.selection import EVERYTHING
-from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_break, next_cleaned, next_gap
@@ -224,9 +222,14 @@ def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:
         return False
     if partition.topic in _COMPACTED_TOPICS:
         return True
-    log_dir = parent_of(parent_of(path))
+    checkpoint_path = f"{parent_of(parent_of(path))}/{FileKind.CLEANER_CHECKPOINT.value}"
+    if not files.exists(checkpoint_path):
+        return False
+    from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
+    from engine.errors import UnreadableFile
+
     try:
-        checkpoint = read_offset_checkpoint(files, f"{log_dir}/{FileKind.CLEANER_CHECKPOINT.value}")
+        checkpoint = read_offset_checkpoint(files, checkpoint_path)
     except UnreadableFile:
         return False
     cleaned_up_to = by_partition(checkpoint.entries).get((partition.topic, partition.partition), 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.dump.entries_07 import Entries07
@@ -54,7 +53,7 @@ def tally(
     A log of 0.7 has entries instead of batches, and messages instead of records, those in compressed sets included.
     """
     counted = Tally()
-    selector = Selector(replace(selection, limit=None, tail=None))
+    selector = Selector(selection._replace(limit=None, tail=None))
     if name.kind is FileKind.LOG_07:
         with files.open(path) as file:
             entries = Entries07(file, path, options, report, selector)

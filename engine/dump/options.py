@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.record.reader import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
@@ -17,8 +16,7 @@ UNLIMITED = 2**31 - 1  # the default of --max-bytes
 MAX_MESSAGE_SIZE = 5 << 20  # the default of --max-message-size
 
 
-@dataclass(frozen=True, slots=True)
-class DumpOptions:
+class DumpOptions(NamedTuple):
     """The options of kafka-dump-log, and ours. Sizes in bytes.
 
     decoder            of an internal topic's records; `auto_decode` picks it by the topic's name

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.dump.gaps import gaps_of, report_gaps
-from engine.dump.index_files import IndexDump
 from engine.dump.log_file import LogDump
 from engine.dump.reports import DumpReports
-from engine.dump.skipping import start_position
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.index_files import IndexDump
     from engine.dump.options import DumpOptions
     from engine.dump.renderer import DumpRenderer
     from engine.dump.selection import Selector
@@ -52,7 +49,15 @@ class Dump:
         self._files, self._options, self._renderer, self._report = files, options, renderer, report
         self._selector = selector
         self.reports = DumpReports()
-        self._indexes = IndexDump(files, options, renderer, report, self.reports)
+        self._index_dump: IndexDump | None = None
+
+    @property
+    def _indexes(self) -> IndexDump:
+        if self._index_dump is None:
+            from engine.dump.index_files import IndexDump  # here and below: what a log does not need is not loaded
+
+            self._index_dump = IndexDump(self._files, self._options, self._renderer, self._report, self.reports)
+        return self._index_dump
 
     def dump(self, path: str, name: FileName) -> None:
         """Show one file, as what its name says. Raises UnreadableFile."""
@@ -100,6 +105,8 @@ class Dump:
             try:
                 start = 0
                 if self._selector is not None:
+                    from engine.dump.skipping import start_position
+
                     self._selector.next_file()
                     start = start_position(self._files, path, name, file, self._selector.selection)
                 LogDump(file, path, self._options, renderer, self._report, gaps, self._selector).run(start)
@@ -109,6 +116,8 @@ class Dump:
     def _transaction_index(self, path: str, name: FileName) -> None:
         base_offset = self._base_offset(path, name)
         try:
+            from engine.index.transaction import TransactionIndex
+
             index = TransactionIndex.read(self._files, path, base_offset)
         except UnreadableFile:
             if self._files.exists(path):
@@ -120,6 +129,8 @@ class Dump:
             self._report(finding)
 
     def _producer_snapshot(self, path: str) -> None:
+        from engine.checkpoint.producer_snapshot import ProducerSnapshot
+
         snapshot = ProducerSnapshot.read(self._files, path)
         problem = snapshot.error()
         if problem is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
 from engine.kernels.select import ANY, UNBOUNDED, compact_records, mask_records
@@ -20,8 +19,7 @@ FIRST, END = -(2**63), UNBOUNDED
 _AGREEING = 3  # batches in a row that lie behind a selection before the walk believes it: an offset may be damaged
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """What to show. Every condition must hold; ranges are half-open.
 
     first_offset, end_offset   of records        from_ms, to_ms   of record timestamps
@@ -44,7 +42,7 @@ class Selection:
     transactional: bool = False
     limit: int | None = None
     tail: int | None = None
-    count: bool = False
+    count: bool = False  # type: ignore[assignment]  # nobody asks a selection how often it holds a value
 
     @property
     def by_content(self) -> bool:
@@ -54,7 +52,7 @@ class Selection:
     @property
     def by_offset(self) -> bool:
         """Does it ask for nothing but offsets and numbers, which even a log of 0.7 has?"""
-        others = replace(self, first_offset=FIRST, end_offset=END, limit=None, tail=None, count=False)
+        others = self._replace(first_offset=FIRST, end_offset=END, limit=None, tail=None, count=False)
         return others == EVERYTHING
 
     def may_match(self, table: memoryview, row: int) -> bool:

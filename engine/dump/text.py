@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.producer_snapshot import producer_text
 from engine.dump.record_text import control_record_text, printable, printer_for, terminal_safe
 from engine.findings import Finding, Where
-from engine.formats import AbortedTxn, BatchField, ProducerSnapshotEntry, RecordField, Status
-from engine.index.offset import OffsetPosition
-from engine.index.time import TimestampOffset
-from engine.index.transaction import aborted_txn_text
+from engine.formats import BatchField, RecordField, Status
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.text import print_batches, print_records
 from engine.layout import FileKind, file_name
@@ -23,7 +19,7 @@ from engine.record.java_text import java_utf8, whole_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.dump.entries import Entry, SmallEntry
+    from engine.dump.entries import Entry
     from engine.dump.options import DumpOptions
     from engine.dump.selection import Selector
     from engine.dump.text_buffer import TextBuffer
@@ -42,6 +38,7 @@ class TextDump:
 
     def __init__(self, options: DumpOptions, out: TextBuffer, report: Callable[[Finding], None]) -> None:
         self._options, self._out, self._report = options, out, report
+        self._entry_text: Callable[[Entry], str] | None = None
 
     def file(self, path: str, name: FileName | None) -> None:
         """The lines that announce a file. kafka-dump-log announces also what it then ignores."""
@@ -75,15 +72,11 @@ class TextDump:
 
     def entry(self, entry: Entry) -> None:
         """The line of an entry."""
-        if isinstance(entry, (OffsetPosition, TimestampOffset)):
-            text = entry.text()
-        elif isinstance(entry, AbortedTxn):
-            text = aborted_txn_text(entry)
-        elif isinstance(entry, ProducerSnapshotEntry):
-            text = producer_text(entry)
-        else:
-            text = small_entry_text(entry)
-        self._out.put(text + "\n")
+        if self._entry_text is None:
+            from engine.dump.entry_text import entry_text  # most dumps have no entries
+
+            self._entry_text = entry_text
+        self._out.put(self._entry_text(entry) + "\n")
 
     def empty_index(self, path: str) -> None:
         """Kafka's line for an offset index without entries."""
@@ -101,21 +94,6 @@ class TextDump:
     def flush(self) -> None:
         """Hand out what was printed up to here."""
         self._out.flush()
-
-
-def small_entry_text(entry: SmallEntry) -> str:
-    """`name: value` for every field that is there, in Kafka's spelling: `epoch: 3 startOffset: 120`."""
-    parts: list[str] = []
-    for name, value in entry._asdict().items():
-        first, *others = name.split("_")
-        label = first + "".join(word.capitalize() for word in others)
-        if isinstance(value, dict):
-            parts += [f"{key}: {text}" for key, text in value.items()]
-        elif isinstance(value, tuple):
-            parts.append(f"{label}: [{','.join(map(str, value))}]")
-        elif value is not None:
-            parts.append(f"{label}: {value}")
-    return terminal_safe(" ".join(parts))
 
 
 class TextRenderer:

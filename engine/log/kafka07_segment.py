@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from engine.files import Files, OpenFile, WritableFile
-    from engine.record.kafka07 import Problem
+    from engine.record.damage import Problem
 
 SUFFIX_07 = ".kafka"
 NO_LIMIT = -1

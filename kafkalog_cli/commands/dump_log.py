@@ -120,8 +120,6 @@ def _record_decoder(name: str | None) -> Any:
 
 def selection_from(values: dict[str, Any]) -> Any:
     """The Selection that the command line asks for; None: everything."""
-    from engine.dump.selection import Selection
-
     given: dict[str, Any] = {
         "keys": tuple(key.encode("utf-8", "surrogateescape") for key in values["keys"]),
         "key_regex": values["key_regex"],
@@ -143,6 +141,10 @@ def selection_from(values: dict[str, Any]) -> Any:
         raise click.UsageError("--limit and --tail exclude each other")
     if given["count"] and (given["limit"] is not None or given["tail"] is not None):
         raise click.UsageError("--count counts every match: leave out --limit and --tail")
+    if all(value is None or value is False or value == () for value in given.values()):
+        return None
+    from engine.dump.selection import Selection
+
     selection = Selection(**given)
     return None if selection == Selection() else selection
 

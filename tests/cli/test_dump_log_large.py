@@ -1,4 +1,7 @@
-"""Records larger than any buffer, as text."""
+"""Records larger than any buffer, as text and as JSON."""
+
+import json
+from base64 import b64encode
 
 import pytest
 
@@ -32,3 +35,27 @@ def test_large_records_are_printed_as_small_ones(tmp_path, name, skip):
     wanted = [b"| " + (b"" if skip else head) + line for head, line in zip(heads, lines, strict=True)]
     assert [line for line in done.out.split(b"\n") if line.startswith(b"|")] == wanted
     assert done.out.count(b"baseOffset: ") == 2
+
+
+@pytest.mark.parametrize("name", PAYLOADS)
+@pytest.mark.parametrize("codec", [0, 3])
+def test_large_records_are_json_as_small_ones(tmp_path, name, codec):
+    payload = PAYLOADS[name]
+    path = tmp_path / "00000000000000000000.log"
+    records = [NewRecord(0, 1, b"k", b"v"), NewRecord(1, 2, payload, None), NewRecord(2, 3, None, payload)]
+    path.write_bytes(build_batch(records, base_offset=0, codec=codec))
+    done = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(path))
+    objects = [one for one in map(json.loads, done.out.splitlines()) if one["type"] == "record"]
+    fields = [
+        [(name, one[name]) for name in ("key", "key_b64", "value", "value_b64") if name in one] for one in objects
+    ]
+    try:
+        stored = ("", payload.decode())
+    except UnicodeDecodeError:
+        stored = ("_b64", b64encode(payload).decode())
+    assert fields == [
+        [("key", "k"), ("value", "v")],
+        [("key" + stored[0], stored[1]), ("value", None)],
+        [("key", None), ("value" + stored[0], stored[1])],
+    ]
+    assert [one["headers"] for one in objects] == [[], [], []]

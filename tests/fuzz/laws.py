@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -157,6 +156,6 @@ def _shallow_agrees(case: Case, result: Result) -> None:
     """The batches are the same with and without their records. Needs lines that payloads can not break."""
     if not (case.options.iterates and case.options.escape) or case.options.skip_metadata:
         return
-    shallow = run(case._replace(options=replace(case.options, print_data=False, deep=False)))
+    shallow = run(case._replace(options=case.options._replace(print_data=False, deep=False)))
     batches = [line for line in result.out.split(b"\n") if not line.startswith(b"| ")]
     assert batches == shallow.out.split(b"\n"), "deep iteration shows other batches than shallow iteration"
