@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
-from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Problem, Stopped, open_sets
+from engine.record.damage import Problem
+from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Stopped, open_sets
 from engine.record.kafka07_file import find_entry, iterate_file, tail_problem
 
 if TYPE_CHECKING:

@@ -26,9 +26,11 @@ from engine.kernels.placement import PLACE_FIELDS, Place, Placed
 
 if cython.compiled:
     from cython.cimports.engine.kernels.checksum import checksum, kafkalog_crc32c, kafkalog_has_crc32c
+    from cython.cimports.engine.kernels.numbers import i16, i32, i64, u32, wrapped_sum
     from cython.cimports.engine.kernels.placement import place
 else:
     from engine.kernels.checksum import checksum
+    from engine.kernels.numbers import i16, i32, i64, u32, wrapped_sum
     from engine.kernels.placement import place
 
 
@@ -195,60 +197,6 @@ def new_slots() -> memoryview:
 
 
 @cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i16(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    value: cython.longlong = data[at]
-    if value >= 128: value -= 256
-    return value * 256 + data[at + 1]
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _u32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    value: cython.longlong = data[at]
-    value = value * 256 + data[at + 1]
-    value = value * 256 + data[at + 2]
-    return value * 256 + data[at + 3]
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    high: cython.longlong = _i16(data, at)  # the sign lives in the top byte: no mask, no overflow, same in both builds
-    high = high * 256 + data[at + 2]
-    return high * 256 + data[at + 3]
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i64(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    high: cython.longlong = _i32(data, at)
-    high = high * 65536 + data[at + 4] * 256 + data[at + 5]
-    return high * 65536 + data[at + 6] * 256 + data[at + 7]
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _sum(offset: cython.longlong, delta: cython.longlong) -> cython.longlong:
-    """offset + delta as Java adds longs: a sum behind 2^63 − 1 goes on at −2^63."""
-    if delta > 0 and offset > _LARGEST - delta:
-        return offset - _LARGEST - 1 + delta - _LARGEST - 1
-    if delta < 0 and offset < -_LARGEST - 1 - delta:
-        return offset + _LARGEST + 1 + delta + _LARGEST + 1
-    return offset + delta
-
-
-@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.returns((cython.longlong, cython.Py_ssize_t))
@@ -291,13 +239,13 @@ def _marker(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: c
     if at < 0: return -1, 0, 0
     length, at = _varint(data, at, end)
     if at < 0 or length != 4 or end - at < 4: return -1, 0, 0
-    if _i16(data, at) != 0: return -1, 0, 0
-    kind = _i16(data, at + 2)
+    if i16(data, at) != 0: return -1, 0, 0
+    kind = i16(data, at + 2)
     if kind < 0 or kind > _COMMIT: return -1, 0, 0
     length, at = _varint(data, at + 4, end)
     if at < 0 or length != 6 or end - at < 7: return -1, 0, 0
-    if _i16(data, at) != 0 or data[at + 6] != 0 or end - at != 7: return -1, 0, 0
-    epoch = _i32(data, at + 2)
+    if i16(data, at) != 0 or data[at + 6] != 0 or end - at != 7: return -1, 0, 0
+    epoch = i32(data, at + 2)
     return kind, epoch, delta
 
 
@@ -406,18 +354,18 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
         while True:
             if at == end: return at, _END
             if end - at <= _PRELUDE: return at, _TORN
-            size = _i32(data, at + _LENGTH_AT)
+            size = i32(data, at + _LENGTH_AT)
             if size < _SMALLEST: return at, _BAD_SIZE
             if size > end - at - _OVERHEAD and not flags & _HEAD_ONLY: return at, _TORN
             size += _OVERHEAD
             magic = data[at + _MAGIC_AT]
             if magic >= 128: magic -= 256
-            base_offset = _i64(data, at)
+            base_offset = i64(data, at)
             if magic >= 2:
                 if size < _HEADER: return at, _INVALID
                 if end - at < _HEADER: return at, _TORN
                 if not flags & _CHECKED:
-                    crc = _u32(data, at + _CRC_AT)
+                    crc = u32(data, at + _CRC_AT)
                     if _HARDWARE and size <= _INLINE_HARDWARE:
                         if cython.compiled:
                             if crc != kafkalog_crc32c(cython.address(data[at + _ATTRIBUTES_AT]), size - _ATTRIBUTES_AT):
@@ -427,19 +375,19 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                     else:
                         return at, _UNCHECKED
                 attributes = data[at + _ATTRIBUTES_AT + 1]
-                last = _sum(base_offset, _i32(data, at + _DELTA_AT))
-                timestamp = _i64(data, at + _MAX_TIMESTAMP_AT)
-                producer = _i64(data, at + _PRODUCER_AT)
-                count = _i32(data, at + _COUNT_AT)
+                last = wrapped_sum(base_offset, i32(data, at + _DELTA_AT))
+                timestamp = i64(data, at + _MAX_TIMESTAMP_AT)
+                producer = i64(data, at + _PRODUCER_AT)
+                count = i32(data, at + _COUNT_AT)
             else:
                 if end - at < _LEGACY_TIMESTAMP_END: return at, _TORN
                 if not flags & _CHECKED:
                     if size > _INLINE: return at, _UNCHECKED
-                    if _u32(data, at + _OVERHEAD) != checksum(data, at + _MAGIC_AT, at + size, ieee): return at, _INVALID
+                    if u32(data, at + _OVERHEAD) != checksum(data, at + _MAGIC_AT, at + size, ieee): return at, _INVALID
                 attributes = 0
                 last = base_offset
                 timestamp = -1
-                if magic != 0: timestamp = _i64(data, at + _PRELUDE + 1)
+                if magic != 0: timestamp = i64(data, at + _PRELUDE + 1)
                 producer = -1
                 count = 1
             # everything that may keep the batch out is asked before anything of it is noted
@@ -472,11 +420,11 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             state[_SINCE_ENTRY] += size
             state[_BATCHES] += 1
             if count > 0: state[_RECORDS] += count
-            state[_NEXT_OFFSET] = _sum(last, 1)
+            state[_NEXT_OFFSET] = wrapped_sum(last, 1)
             if magic >= 2:
                 state[_MAP_END] = state[_NEXT_OFFSET]
                 state[_HAS_MAP_END] = 1
-                epoch = _i32(data, at + _EPOCH_AT)
+                epoch = i32(data, at + _EPOCH_AT)
                 if epoch > state[_EPOCH]:
                     state[_EPOCH] = epoch
                     epochs[0, state[_EPOCHS_AT]] = epoch
@@ -489,10 +437,10 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                     slots[slot, _RUN_KIND] = -1
                     slots[slot, _HELD] = 0
                     state[_PRODUCERS] += 1
-                run_epoch = _i16(data, at + _PRODUCER_EPOCH_AT)
+                run_epoch = i16(data, at + _PRODUCER_EPOCH_AT)
                 if kind == slots[slot, _RUN_KIND] and run_epoch == slots[slot, _RUN_EPOCH]:
                     ring = _RING + (slots[slot, _HELD] % _RING_SIZE) * _RING_FIELDS
-                    slots[slot, ring] = _i32(data, at + _SEQUENCE_AT)
+                    slots[slot, ring] = i32(data, at + _SEQUENCE_AT)
                     slots[slot, ring + 1] = base_offset
                     slots[slot, ring + 2] = last
                     slots[slot, ring + 3] = timestamp
@@ -504,7 +452,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                     if kind & _K_CONTROL: slots[slot, _RUN_KIND] = -1
                     rows[_R_PRODUCER_ID, column] = producer
                     rows[_R_PRODUCER_EPOCH, column] = run_epoch
-                    rows[_R_BASE_SEQUENCE, column] = _i32(data, at + _SEQUENCE_AT)
+                    rows[_R_BASE_SEQUENCE, column] = i32(data, at + _SEQUENCE_AT)
                     rows[_R_BASE_OFFSET, column] = base_offset
                     rows[_R_LAST_OFFSET, column] = last
                     rows[_R_MAX_TIMESTAMP, column] = timestamp
@@ -514,7 +462,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                     rows[_R_MARKER_TIMESTAMP, column] = -1
                     if kind & _K_HAS_MARKER:
                         if attributes & _LOG_APPEND_TIME: rows[_R_MARKER_TIMESTAMP, column] = timestamp
-                        else: rows[_R_MARKER_TIMESTAMP, column] = _sum(_i64(data, at + _BASE_TIMESTAMP_AT), delta)
+                        else: rows[_R_MARKER_TIMESTAMP, column] = wrapped_sum(i64(data, at + _BASE_TIMESTAMP_AT), delta)
                     state[_ROWS_AT] = column + 1
             if flags & _HEAD_ONLY: return end, _END
             flags = 0

@@ -9,6 +9,11 @@ import cython
 
 from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, BatchField, Status
 
+if cython.compiled:
+    from cython.cimports.engine.kernels.numbers import i32, i64
+else:
+    from engine.kernels.numbers import i32, i64
+
 # fields of the state of a check, which goes on from window to window; see `start_state`
 NEXT, BEFORE, LARGEST, PENDING, DECIDED = range(5)
 STATE_FIELDS = 5
@@ -54,28 +59,6 @@ _FULL = cython.declare(cython.int, Status.FULL)
 _BAD_START = cython.declare(cython.int, Status.BAD_START)
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    value: cython.longlong = data[at]
-    if value >= 128: value -= 256
-    value = value * 256 + data[at + 1]
-    value = value * 256 + data[at + 2]
-    return value * 256 + data[at + 3]
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _i64(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
-    high: cython.longlong = _i32(data, at)
-    high = high * 65536 + data[at + 4] * 256 + data[at + 5]
-    return high * 65536 + data[at + 6] * 256 + data[at + 7]
-
-
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
@@ -114,16 +97,16 @@ def check_offset_entries(entries: cython.const[cython.uchar][::1], base_offset: 
             first = batches[_BASE_OFFSET, row]
             last = batches[_LAST_OFFSET, row]
             if pending >= 0:
-                offset = base_offset + _i32(entries, doubtful[_ENTRY, pending] * _OFFSET_ENTRY)
-                if entry < count and _i32(entries, entry * _OFFSET_ENTRY + _ENTRY_POSITION_AT) <= position:
+                offset = base_offset + i32(entries, doubtful[_ENTRY, pending] * _OFFSET_ENTRY)
+                if entry < count and i32(entries, entry * _OFFSET_ENTRY + _ENTRY_POSITION_AT) <= position:
                     pending = -1
                 else:
                     doubtful[_BEHIND, pending] = last
                     if last == offset: doubtful[_MEETS_END, pending] = 1
             while entry < count:
-                at = _i32(entries, entry * _OFFSET_ENTRY + _ENTRY_POSITION_AT)
+                at = i32(entries, entry * _OFFSET_ENTRY + _ENTRY_POSITION_AT)
                 if at > position: break
-                offset = base_offset + _i32(entries, entry * _OFFSET_ENTRY)
+                offset = base_offset + i32(entries, entry * _OFFSET_ENTRY)
                 if at == position and offset == last:
                     if first != last and state[_DECIDED] < 0: state[_DECIDED] = entry
                     pending = -1
@@ -179,9 +162,9 @@ def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cy
             last = batches[_LAST_OFFSET, row]
             stamp = batches[_MAX_TIMESTAMP, row]
             while entry < count:
-                offset = base_offset + _i32(entries, entry * _TIME_ENTRY + _ENTRY_OFFSET_AT)
+                offset = base_offset + i32(entries, entry * _TIME_ENTRY + _ENTRY_OFFSET_AT)
                 if offset > last: break
-                if offset != last or stamp <= state[_LARGEST] or _i64(entries, entry * _TIME_ENTRY) != stamp:
+                if offset != last or stamp <= state[_LARGEST] or i64(entries, entry * _TIME_ENTRY) != stamp:
                     if used == capacity:
                         state[_NEXT] = entry
                         return row, used, _FULL

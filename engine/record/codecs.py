@@ -356,13 +356,29 @@ def _inflate_zstd(data: memoryview, output: _Output, _magic: int) -> None:
         context = _contexts.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     try:
         if zstd_frames.is_one_frame(data) and -1 <= zstandard.frame_content_size(data) <= output.left:
-            room = min(output.left, max(64 * 1024, 64 * len(data)))
-            output.add(context.decompress(data, max_output_size=room or 1))
+            output.add(_zstd_frame(data, context, output.left))
             return
     except zstandard.ZstdError:
         pass  # damage, or larger than expected: step by step
     for part in zstd_frames.blocks(data, context):
         output.add(part)
+
+
+def _zstd_frame(data: memoryview, context: ZstdDecompressor, limit: int) -> bytes:
+    """What one frame holds. Raises ZstdError for damage, and where it is more than the limit or 64 times its size.
+
+    The library takes as much memory as the frame may become: fresh memory costs more than inflating into it.
+    """
+    import zstandard
+
+    usual = min(limit, max(64 * 1024, 8 * len(data)))
+    try:
+        return context.decompress(data, max_output_size=usual or 1)
+    except zstandard.ZstdError:
+        room = min(limit, 64 * len(data))
+        if room <= usual:
+            raise
+        return context.decompress(data, max_output_size=room)
 
 
 def _deflate_zstd(data: Buffer, level: int) -> bytes:
