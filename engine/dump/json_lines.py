@@ -9,9 +9,9 @@ from engine.checkpoint.leader_epochs import EpochEntry
 from engine.checkpoint.offsets import PartitionOffset
 from engine.dump.entries_07 import Entries07
 from engine.dump.json_lines_07 import put_entries
-from engine.dump.json_pieces import LARGE, put_large_field
+from engine.dump.json_pieces import put_large_field
 from engine.dump.json_stream import text_field
-from engine.dump.record_text import decoder_for
+from engine.dump.record_text import decoder_for, is_large_next
 from engine.findings import Finding, Where
 from engine.formats import AbortedTxn, BatchField, ControlType, ProducerSnapshotEntry, RecordField, Status
 from engine.index.offset import OffsetPosition
@@ -148,19 +148,18 @@ class JsonRenderer:
                 last_record, flags, base,
             )
             if status == Status.FULL:
-                if out.at or not flags & CONTENTS or not self._put_large(chunk, base, record, flags):
+                if out.at or not flags & CONTENTS or not is_large_next(chunk, row, last_row, record, last_record):
                     out.make_room()
                 else:
+                    self._put_large(chunk, base, record, flags)
                     record += 1
                     status = int(Status.FULL if record < last_record or row < last_row else Status.END)
         return row
 
-    def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> bool:
-        """Write a record that an empty buffer has no room for, piece by piece; False: key and value are not that large."""
+    def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> None:
+        """Write a record that an empty buffer has no room for, piece by piece."""
         table = chunk.records.table
         key_size, value_size = table[RecordField.KEY_SIZE, record], table[RecordField.VALUE_SIZE, record]
-        if max(key_size, value_size) < LARGE:
-            return False
         behind = chunk.last_row  # no batch object is due any more
         self._put(chunk, base, behind, behind, record, record + 1, (flags & ~CONTENTS) | OPEN)
         for name, position, size in (
@@ -170,7 +169,6 @@ class JsonRenderer:
             data = chunk.data[position : position + size] if size >= 0 else None
             put_large_field(self._stream.out, name, data, escape=bool(flags & ESCAPE))
         self._stream.out.put("" if flags & OPEN else "}\n")
-        return True
 
     def _one_by_one(self, chunk: Chunk, base: int, fields: Callable[[Chunk, int, int], dict[str, object]]) -> None:
         """Records with fields that are not the kernel's. What is found wrong stands in front of the record."""

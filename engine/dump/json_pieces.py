@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from engine.dump.text_buffer import TextBuffer
 
-LARGE = 256 << 10  # bytes of a field that goes this way
 _PIECE = 48 << 10  # a multiple of three, for base64
 # above the control characters that JSON itself escapes: what a terminal would obey
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.dump.record_text import control_record_text, printable, printer_for, terminal_safe
+from engine.dump.record_text import control_record_text, is_large_next, printable, printer_for, terminal_safe
 from engine.findings import Finding, Where
 from engine.formats import BatchField, RecordField, Status
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
-_LARGE = 256 << 10  # a key or payload that is printed in pieces, so that memory does not grow with it
 _PIECE = 64 << 10
 
 
@@ -141,20 +140,18 @@ class TextRenderer:
                 last_record, flags, base,
             )
             if status == Status.FULL:
-                is_due = record < last_record and row > chunk.records.table[RecordField.BATCH, record]
-                if out.at or not (is_due and flags & CONTENTS and self._put_large(chunk, base, record, flags)):
+                if out.at or not flags & CONTENTS or not is_large_next(chunk, row, last_row, record, last_record):
                     out.make_room()
                 else:
+                    self._put_large(chunk, base, record, flags)
                     record += 1
                     status = int(Status.FULL if record < last_record or row < last_row else Status.END)
         return row
 
-    def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> bool:
-        """Print a record that an empty buffer has no room for, piece by piece; False: it is not that large."""
+    def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> None:
+        """Print a record that an empty buffer has no room for, piece by piece."""
         table = chunk.records.table
         key_size, value_size = table[RecordField.KEY_SIZE, record], table[RecordField.VALUE_SIZE, record]
-        if max(key_size, value_size) < _LARGE:
-            return False
         behind = chunk.last_row  # no batch line is due any more
         self._print(chunk, base, behind, behind, record, record + 1, (flags & ~CONTENTS) | OPEN)
         prefix = " " if flags & META else "| "
@@ -167,7 +164,6 @@ class TextRenderer:
                 self._put_payload(chunk.data[position : position + size], escape=bool(flags & ESCAPE))
                 prefix = " "
         self._out.put("" if flags & OPEN else "\n")
-        return True
 
     def _put_payload(self, data: memoryview, *, escape: bool) -> None:
         """Bytes as Java's text, never more of them at a time than a piece."""
