@@ -30,7 +30,7 @@ lint: build ## ruff, mypy, import layers
 	$(VENV)/bin/lint-imports
 
 oracle: build ## compare with real Kafka (Java, Maven)
-	$(PYTHON) -m pytest tests/oracle -m oracle
+	KAFKALOG_BROKER=all $(PYTHON) -m pytest tests/oracle -m oracle
 
 goldens: build ## store anew what real Kafka and kafkalog print, then read the diff
 	$(PYTHON) -m pytest tests/oracle/test_golden.py tests/oracle/test_batches.py -k "golden or stored" --rewrite

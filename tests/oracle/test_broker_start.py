@@ -1,0 +1,76 @@
+"""A real broker does what was foreseen, in the words that were foreseen; and starts on what `recover` left.
+
+A few rows in the suite; all of them with KAFKALOG_BROKER=all (`make oracle`): each start takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from engine.log.log_dirs import find_log_dirs
+from engine.log.startup import foresee, survey
+from tests.oracle.broker import Broker, copy
+from tests.support.log_dir_damage import DAMAGES, clean_pair
+from tests.support.run import kafkalog
+
+pytestmark = pytest.mark.oracle
+ALL = os.environ.get("KAFKALOG_BROKER") == "all"
+SAID = [name for name, damage in DAMAGES.items() if damage.said] if ALL else ["lost+found", "metadata"]
+MENDED = [name for name, damage in DAMAGES.items() if damage.mended and damage.effect] if ALL else ["no meta.properties"]
+LOSES = ("OFFLINE", "STRAYS", "LOSES_TOPICS")
+
+
+def recovered(top):
+    """Recover both log dirs; the log end offset of each partition."""
+    done = kafkalog("recover", "--mark-clean", "--no-quarantine", "--format", "json", str(top))
+    assert done.status in (0, 1), done.err
+    reports = [json.loads(line) for line in done.out.splitlines()]
+    return {report["partition"].rpartition("/")[2]: report["logEndOffset"]
+            for report in reports if report["logEndOffset"] is not None}  # fmt: skip
+
+
+def same_topics(broker, offsets):
+    ends = broker.end_offsets()
+    served = {name: end for name, end in offsets.items() if not name.startswith("__cluster") and "." not in name[-40:-7]}
+    return {name: ends.get(name) for name in served if not name.startswith("__")} == {
+        name: end for name, end in served.items() if not name.startswith("__")
+    }
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_broker_says_what_was_foreseen(name, kafka, own_corpus, tmp_path):
+    top = clean_pair(own_corpus, tmp_path, name)
+    files = ReadOnlyFiles()
+    (trouble,) = foresee(files, survey(files, find_log_dirs(files, [str(top)])))
+    with Broker(top) as broker:
+        started = broker.has_started
+        assert started == (trouble.effect.name != "STOPS")
+        assert trouble.said.partition("\n")[0].rpartition("/")[2] in broker.said
+        strays = len(list(top.glob("d*/*-stray")))
+        assert (strays > 0) == (trouble.effect.name in ("STRAYS", "LOSES_TOPICS"))
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_a_broker_starts_on_what_was_mended(name, kafka, own_corpus, tmp_path):
+    top = clean_pair(own_corpus, tmp_path, name)
+    offsets = recovered(top)
+    with Broker(top) as broker:
+        assert broker.has_started, broker.said[-3000:]
+        assert same_topics(broker, offsets)
+    assert broker.said.count("since clean shutdown file was found") == 2
+    assert "since no clean shutdown file was found" not in broker.said
+    assert list(top.glob("d*/*-stray")) == []
+
+
+def test_a_broker_does_not_recover_again_what_was_recovered(kafka, own_corpus, tmp_path):
+    top = copy(own_corpus / "kafka-4.3.1/logs/unclean", tmp_path / "logs")
+    offsets = recovered(top)
+    with Broker(top, static_quorum=True) as broker:
+        assert broker.has_started, broker.said[-3000:]
+        assert same_topics(broker, offsets)
+    assert broker.said.count("since clean shutdown file was found") == 2
+    assert "truncating" not in broker.said.replace("Truncating", "")
