@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UsageError
 from engine.files import Files
 from engine.log.metrics import FlushStats, write_textfile
 from kafkalog_cli.app import Outcome
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     Wrap = Callable[[Files, LogDir], Files]
 
 
+_ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one partition means nothing to another
+
+
 def run(operation: str, values: dict[str, Any], work: Work) -> int:
     """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status."""
     from engine.log.operation import OperationOptions, operate
@@ -39,6 +42,9 @@ def run(operation: str, values: dict[str, Any], work: Work) -> int:
             operation, opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
             opening.keep_deleted, opening.jobs,
         )
+        whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
+        if whole and operation in _ONE_BY_ONE:
+            raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")
         yield from operate(manager, options, work, errors, progress.done)
 
     errors: list[KafkalogError] = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind
-from engine.errors import UsageError
+from engine.errors import UnreadableFile, UsageError
 from engine.layout import (
     FileKind,
     PartitionDir,
@@ -74,7 +74,11 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
     plain: list[str] = []
     for name in sorted(files.list(path), key=directory_order):
         parsed = parse_partition_dir(name)
-        if not files.info(f"{path}/{name}").is_directory:
+        try:
+            is_directory = files.info(f"{path}/{name}").is_directory
+        except UnreadableFile:  # a running broker has removed it, or it is a link to nowhere
+            continue
+        if not is_directory:
             plain.append(name)
         elif name == REMOTE_INDEX_CACHE:
             continue

@@ -112,7 +112,8 @@ class LogManager:
         points = dict(self.offsets(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT))
         starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
         for place, log in standing.items():
-            if place.name.kind is not PartitionKind.PLAIN or place.name.topic == METADATA_TOPIC:
+            # a copy to another log dir is in that of the future log, so that no two have the same key in one
+            if place.name.kind not in (PartitionKind.PLAIN, PartitionKind.FUTURE) or place.name.topic == METADATA_TOPIC:
                 continue
             points[place.key] = log.recovery_point
             starts.pop(place.key, None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from engine.errors import KafkalogError
 from engine.files import replace
 from engine.layout import FileKind, PartitionKind
+from engine.log.cluster_metadata import METADATA_TOPIC
 from engine.log.manager import Standing
 from engine.log.report import Report
 from engine.log.working import work_on
@@ -53,7 +54,7 @@ def operate(
     something failed: a broker must not trust a directory that was left in the middle.
     """
     for log_dir in manager.cluster.log_dirs:
-        places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else list(log_dir.places)
+        places = _places(log_dir)
         failures = len(errors)
         marker = _take_marker(manager, log_dir)
         standing: dict[Place, Standing] = {}
@@ -78,6 +79,14 @@ def operate(
         if marker is not None and len(errors) == failures:
             files = manager.files_of(log_dir.path)
             replace(files, f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}", [marker])
+
+
+def _places(log_dir: LogDir) -> list[Place]:
+    """The logs that topics have; the metadata log only if it was named itself: it obeys other rules."""
+    if not log_dir.is_whole:
+        return list(log_dir.places)
+    places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
+    return [place for place in places if place.name.topic != METADATA_TOPIC]
 
 
 def _tried(

@@ -21,6 +21,7 @@ from engine.checkpoint.identity import (
 from engine.checkpoint.leader_epochs import MalformedCheckpoint, parse_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE, decode_checkpoint
+from engine.errors import UnreadableFile
 from engine.layout import FileKind, PartitionKind, parse_file_name, parse_int, parse_long
 from engine.log.cluster_metadata import METADATA_DIR, METADATA_TOPIC, ClusterMetadata, read_cluster_metadata
 from engine.log.metadata_proof import prove_metadata_log
@@ -126,7 +127,7 @@ def foresee(files: ReadOnlyFiles, cluster: Cluster) -> list[Trouble]:
             found += _foreign(files, log_dir)
             found += _checkpoints(files, log_dir)
         for place in log_dir.places:
-            found += _partition(files, cluster, place)
+            found += _readable_partition(files, cluster, place)
     found += _duplicates(cluster)
     found += _metadata(cluster)
     order = [Effect.LOSES_TOPICS, Effect.STOPS, Effect.OFFLINE, Effect.STRAYS, Effect.WARNS]
@@ -206,6 +207,19 @@ def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
 
 
 # ---- partitions
+
+
+def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> list[Trouble]:
+    """What is wrong with a partition; nothing, if a running broker has removed it meanwhile."""
+    try:
+        return list(_partition(files, cluster, place))
+    except UnreadableFile as error:
+        if not files.exists(place.path):
+            return []
+        name = place.path.removeprefix(place.log_dir + "/")
+        said = f"Error while loading log dir {files.absolute(place.log_dir)}"
+        do = "check permissions and owner, and the disk itself"
+        return [Trouble(Effect.OFFLINE, place.log_dir, name, said, str(error), None, do)]
 
 
 def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator[Trouble]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
@@ -176,3 +177,31 @@ def test_other_commands_keep_the_marker_and_note_where_logs_begin(own_corpus, tm
 def test_options_that_exclude_each_other(log_dirs):
     assert kafkalog("recover", "--quarantine", "x", "--no-quarantine", str(log_dirs)).status == 2
     assert kafkalog("recover", "--mark-clean", "--clean-start", str(log_dirs)).status == 2
+
+
+def test_offsets_are_of_partitions_not_of_log_dirs(log_dirs):
+    before = bytes_of(log_dirs)
+    for command in (("truncate", "--to", "5"), ("delete-records", "--before", "5")):
+        done = kafkalog(*command, str(log_dirs / "d0"))
+        assert done.status == 2
+        assert "wants partitions, named one by one" in done.err
+    assert bytes_of(log_dirs) == before
+
+
+def test_the_metadata_log_is_only_rolled_by_name(log_dirs):
+    metadata = log_dirs / "d0/__cluster_metadata-0"
+    kafkalog("roll", str(log_dirs / "d0"))
+    assert len(list((log_dirs / "d0/u-plain-1").glob("*.log"))) == 2
+    assert len(list(metadata.glob("*.log"))) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_partition_that_can_not_be_read_is_one_error(log_dirs):
+    (log_dirs / "d1/u-tx-0").chmod(0)
+    try:
+        done = kafkalog("recover", "--no-quarantine", "--mark-clean", str(log_dirs / "d1"))
+    finally:
+        (log_dirs / "d1/u-tx-0").chmod(0o755)
+    assert done.status == 8
+    assert not (log_dirs / "d1/.kafka_cleanshutdown").exists()
+    assert "u-plain-0: offsets 0 to 199" in done.out.decode()
