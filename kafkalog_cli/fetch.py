@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile
-    from engine.record.batch import Record
+    from engine.log.fetch_records import Run
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
 _WAIT = 0.2  # seconds between two looks at a log that is followed
@@ -45,8 +45,8 @@ class Wanted:
 class Renderer(Protocol):
     """Shows records."""
 
-    def record(self, record: Record) -> None:
-        """Show one."""
+    def run(self, run: Run, limit: int | None) -> int:
+        """Show a run of records, `limit` at most → how many."""
 
     def flush(self) -> None:
         """Hand out what was shown up to here."""
@@ -106,11 +106,11 @@ def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer
     fetcher = RecordFetcher(view, start, _ISOLATIONS[wanted.isolation], outcome.finding, wanted.max_bytes)
     left = wanted.limit
     for _ in _rounds(view, wanted):
-        for record in fetcher:
+        for run in fetcher.runs() if left != 0 else ():
+            shown = renderer.run(run, left)
+            left = None if left is None else left - shown
             if left == 0:
                 return
-            renderer.record(record)
-            left = None if left is None else left - 1
         if left == 0:
             return
         if wanted.follow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING
 
 from engine.dump.json_stream import JsonStream, bytes_field
@@ -11,18 +12,23 @@ from engine.dump.record_text import terminal_safe
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
+from engine.formats import RecordField
 from engine.layout import partition_of
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.output import raw_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from engine.files import Buffer
     from engine.layout import PartitionDir
+    from engine.log.fetch_records import Run
     from engine.record.batch import Record
+    from engine.record.reader import Chunk
     from kafkalog_cli.fetch import Renderer, Wanted
 
     Part = Callable[[Record], bytes]
+    Column = Callable[[Chunk, int, int], Iterable[Buffer]]
 
 _DEFAULT = r"%s\n"
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|[^%\\]+|.", re.DOTALL)
@@ -44,7 +50,28 @@ class TextRecords:
 
     def __init__(self, template: str, partition: PartitionDir | None, out: TextBuffer, *, escape: bool) -> None:
         self._out, self._escape = out, escape
-        self._parts = [self._part(match, partition) for match in _TOKEN.finditer(template)]
+        tokens = list(_TOKEN.finditer(template))
+        constants = [_constant(match, partition) for match in tokens]
+        self._parts = [
+            self._part(match[1]) if constant is None else _always(constant)
+            for match, constant in zip(tokens, constants, strict=True)
+        ]
+        self._pieces = [match[1] if constant is None else constant for match, constant in zip(tokens, constants, strict=True)]
+        self._by_columns = not escape and all(isinstance(one, bytes) or one in _COLUMNS for one in self._pieces)
+
+    def run(self, run: Run, limit: int | None) -> int:
+        """Show a run of records, `limit` at most → how many."""
+        end = run.end if limit is None else min(run.end, run.first + limit)
+        if not self._by_columns:
+            for record in islice(run.records(), end - run.first):
+                self.record(record)
+            return end - run.first
+        columns = [
+            repeat(piece, end - run.first) if isinstance(piece, bytes) else _COLUMNS[piece](run.chunk, run.first, end)
+            for piece in self._pieces
+        ]
+        self._out.put(b"".join(chain.from_iterable(zip(*columns, strict=True))))
+        return end - run.first
 
     def record(self, record: Record) -> None:
         """Show one."""
@@ -54,24 +81,9 @@ class TextRecords:
         """Hand out what was shown."""
         self._out.flush()
 
-    def _part(self, match: re.Match[str], partition: PartitionDir | None) -> Part:
-        letter, code, escaped = match[1], match[2], match[3]
-        if letter is None:
-            text = match[0].encode("utf-8", "surrogateescape")
-            if code is not None:
-                text = bytes([int(code, 16)])
-            elif escaped is not None:
-                text = _ESCAPES.get(escaped, text)
-            return lambda _record: text
+    def _part(self, letter: str) -> Part:
         if letter in "sk":
             return self._payload(letter)
-        fixed = {
-            "%": "%", "t": "" if partition is None else partition.topic,
-            "p": "" if partition is None else str(partition.partition),
-        }  # fmt: skip
-        if letter in fixed:
-            constant = fixed[letter].encode("utf-8", "surrogateescape")
-            return lambda _record: constant
         if letter in _PARTS:
             part = _PARTS[letter]
             return part if letter != "h" else lambda record: self._safe(part(record))
@@ -84,6 +96,49 @@ class TextRecords:
 
     def _safe(self, data: bytes) -> bytes:
         return terminal_safe(data.decode("utf-8", "replace")).encode() if self._escape else data
+
+
+def _constant(match: re.Match[str], partition: PartitionDir | None) -> bytes | None:
+    """What a piece of a template stands for, whatever the record; None: it depends on it."""
+    letter, code, escaped = match[1], match[2], match[3]
+    if letter is not None:
+        fixed = {
+            "%": "%", "t": "" if partition is None else partition.topic,
+            "p": "" if partition is None else str(partition.partition),
+        }  # fmt: skip
+        return fixed[letter].encode("utf-8", "surrogateescape") if letter in fixed else None
+    if code is not None:
+        return bytes([int(code, 16)])
+    text = match[0].encode("utf-8", "surrogateescape")
+    return text if escaped is None else _ESCAPES.get(escaped, text)
+
+
+def _always(constant: bytes) -> Part:
+    return lambda _record: constant
+
+
+def _numbers(field: RecordField) -> Column:
+    return lambda chunk, first, end: map(b"%d".__mod__, chunk.records.field(field)[first:end].tolist())
+
+
+def _bytes(position: RecordField, size: RecordField) -> Column:
+    def column(chunk: Chunk, first: int, end: int) -> Iterable[Buffer]:
+        data = chunk.data
+        positions, sizes = (chunk.records.field(field)[first:end].tolist() for field in (position, size))
+        return [data[at : at + count] if count > 0 else b"" for at, count in zip(positions, sizes, strict=True)]
+
+    return column
+
+
+# what can be had of many records at once
+_COLUMNS: dict[str, Column] = {
+    "s": _bytes(RecordField.VALUE_POSITION, RecordField.VALUE_SIZE),
+    "k": _bytes(RecordField.KEY_POSITION, RecordField.KEY_SIZE),
+    "S": _numbers(RecordField.VALUE_SIZE),
+    "K": _numbers(RecordField.KEY_SIZE),
+    "o": _numbers(RecordField.OFFSET),
+    "T": _numbers(RecordField.TIMESTAMP),
+}
 
 
 def _size(data: bytes | None) -> int:
@@ -124,6 +179,13 @@ class JsonRecords:
             **bytes_field("key", record.key), **bytes_field("value", record.value),
             "headers": [{**bytes_field("key", name), **bytes_field("value", value)} for name, value in record.headers],
         })  # fmt: skip
+
+    def run(self, run: Run, limit: int | None) -> int:
+        """Show a run of records, `limit` at most → how many."""
+        count = run.end - run.first if limit is None else min(limit, run.end - run.first)
+        for record in islice(run.records(), count):
+            self.record(record)
+        return count
 
     def flush(self) -> None:
         """Hand out what was shown."""

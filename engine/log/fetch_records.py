@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
@@ -21,11 +21,31 @@ if TYPE_CHECKING:
 
     from engine.formats import AbortedTxn
     from engine.log.fetch import FetchData, ReadableLog
+    from engine.record.reader import Chunk
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
 
 _LARGEST_FETCH = 2**31 - 1  # bytes: a whole segment
+
+
+class Run(NamedTuple):
+    """Records first … end − 1 of a chunk, all of them wanted, valid until the next run is asked for."""
+
+    chunk: Chunk
+    first: int
+    end: int
+    base: int  # file position that the positions of the chunk's batches count from
+
+    def records(self) -> Iterator[Record]:
+        """The records as objects, with copies of their bytes."""
+        rows = self.chunk.records.field(RecordField.BATCH)
+        row, batch = -1, None
+        for column in range(self.first, self.end):
+            if batch is None or rows[column] != row:
+                row = rows[column]
+                batch = RecordBatch(self.chunk.batches, row, self.base)
+            yield Record(self.chunk, column, batch)
 
 
 class RecordFetcher:
@@ -45,18 +65,23 @@ class RecordFetcher:
 
     def __iter__(self) -> Iterator[Record]:
         """Records, with copies of their bytes. Raises OffsetOutOfRange, UnreadableFile, FileChangedWhileReading."""
+        for run in self.runs():
+            yield from run.records()
+
+    def runs(self) -> Iterator[Run]:
+        """The same records as runs of columns. Raises the same."""
         while self._left is None or self._left > 0:
             size = _LARGEST_FETCH if self._left is None else min(self._left, _LARGEST_FETCH)
             data = read(self._log, self.offset, size, self._isolation, min_one_message=self._is_first)
             before = self.offset
             if data.segment is None or not data.size:
                 return
-            yield from self._records(data)
+            yield from self._runs(data)
             if self.offset == before:  # nothing whole was there
                 return
             self._is_first = False
 
-    def _records(self, data: FetchData) -> Iterator[Record]:
+    def _runs(self, data: FetchData) -> Iterator[Run]:
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
         reader, filtering = ChunkReader(file.path, self._report), _Filter(data.aborted)
@@ -90,7 +115,7 @@ class RecordFetcher:
                 self._report(Finding("crc-mismatch", where, "the stored checksum does not fit: consumers stop here"))
             row = next_unsound(table, row + 1, window.rows)
 
-    def _window(self, window: Window, reader: ChunkReader, filtering: _Filter) -> Iterator[Record]:
+    def _window(self, window: Window, reader: ChunkReader, filtering: _Filter) -> Iterator[Run]:
         """The wanted records of the window, run by run of batches that are wanted."""
         table, row = window.batches.table, 0
         while row < window.rows:
@@ -100,12 +125,12 @@ class RecordFetcher:
             end = row + 1
             while end < window.rows and filtering.wants(window, end):
                 end += 1
-            batches = {at: RecordBatch(window.batches, at, window.base) for at in range(row, end)}
             for chunk in reader.chunks(window, row, end):
-                offsets, rows = chunk.records.field(RecordField.OFFSET), chunk.records.field(RecordField.BATCH)
-                for column in range(chunk.first, chunk.end):
-                    if offsets[column] >= self.offset:
-                        yield Record(chunk, column, batches[rows[column]])
+                offsets, first = chunk.records.field(RecordField.OFFSET), chunk.first
+                while first < chunk.end and offsets[first] < self.offset:
+                    first += 1
+                if first < chunk.end:
+                    yield Run(chunk, first, chunk.end, window.base)
             self.offset = max(self.offset, table[BatchField.LAST_OFFSET, end - 1] + 1)
             row = end + (end < window.rows)  # that one is not wanted
 

@@ -140,3 +140,21 @@ def test_nothing_is_changed(logs, tmp_path):
     assert fetch(str(tmp_path / "u-plain-1")).status == 0
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "u-plain-1").iterdir()} == before
     os.chmod(tmp_path / "u-plain-1", 0o700)
+
+
+def test_many_at_once_or_one_by_one_is_the_same(logs):
+    for path in ("clean/d1/edge-keys_and.headers-0", "clean/d0/tx-0", "clean/d0/unicode_text-and.bytes-0"):
+        quick = fetch("-f", "%o|%T|%k|%s|%K|%S|%t-%p%%<<END>>", path, cwd=logs).out.split(b"<<END>>")
+        slow = fetch("-f", "%o|%T|%k|%s|%K|%S|%t-%p%%%h<<END>>", path, cwd=logs).out.split(b"<<END>>")  # with headers one by one
+        assert len(quick) == len(slow) > 10
+        assert all(full.startswith(part) for part, full in zip(quick, slow, strict=True))
+
+
+def test_limit_counts_records(logs):
+    path = "clean/d1/bulk-0"
+    everything = offsets(fetch("-f", "%o ", path, cwd=logs))
+    for limit in (0, 1, 39, 41, len(everything), len(everything) + 1):
+        count = min(limit, len(everything))
+        assert offsets(fetch("-f", "%o ", "--limit", str(limit), path, cwd=logs)) == everything[:count]
+        lines = fetch("--format", "jsonl", "--limit", str(limit), path, cwd=logs).out.splitlines()
+        assert [json.loads(line)["offset"] for line in lines[:-1]] == everything[:count]
