@@ -17,7 +17,7 @@ $(VENV)/ready: pyproject.toml setup.py
 build: setup ## compile the kernels again if they were edited
 	@$(PYTHON) setup.py -q build_ext --inplace
 
-demo: build ## read a real broker's log directory
+demo: build ## damage a partition of a real broker's log dir, and recover it
 	@sh tests/demo.sh
 
 test: build lint ## the whole suite, compiled; its kernels once more interpreted

@@ -1,21 +1,38 @@
 #!/bin/sh
-# The main job on a real broker's directory: read its logs, check its indexes, look at damage.
+# The main job on a real broker's log dir: damage a partition, see what a broker would lose, recover, read it, undo.
 set -eu
 cd "$(dirname "$0")/.."
-PATH="$PWD/.venv/bin:$PATH"
-cd "$(python -c 'import sys; sys.path.insert(0, "."); from tests.support.corpus import own_corpus_directory; print(own_corpus_directory())')/kafka-4.3.1/logs"
+PYTHON=${KAFKALOG_PYTHON:-$PWD/.venv/bin/python}
+export PYTHONPATH="$PWD"
+LOGS="$("$PYTHON" -m tests.support.corpus)/kafka-4.3.1/logs"
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT INT TERM
 
 show() { # run a command, show its beginning; problems found are part of the demo
     printf '\n$ kafkalog %s\n' "$*"
-    kafkalog "$@" > /tmp/kafkalog-demo.$$ 2>&1 || status=$?
-    cut -c1-160 /tmp/kafkalog-demo.$$ | head -12
-    printf '… (%s lines, exit status %s)\n' "$(wc -l < /tmp/kafkalog-demo.$$)" "${status:-0}"
-    rm -f /tmp/kafkalog-demo.$$
     status=0
+    "$PYTHON" -m kafkalog_cli.main "$@" > "$WORK/output" 2>&1 || status=$?
+    head -"${lines:-8}" "$WORK/output" | cut -c1-170
+    [ "$(wc -l < "$WORK/output")" -le "${lines:-8}" ] || printf '… (%s lines)\n' "$(wc -l < "$WORK/output")"
+    printf '= exit status %s\n' "$status"
 }
 
-echo "A log directory that a Kafka 4.3.1 broker wrote: $(ls clean/d1 | wc -l) entries"
-show dump-log --print-data-log clean/d1/small_segments-0/00000000000000000000.log
-show dump-log clean/d1/small_segments-0/00000000000000000000.index
-show dump-log --offsets-decoder clean/d0/__consumer_offsets-0/00000000000000000000.log
-show dump-log --continue-on-corruption --deep-iteration damaged/garbage-between-0
+say() { printf '\n# %s\n' "$*"; }
+
+cp -R "$LOGS/unclean/d0" "$WORK/data"
+cd "$WORK"
+PARTITION=data/u-rolls-0
+say "The log dir of a Kafka 4.3.1 broker that was killed while it wrote. Now the disk garbles 19 bytes of one log:"
+printf 'a bad day on a disk' | dd of="$PARTITION/00000000000000000173.log" bs=1 seek=4000 conv=notrunc 2> dd.log
+show verify-index "$PARTITION"
+say "What would a broker do at its next start? It cuts there, and deletes every segment behind:"
+show recover --dry-run "$PARTITION"
+say "The sound batches behind the damage can be kept. What is cut goes into a quarantine:"
+show recover --salvage --quarantine saved "$PARTITION"
+show verify-index "$PARTITION"
+say "Read it as a consumer, from the last record before the damage:"
+show fetch --offset 213 --limit 3 -f 'offset %o  key %k  %s\n' "$PARTITION"
+show dump-log --count --offset 213: "$PARTITION"
+say "And back, byte for byte:"
+lines=20
+show restore saved
