@@ -31,11 +31,16 @@ def delete_old_segments(log: UnifiedLog) -> int:
     segment and ends at the first that stays. A topic that is not cleaned by deletion only loses what lies below the
     log start offset.
     """
-    deleted = _delete(log, below_log_start_offset(log))
+    deleted = delete_below_log_start_offset(log)
     if log.config.delete:
         deleted += _delete(log, beyond_size(log))
         deleted += _delete(log, beyond_time(log))
     return deleted
+
+
+def delete_below_log_start_offset(log: UnifiedLog) -> int:
+    """Delete the segments that lie below the log start offset whole; returns how many."""
+    return _delete(log, below_log_start_offset(log))
 
 
 def _delete(log: UnifiedLog, breach: Breach | None) -> int:

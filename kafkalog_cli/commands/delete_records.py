@@ -27,14 +27,15 @@ _EXAMPLES = (
 def command(target: int, **values: Any) -> int:
     """Move the log start offset up and delete the segments that lie below it whole.
 
-    The offset itself lives in log-start-offset-checkpoint of the log dir.
+    The offset itself lives in log-start-offset-checkpoint of the log dir. What retention allows besides stays: `retain`
+    deletes that.
     """
     from kafkalog_cli.partitions import run
 
     def delete_records(log: UnifiedLog) -> None:
-        from engine.log.retention import delete_old_segments
+        from engine.log.retention import delete_below_log_start_offset
 
         log.maybe_increment_log_start_offset(target, "records were deleted")
-        delete_old_segments(log)
+        delete_below_log_start_offset(log)
 
     return run("delete-records", values, delete_records)
