@@ -29,6 +29,7 @@ KERNELS = (
     "lines",
     "json_lines",
 )
+SHARED = "engine.kernels._shared"  # what all kernels need of Cython, compiled once
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 # -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag
 SANITIZE = [
@@ -41,6 +42,7 @@ class BuildKernels(build_ext):
     """build_ext that may do without a compiler. All kernels are compiled or none: compiled ones call each other in C."""
 
     def run(self):
+        self.parallel = self.parallel or os.cpu_count()
         try:
             super().run()
         except Exception as error:
@@ -65,13 +67,15 @@ def extensions():
         print(f"kafkalog: kernels stay interpreted (slower, same results): {error}", file=sys.stderr)
         return []
     present = [name for name in KERNELS if os.path.exists(f"engine/kernels/{name}.py")]
+    shared = f"build/cython/{SHARED.replace('.', '/')}.c"
     return cythonize(
         [
             Extension(f"engine.kernels.{name}", [f"engine/kernels/{name}.py"], extra_compile_args=OPTIMIZE + SANITIZE,
                       extra_link_args=SANITIZE)
             for name in present
-        ],
+        ] + [Extension(SHARED, [shared], extra_compile_args=SANITIZE, extra_link_args=SANITIZE)],
         build_dir="build/cython",
+        shared_utility_qualified_name=SHARED,
         force=bool(SANITIZE),
         compiler_directives={"language_level": 3},
     )

@@ -57,7 +57,8 @@ def test_compiled_kernels_are_as_new_as_their_source(name):
 
 
 def test_every_compiled_kernel_has_a_source():
-    strays = [file.name for file in KERNELS.glob("*.so") if file.name.partition(".")[0] not in names()]
+    known = {*names(), "_shared"}  # what Cython itself needs, once for all kernels
+    strays = [file.name for file in KERNELS.glob("*.so") if file.name.partition(".")[0] not in known]
     assert strays == []
 
 
