@@ -51,7 +51,7 @@ class Cleaner:
     def clean(self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int) -> tuple[int, CleanerStats]:
         """One round: clean what lies below `first_uncleanable_offset` → (end of what is clean now, what was done).
 
-        Raises Uncleanable, LogCleaningAborted.
+        Raises Uncleanable, LogCleaningAborted, IndexFull, UnwritableFile: the group at hand is then as it was.
         """
         stats = CleanerStats()
         config, segments = log.config, log.segments

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Uncleanable(KafkalogError):
-    """A partition that can not be cleaned: a batch in it is damaged. Nothing of it was changed by this round."""
+    """A partition that can not be cleaned: a batch in it is damaged. Its segment and those behind it are as they were."""
 
     code = "uncleanable"
 

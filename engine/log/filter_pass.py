@@ -82,6 +82,7 @@ class FilterPass:
         self._counts = Table(COUNTS, BATCH_ROWS)  # of the window: what `mark_retained` counts for each batch
         self._verdicts = bytearray()  # of the window, by batch
         self._idle_markers: set[int] = set()  # of the window: markers of transactions that have no data left
+        self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count
         self._out = _Output(cleaned)
 
     def run(self) -> None:
@@ -91,7 +92,7 @@ class FilterPass:
             self._judge(window)
             self._filter(window)
             read, kept, without_key = (sum(self._counts.field(field)[: window.rows]) for field in (READ, KEPT, WITHOUT_KEY))
-            stats.messages_read += read
+            stats.messages_read += read - self._passed_over
             stats.messages_written += kept
             stats.invalid_messages_read += without_key
             size = _end(window.batches, window.rows - 1) - window.batches.table[BatchField.POSITION, 0]
@@ -105,6 +106,7 @@ class FilterPass:
         table = window.batches.table
         self._verdicts = bytearray(window.rows)
         self._idle_markers.clear()
+        self._passed_over = 0
         for field in range(COUNTS):
             self._counts.field(field)[: window.rows] = _ZEROS[: window.rows]
         for row in transactional_rows(window):
@@ -117,6 +119,8 @@ class FilterPass:
                 self._verdicts[row] = _KEEP_NONE if discard else _KEEP_ALL
             elif discard:
                 self._verdicts[row] = _KEEP_NONE
+            if self._verdicts[row] == _KEEP_NONE and not self._stays_empty(window.batches, row):
+                self._passed_over += table[BatchField.COUNT, row]
 
     def _filter(self, window: Window) -> None:
         """Hand on what stays of the window, in order."""

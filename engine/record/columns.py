@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-
 from engine.formats import BATCH_FIELDS, RECORD_FIELDS, BatchField, RecordField
 
 # A kernel writes all fields of a row: were the fields a power of two apart, all of them would fall into the same few
@@ -16,20 +14,20 @@ RECORD_ROWS = 16384 + _APART  # records that one kernel call describes
 class Table:
     """`fields` × `capacity` signed 64-bit integers, one contiguous run per field.
 
-    `table[field, column]` is how kernels see it; `array` and `memoryview` let numpy and pyarrow take a field
-    without a copy.
+    `table[field, column]` is how kernels see it; as `memoryview` numpy and pyarrow take a field without a copy.
     """
 
     __slots__ = ("_store", "capacity", "table")
 
     def __init__(self, fields: int, capacity: int) -> None:
-        self._store = array("q", bytes(8 * fields * capacity))
+        # a bytearray's zeros cost nothing before they are touched; an array's are written one by one
+        self._store = memoryview(bytearray(8 * fields * capacity)).cast("q")
         self.capacity = capacity
-        self.table: memoryview = memoryview(self._store).cast("B").cast("q", (fields, capacity))
+        self.table: memoryview = self._store.cast("B").cast("q", (fields, capacity))
 
     def field(self, field: int) -> memoryview:
         """One field as a flat view of `capacity` integers; writing to it writes the table."""
-        return memoryview(self._store)[field * self.capacity : (field + 1) * self.capacity]
+        return self._store[field * self.capacity : (field + 1) * self.capacity]
 
 
 class BatchColumns(Table):

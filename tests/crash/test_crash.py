@@ -9,11 +9,12 @@ import pytest
 
 from tests.crash.cases_07 import CASES_07
 from tests.crash.cases_append import CASES_APPEND
+from tests.crash.cases_compact import CASES_COMPACT
 from tests.crash.cases_log import CASES_LOG
 from tests.crash.sweep import ERRORS, cuts, passes, play, stops, sync_sites, troubles
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
-CASES = [*CASES_LOG, *CASES_APPEND, *CASES_07]
+CASES = [*CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_07]
 SITES = [site for site in sync_sites() if "kafka07" in site.path]
 
 pytestmark = pytest.mark.crash
