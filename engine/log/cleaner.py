@@ -13,7 +13,7 @@ from engine.log.cleaned_transactions import CleanedTransactionMetadata
 from engine.log.cleaner_stats import CleanerStats
 from engine.log.cleaner_walk import aborted_transactions
 from engine.log.errors import SegmentOffsetOverflow
-from engine.log.filter_pass import Counted, FilterPass, LastRecord, Round
+from engine.log.filter_pass import Counted, FilterPass, LastRecord, Round, Workspace
 from engine.log.key_pass import build_offset_map
 from engine.log.producer_loading import delete_producer_snapshots
 from engine.log.splitting import Place, new_cleaned_segment, replace_segments, split_overflowed_segment
@@ -47,6 +47,7 @@ class Cleaner:
         self._now = now
         self._on_bytes = on_bytes
         self._dry_run = dry_run
+        self._space = Workspace()
 
     def clean(self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int) -> tuple[int, CleanerStats]:
         """One round: clean what lies below `first_uncleanable_offset` → (end of what is clean now, what was done).
@@ -57,9 +58,13 @@ class Cleaner:
         config, segments = log.config, log.segments
         before = segments.values(0, first_dirty_offset)
         legacy_delete_horizon = before[-1].last_modified - config.delete_retention_ms if before else 0
-        build_offset_map(log, first_dirty_offset, first_uncleanable_offset, self.offset_map, stats, self._on_bytes)
+        build_offset_map(
+            log, first_dirty_offset, first_uncleanable_offset, self.offset_map, stats, self._on_bytes, self._space.columns
+        )
         end_offset = self.offset_map.latest_offset + 1
-        this_round = Round(self.offset_map, self._now, first_uncleanable_offset, legacy_delete_horizon, stats, self._on_bytes)
+        this_round = Round(
+            self.offset_map, self._now, first_uncleanable_offset, legacy_delete_horizon, stats, self._on_bytes, self._space,
+        )  # fmt: skip
         transactions = CleanedTransactionMetadata()
         for group in group_segments_by_size(
             segments.values(0, end_offset), config.segment_size, config.max_index_size, first_uncleanable_offset

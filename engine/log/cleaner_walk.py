@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound, next_in_transaction
+from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid, control_type, known_control_type
 from engine.record.reader import ChunkReader
 from engine.record.windows import MAX_BATCH_BYTES, LogWalk, Stop
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from engine.log.cleaned_transactions import CleanedTransactionMetadata
     from engine.log.segment import LogSegment
     from engine.log.unified_log import UnifiedLog
-    from engine.record.columns import BatchColumns
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
@@ -36,6 +37,19 @@ class Uncleanable(KafkalogError):
         self.finding = finding
 
 
+class WalkColumns:
+    """Columns that one walk after the other uses."""
+
+    def __init__(self) -> None:
+        self.batches = BatchColumns()
+        self.records = RecordColumns()
+
+    @cached_property
+    def more_records(self) -> RecordColumns:
+        """For what is read once more while `records` are in use."""
+        return RecordColumns()
+
+
 class SegmentWalk:
     """The batches of one segment from byte `position` on, each of them sound. Raises Uncleanable at the first that is not.
 
@@ -43,12 +57,12 @@ class SegmentWalk:
     that does not exist, records that do not decode, a batch that is not whole.
     """
 
-    def __init__(self, segment: LogSegment, position: int, max_batch_bytes: int) -> None:
-        self._path = segment.log_path
-        self._walk = LogWalk(segment.log_file, position, segment.size, max_batch_bytes=max(max_batch_bytes, MAX_BATCH_BYTES))
+    def __init__(self, segment: LogSegment, position: int, max_batch_bytes: int, columns: WalkColumns) -> None:
+        self._path, self._columns = segment.log_path, columns
+        largest = max(max_batch_bytes, MAX_BATCH_BYTES)
+        self._walk = LogWalk(segment.log_file, position, segment.size, max_batch_bytes=largest, batches=columns.batches)
         self._findings: list[Finding] = []
-        self._reader = ChunkReader(self._path, self._findings.append)
-        self._second_reader = ChunkReader(self._path, self._findings.append)
+        self._reader = ChunkReader(self._path, self._findings.append, records=columns.records)
 
     def windows(self) -> Iterator[Window]:
         """Window by window, all batches with right checksums."""
@@ -74,7 +88,8 @@ class SegmentWalk:
         body = table[BatchField.BODY, row], table[BatchField.BODY_END, row]
         _reset_body(window.batches, row)
         try:
-            yield from self._second_reader.chunks(window, row, row + 1)
+            reader = ChunkReader(self._path, self._findings.append, records=self._columns.more_records)
+            yield from reader.chunks(window, row, row + 1)
         finally:  # it may point into an arena that the first reading is in the middle of
             table[BatchField.BODY, row], table[BatchField.BODY_END, row] = body
         self._check()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.formats import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.cleaning import COPY, DROP, next_run
 from engine.kernels.offset_map import COUNTS, KEPT, READ, TOMBSTONES, WITHOUT_KEY
-from engine.log.cleaner_walk import SegmentWalk, can_discard, is_control, transactional_rows
+from engine.log.cleaner_walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
 from engine.log.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
 
@@ -35,6 +35,16 @@ _PENDING = 1 << 20  # bytes that are collected before they are appended
 _ZEROS = memoryview(array("q", bytes(8 * BATCH_ROWS)))
 
 
+class Workspace:
+    """What one pass after the other uses."""
+
+    def __init__(self) -> None:
+        self.columns = WalkColumns()
+        self.rewriter = BatchRewriter()
+        self.keep = memoryview(bytearray(RECORD_ROWS))
+        self.counts = Table(COUNTS, BATCH_ROWS)  # of a window: what `mark_retained` counts for each batch
+
+
 class Round(NamedTuple):
     """What holds for all segments of a round."""
 
@@ -44,6 +54,7 @@ class Round(NamedTuple):
     legacy_delete_horizon: int  # ms: segments of formats 0 and 1 that were changed later keep their tombstones
     stats: CleanerStats
     on_bytes: Callable[[int], None]
+    space: Workspace
 
 
 class LastRecord(NamedTuple):
@@ -73,13 +84,11 @@ class FilterPass:
     ) -> None:  # fmt: skip
         self._round, self._config, self._transactions = this_round, config, transactions
         self._last_records = last_records
-        self._walk = SegmentWalk(segment, 0, config.max_message_size)
+        self._walk = SegmentWalk(segment, 0, config.max_message_size, this_round.space.columns)
         self._retain_legacy_deletes = segment.last_modified > this_round.legacy_delete_horizon
         ends = {record.last_data_offset for record in last_records.values() if record.last_data_offset is not None}
         self._precious = memoryview(array("q", sorted(ends | {this_round.first_uncleanable_offset - 1})))
-        self._rewriter = BatchRewriter()
-        self._keep = memoryview(bytearray(RECORD_ROWS))
-        self._counts = Table(COUNTS, BATCH_ROWS)  # of the window: what `mark_retained` counts for each batch
+        self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
         self._verdicts = bytearray()  # of the window, by batch
         self._idle_markers: set[int] = set()  # of the window: markers of transactions that have no data left
         self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count

@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.log.cleaner_stats import CleanerStats
+    from engine.log.cleaner_walk import WalkColumns
     from engine.log.offset_map import SkimpyOffsetMap
-    from engine.log.segment import LogSegment
     from engine.log.unified_log import UnifiedLog
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
 
 def build_offset_map(
-    log: UnifiedLog, start: int, end: int, offset_map: SkimpyOffsetMap, stats: CleanerStats, on_bytes: Callable[[int], None]
-) -> None:
+    log: UnifiedLog, start: int, end: int, offset_map: SkimpyOffsetMap, stats: CleanerStats, on_bytes: Callable[[int], None],
+    columns: WalkColumns,
+) -> None:  # fmt: skip
     """Fill `offset_map` with the keys of the records from `start` up to, not including, `end`.
 
     Aborted data and control batches are passed over. Where the map is full it ends early, in the middle of a batch if
@@ -32,18 +33,18 @@ def build_offset_map(
     transactions = CleanedTransactionMetadata()
     transactions.add_aborted_transactions(aborted_transactions(log, start, end))
     for number, segment in enumerate(dirty):
-        if not _map_segment(segment, start, offset_map, transactions, stats, on_bytes, log.config.max_message_size):
+        walk = SegmentWalk(segment, segment.offset_index.lookup(start).position, log.config.max_message_size, columns)
+        if not _map_segment(walk, start, offset_map, transactions, stats, on_bytes):
             return
         following = dirty[number + 1].base_offset if number + 1 < len(dirty) else end
         offset_map.update_latest_offset(following - 1)
 
 
 def _map_segment(
-    segment: LogSegment, start: int, offset_map: SkimpyOffsetMap, transactions: CleanedTransactionMetadata,
-    stats: CleanerStats, on_bytes: Callable[[int], None], max_batch_bytes: int,
+    walk: SegmentWalk, start: int, offset_map: SkimpyOffsetMap, transactions: CleanedTransactionMetadata,
+    stats: CleanerStats, on_bytes: Callable[[int], None],
 ) -> bool:  # fmt: skip
     """One segment; False: the map is full."""
-    walk = SegmentWalk(segment, segment.offset_index.lookup(start).position, max_batch_bytes)
     before = -1  # last offset of the batch before the window
     for window in walk.windows():
         table = window.batches.table

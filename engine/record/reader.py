@@ -127,13 +127,17 @@ class ChunkReader:
     path     as findings name the file
     report   takes what is wrong
     limit    bytes that one batch may inflate to (--max-decompressed-bytes)
+    records  columns to reuse: many small files are otherwise busy with making new ones
     """
 
-    def __init__(self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES) -> None:
+    def __init__(
+        self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES,
+        records: RecordColumns | None = None,
+    ) -> None:  # fmt: skip
         self._path = path
         self._report = report
         self._limit = limit
-        self._records = RecordColumns()
+        self._records = RecordColumns() if records is None else records
 
     def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
         """Batches row … last_row − 1 of `window` (default: all) in order, with their records."""
