@@ -44,18 +44,22 @@ class DeferredDeletion:
 
     def run(self, *, keep: bool) -> None:
         """Remove what waits, or with `keep` only let go of it. Afterwards nothing waits."""
+        if keep:
+            for path in (*(segment.log_path for segment in self._segments), *self._paths):
+                self._report.add(Action.MARKED, file_name(path), "left for whoever may still want it")
+            self.release()
+            return
         segments, paths = self._segments, self._paths
         self._segments, self._paths = [], []
         for segment in segments:
-            if keep:
-                segment.close_handlers()
-            else:
-                segment.delete_if_exists()
-        if keep:
-            for path in (*(segment.log_path for segment in segments), *paths):
-                self._report.add(Action.MARKED, file_name(path), "left for whoever may still want it")
-            return
+            segment.delete_if_exists()
         for path in paths:
             self._files.remove(path)
         if segments or paths:
             self._files.sync_directory(self._directory)
+
+    def release(self) -> None:
+        """Let go of what waits: it stays as it is."""
+        for segment in self._segments:
+            segment.close_handlers()
+        self._segments, self._paths = [], []

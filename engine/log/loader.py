@@ -88,13 +88,14 @@ def open_log(
     report            takes what is done; default: a new one, `UnifiedLog.report`
     jobs              segments that are read side by side
 
-    Raises UnreadableFile, UnwritableFile, MalformedCheckpoint for a leader-epoch-checkpoint that stops a broker.
+    What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that can not be opened as asked for is
+    recovered, in the end as a whole. Raises UnreadableFile, UnwritableFile.
     """
     report = Report(directory, "open") if report is None else report
     if not files.exists(directory):
         files.make_directory(directory)
-    ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
     epochs = open_leader_epochs(files, directory, report)
+    ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
     for number, (clean, point) in enumerate(ways):
         producers = ProducerStateManager(files, directory, producer_id_expiration_ms=producer_id_expiration_ms,
                                          max_transaction_timeout_ms=max_transaction_timeout_ms)
@@ -102,7 +103,7 @@ def open_log(
                            log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs,
                            in_order=number > 0)
         try:
-            loaded = loader.load()
+            return _unified(loader)
         except REPAIRABLE as error:
             loader.close_handlers()
             if number + 1 == len(ways):
@@ -111,12 +112,16 @@ def open_log(
         except BaseException:
             loader.close_handlers()
             raise
-        else:
-            break
-    local_log = LocalLog(files, directory, config, loader.segments, now=now, recovery_point=loaded.recovery_point,
-                         next_offset=loaded.next_offset, report=report, deferred=loader.deferred,
-                         names=loader.names)
-    return UnifiedLog(loaded.log_start_offset, local_log, epochs, producers)
+    raise AssertionError("the last way returns or raises")
+
+
+def _unified(loader: LogLoader) -> UnifiedLog:
+    loaded = loader.load()
+    local_log = LocalLog(
+        loader.files, loader.directory, loader.config, loader.segments, now=loader.now, recovery_point=loaded.recovery_point,
+        next_offset=loaded.next_offset, report=loader.report, deferred=loader.deferred, names=loader.names,
+    )
+    return UnifiedLog(loaded.log_start_offset, local_log, loader.epochs, loader.producers)
 
 
 class LogLoader:
@@ -212,7 +217,7 @@ class LogLoader:
 
     def close_handlers(self) -> None:
         """Let go of all files: the log could not be loaded."""
-        self.deferred.run(keep=True)
+        self.deferred.release()
         self.segments.close_handlers()
 
     @property

@@ -336,7 +336,7 @@ class UnifiedLog:
 
     def close_handlers(self) -> None:
         """Let go of all files without changing them."""
-        self.local_log.deferred.run(keep=True)
+        self.local_log.deferred.release()
         self.segments.close_handlers()
 
     def describe(self) -> None:
