@@ -50,7 +50,7 @@ class Trouble(NamedTuple):
     """One thing that a starting broker trips over.
 
     name   path below the log dir
-    said   the broker's own words, None where it says nothing
+    said   the broker's own words, with … for what only it knows; None where it says nothing
     what   what is wrong, in ours
     kind   of the file, None for directories
     do     what people can do where it is not ours to mend
@@ -125,7 +125,7 @@ def foresee(files: ReadOnlyFiles, cluster: Cluster) -> list[Trouble]:
         if log_dir.is_whole:
             found += _identity(files, cluster, log_dir)
             found += _foreign(files, log_dir)
-            found += _checkpoints(files, log_dir)
+            found += _checkpoints(files, cluster, log_dir)
         for place in log_dir.places:
             found += _readable_partition(files, cluster, place)
     found += _duplicates(cluster)
@@ -179,10 +179,17 @@ def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:
         yield Trouble(Effect.STOPS, log_dir.path, name, said, "the directory is not Kafka's", None, do)
 
 
-def _checkpoints(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:
+def _failed(cluster: Cluster, log_dir: str) -> Effect:
+    """What a broker does when it can not read a file of `log_dir`: without the metadata log it can not live."""
+    holds_metadata = cluster.metadata_dir is not None and cluster.metadata_dir.startswith(log_dir + "/")
+    return Effect.STOPS if holds_metadata else Effect.OFFLINE
+
+
+def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[Trouble]:
+    failed = _failed(cluster, log_dir.path)
     effects = {
-        FileKind.RECOVERY_POINT_CHECKPOINT: Effect.STOPS, FileKind.LOG_START_CHECKPOINT: Effect.STOPS,
-        FileKind.REPLICATION_CHECKPOINT: Effect.OFFLINE, FileKind.CLEANER_CHECKPOINT: Effect.WARNS,
+        FileKind.RECOVERY_POINT_CHECKPOINT: failed, FileKind.LOG_START_CHECKPOINT: failed,
+        FileKind.REPLICATION_CHECKPOINT: failed, FileKind.CLEANER_CHECKPOINT: Effect.WARNS,
     }  # fmt: skip
     for kind, effect in effects.items():
         if kind.value not in log_dir.files:
@@ -219,7 +226,7 @@ def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) ->
         name = place.path.removeprefix(place.log_dir + "/")
         said = f"Error while loading log dir {files.absolute(place.log_dir)}"
         do = "check permissions and owner, and the disk itself"
-        return [Trouble(Effect.OFFLINE, place.log_dir, name, said, str(error), None, do)]
+        return [Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, str(error), None, do)]
 
 
 def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator[Trouble]:
@@ -233,7 +240,8 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
         except MalformedCheckpoint as error:
             said = f"Error while reading checkpoint file {absolute}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
             name = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
-            yield Trouble(Effect.STOPS, place.log_dir, name, said, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
+            effect = _failed(cluster, place.log_dir)
+            yield Trouble(effect, place.log_dir, name, said, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
     yield from _topic_id(files, cluster, place, names)
     if FileKind.QUORUM_STATE.value in names and place.name.topic == METADATA_TOPIC:
         path = f"{place.path}/{FileKind.QUORUM_STATE.value}"
@@ -259,24 +267,25 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[s
     if kind.value not in names:
         # brokers before 2.8 wrote no ids: their log dirs lack all of them
         if lives and (cluster.metadata is not None or cluster.identities):
-            said = f"The topicId does not exist in {place.path}, treat it as a stray log."
+            said = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
             yield Trouble(Effect.STRAYS, place.log_dir, name, said, "the file is missing", kind)
         return
     decoded = decode_partition_metadata(read_identity(files, path), path)
     if decoded.value is None:
         said = f"Error while reading partition metadata file {files.absolute(path)}"
-        yield Trouble(Effect.STOPS, place.log_dir, name, said, _first(decoded.findings), kind)
+        yield Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, _first(decoded.findings), kind)
     elif lives and cluster.metadata is not None and not cluster.metadata.findings:
         topic_id = decoded.value.topic_id.rstrip("=")
         topic = cluster.metadata.topics.get(topic_id)
         replicas = () if topic is None else topic.replicas.get(place.name.partition, ())
         if not replicas:
-            said = f"Found stray log dir {place.path}: the topicId {topic_id} does not exist in the metadata image."
+            log = f"Log(dir={files.absolute(place.path)}, …)"
+            said = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
             do = "was the topic deleted, or is this the disk of another cluster?"
             yield Trouble(Effect.STRAYS, place.log_dir, name, said, "the metadata know no such topic", None, do)
         elif cluster.node_id is not None and cluster.node_id not in replicas:
-            said = (f"Found stray log dir {place.path}: the current replica assignment {list(replicas)} does not contain the "
-                    f"local brokerId {cluster.node_id}.")
+            said = (f"Found stray log dir Log(dir={files.absolute(place.path)}, …): the current replica assignment "
+                    f"{list(replicas)} does not contain the local brokerId {cluster.node_id}.")
             yield Trouble(Effect.STRAYS, place.log_dir, name, said, "other brokers hold the partition", None,
                           "nothing, if the replica was moved away")
 

@@ -63,6 +63,13 @@ class Broker:
         """Everything that it has printed so far."""
         return self._out.read_text(errors="replace")
 
+    def wait_for(self, text: str) -> None:
+        """Until it has said `text`, or will never say it."""
+        assert self._process is not None
+        deadline = time.monotonic() + _PATIENCE
+        while text not in self.said and self._process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+
     @property
     def has_started(self) -> bool:
         """Did it come up?"""

@@ -19,7 +19,8 @@ from tests.support.run import kafkalog
 
 pytestmark = pytest.mark.oracle
 ALL = os.environ.get("KAFKALOG_BROKER") == "all"
-SAID = [name for name, damage in DAMAGES.items() if damage.said] if ALL else ["lost+found", "metadata"]
+UNHEARD = ("cleaner offsets",)  # the cleaner is switched off here
+SAID = [name for name, damage in DAMAGES.items() if damage.said and name not in UNHEARD] if ALL else ["lost+found", "metadata"]
 MENDED = [name for name, damage in DAMAGES.items() if damage.mended and damage.effect] if ALL else ["no meta.properties"]
 LOSES = ("OFFLINE", "STRAYS", "LOSES_TOPICS")
 
@@ -47,9 +48,11 @@ def test_a_broker_says_what_was_foreseen(name, kafka, own_corpus, tmp_path):
     files = ReadOnlyFiles()
     (trouble,) = foresee(files, survey(files, find_log_dirs(files, [str(top)])))
     with Broker(top) as broker:
+        if trouble.effect.name in LOSES:
+            broker.wait_for(trouble.said.split("…")[0])
         started = broker.has_started
         assert started == (trouble.effect.name != "STOPS")
-        assert trouble.said.partition("\n")[0].rpartition("/")[2] in broker.said
+        assert all(part in broker.said for part in trouble.said.split("…"))
         strays = len(list(top.glob("d*/*-stray")))
         assert (strays > 0) == (trouble.effect.name in ("STRAYS", "LOSES_TOPICS"))
 

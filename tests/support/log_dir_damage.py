@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GARBAGE = b"\x00garbage\xff\nnot a checkpoint\n"
-UNKNOWN_TOPIC = b"version: 0\ntopic_id: 0000000000000000000000"
+UNKNOWN_TOPIC = b"version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBA"
 
 
 class Damage(NamedTuple):
@@ -65,9 +65,13 @@ DAMAGES = {
     "recovery points": Damage(
         _write("d0/recovery-point-offset-checkpoint"), "STOPS", "Error while reading checkpoint file"),
     "log start offsets": Damage(
-        _write("d1/log-start-offset-checkpoint"), "STOPS", "Error while reading checkpoint file"),
+        _write("d1/log-start-offset-checkpoint"), "OFFLINE", "Error while reading checkpoint file"),
     "high watermarks": Damage(
         _write("d1/replication-offset-checkpoint"), "OFFLINE", "Error while reading checkpoint file"),
+    "high watermarks beside the metadata log": Damage(
+        _write("d0/replication-offset-checkpoint"), "STOPS", "Error while reading checkpoint file"),
+    "leader epochs elsewhere": Damage(
+        _write("d1/tx-1/leader-epoch-checkpoint"), "OFFLINE", "Error while reading checkpoint file"),
     "cleaner offsets": Damage(_write("d0/cleaner-offset-checkpoint"), "WARNS", "Error while reading checkpoint file"),
     "snapshot": Damage(_flip("d0/idempotent-0/00000000000000000000.snapshot", 2), "WARNS", "Snapshot is corrupt"),
     "no topic id": Damage(_remove("d0/tx-0/partition.metadata"), "STRAYS", "treat it as a stray log."),
