@@ -143,7 +143,7 @@ def log_dirs(own_corpus, tmp_path):
 @pytest.mark.parametrize(("damage", "code", "words"), [
     (lambda top: (top / "d1/meta.properties").unlink(), "broker-stops", "No `meta.properties` found in"),
     (lambda top: (top / "d1/lost+found").mkdir(), "broker-stops", "is not in the form of topic-partition"),
-    (lambda top: (top / "d0/replication-offset-checkpoint").write_text("x"), "log-dir-offline", "checkpoint"),
+    (lambda top: (top / "d1/replication-offset-checkpoint").write_text("x"), "log-dir-offline", "checkpoint"),
     (lambda top: (top / "d0/tx-0/partition.metadata").unlink(), "partition-stray", "treat it as a stray log"),
     (lambda top: (top / "d0/tx-0/leader-epoch-checkpoint").write_text("x"), "broker-stops", "checkpoint"),
 ])  # fmt: skip
