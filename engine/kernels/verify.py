@@ -88,7 +88,8 @@ def check_offset_entries(entries: cython.const[cython.uchar][::1], base_offset: 
     last: cython.longlong
     offset: cython.longlong
     if row < 0 or last_row > batches.shape[1] or state.shape[0] < 5 or used < 0: return row, used, _BAD_START
-    if state[_NEXT] < 0 or state[_PENDING] >= capacity: return row, used, _BAD_START
+    if state[_NEXT] < 0 or state[_PENDING] >= capacity or doubtful.shape[0] < 8: return row, used, _BAD_START
+    if state[_PENDING] >= 0 and not 0 <= doubtful[_ENTRY, state[_PENDING]] < count: return row, used, _BAD_START
     with cython.nogil:
         entry = state[_NEXT]
         pending = state[_PENDING]
@@ -155,7 +156,7 @@ def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cy
     stamp: cython.longlong
     offset: cython.longlong
     if row < 0 or last_row > batches.shape[1] or state.shape[0] < 5 or used < 0: return row, used, _BAD_START
-    if state[_NEXT] < 0: return row, used, _BAD_START
+    if state[_NEXT] < 0 or doubtful.shape[0] < 8: return row, used, _BAD_START
     with cython.nogil:
         entry = state[_NEXT]
         while row < last_row:
