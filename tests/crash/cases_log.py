@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace as with_settings
 
 from engine.errors import UnreadableFile
+from engine.findings import Finding, Where
 from engine.formats import Codec
 from engine.log.loader import open_log
 from engine.log.manifest import QuarantineDamaged
 from engine.log.quarantine import QuarantiningFiles
 from engine.log.restore import restore
 from engine.log.retention import delete_old_segments
+from engine.log.verify_rebuild import Rebuilder
 from tests.crash.partitions import (
     CONFIG,
     DIRECTORY,
@@ -32,6 +34,11 @@ from tests.support.disk_model import Disk
 END = 39  # log end offset of `segments()`
 
 
+def tidy(disk):
+    """Is nothing left over, and what was removed surely gone?"""
+    return not [path for path in disk.contents if path.endswith((".deleted", ".cleaned", ".swap", ".tmp"))]
+
+
 def opened(files, **settings):
     return open_log(files, DIRECTORY, settings.pop("config", CONFIG), **({"now": NOW, "clean_shutdown": True} | settings))
 
@@ -49,6 +56,7 @@ def recover_case(case_name, disk, good, *, recovery_point=0, config=CONFIG):
 
     def check(disk, _acknowledged, done):
         assert see(disk, recovery_point=recovery_point, config=config) == wanted
+        assert not done or tidy(disk)
         if done:  # a broker that finds its recovery point beyond all of it does not look at older segments
             assert see(disk, recovery_point=2**62, config=config) == wanted
 
@@ -75,6 +83,15 @@ def only_logs_and_epochs():
     """Without leader-epoch-checkpoint it would depend on the order of recovery, as in Kafka, which epochs are known."""
     epochs = f"{TOPIC}/leader-epoch-checkpoint"
     return raw(segments(), **{epochs: closed(segments()).contents[epochs]})
+
+
+def swapped():
+    """As a broker leaves it that was killed while it put one compacted segment in the place of two."""
+    parts = segments()
+    disk = closed(parts)
+    merged = b"".join(parts[1][1] + parts[2][1])
+    contents = disk.contents | {name(12, ".log.swap"): merged, name(0, ".log.deleted"): b"gone"}
+    return Disk(contents, disk.directories), batches_of(parts)
 
 
 def overflowing():
@@ -106,7 +123,7 @@ def retain_case(case_name, kept_from, *, disk=None, **settings):
             assert seen.batches == {base: batch for base, batch in before.batches.items() if base >= seen.start}, "a hole"
             assert seen.end == END, "offsets would be given out again"
             assert producers.items() <= seen.producers.items()
-            assert not done or (seen.batches == kept and seen.start == kept_from)
+            assert not done or (seen.batches == kept and seen.start == kept_from and tidy(disk))
             assert not clean or not kept or seen.producers == before.producers
 
     return Case(case_name, disk, work, check)
@@ -136,7 +153,7 @@ def truncate_case(case_name, target, *, fully=False):
             seen = see(disk, recovery_point=END, clean=clean)
             assert kept.items() <= seen.batches.items()
             assert fully or seen.batches == {base: batch for base, batch in before.batches.items() if base < seen.end}, "a hole"
-            assert not done or seen == wanted
+            assert not done or (seen == wanted and tidy(disk))
 
     return Case(case_name, disk, work, check)
 
@@ -227,6 +244,26 @@ def truncate_and_append_case():
     return Case("truncate-append", disk, work, check)
 
 
+def rebuild_case():
+    """verify-index --rebuild: the log is never in danger, and in the end its indexes fit."""
+    sound = closed(segments())
+    broken = {name(23, ".index"): bytes(24), name(12, ".timeindex"): b"", name(23, ".snapshot"): b"x" * 90}
+    disk = Disk(sound.contents | broken, sound.directories)
+    findings = [Finding("index-offset-mismatch", Where("/" + path), "broken") for path in broken]
+    wanted = see(sound, clean=True)
+
+    def work(files, _acknowledge):
+        Rebuilder(files, DIRECTORY, CONFIG, findings, NOW).run()
+
+    def check(disk, _acknowledged, done):
+        assert see(disk).batches == wanted.batches
+        if done:
+            assert see(disk, clean=True) == wanted
+            assert {path: disk.contents[path] for path in broken} == {path: sound.contents[path] for path in broken}
+
+    return Case("rebuild", disk, work, check)
+
+
 def partition(disk):
     return disk.below(TOPIC)
 
@@ -282,6 +319,7 @@ CASES_LOG = [
     recover_case("recover-middle", *damaged_middle()),
     recover_case("recover-tail", *torn_tail(), recovery_point=33),
     recover_case("recover-no-indexes", only_logs_and_epochs(), batches_of(segments())),
+    recover_case("swap", *swapped(), config=with_settings(CONFIG, max_index_size=1200)),
     recover_case("split", *overflowing()),
     retain_case("retain-size", 23, retention_size=900),
     retain_case("retain-all", END, retention_ms=1),
@@ -294,4 +332,5 @@ CASES_LOG = [
     truncate_and_append_case(),
     quarantine_case(),
     restore_case(),
+    rebuild_case(),
 ]

@@ -105,7 +105,9 @@ def see(disk, *, config=CONFIG, clean=False, recovery_point=0, log_start_offset=
 def look(files, log):
     batches = {}
     for segment in log.segments:
-        batches |= _sound_batches(files, segment)
+        found = _sound_batches(files, segment)
+        assert batches.keys().isdisjoint(found), "the same batches twice"
+        batches |= found
     producers = {
         entry.producer_id: (entry.producer_epoch, entry.last_seq, entry.current_txn_first_offset)
         for entry in log.producer_state.producers.values()

@@ -166,11 +166,12 @@ class DirectoryNode:
 
 
 class Disk(NamedTuple):
-    """A tree at rest, everything in it durable: paths from the top, without a leading slash."""
+    """A tree at rest, everything in it durable but what is `unsynced`: paths from the top, without a leading slash."""
 
     contents: dict[str, bytes]
     directories: frozenset[str] = frozenset()
     modified_ms: dict[str, int] = {}  # noqa: RUF012 - never changed
+    unsynced: frozenset[str] = frozenset()  # files that a killed process wrote and nobody synced
 
     @classmethod
     def load(cls, top: Path, under: str = "") -> Disk:
@@ -205,6 +206,8 @@ class Disk(NamedTuple):
         for name, data in self.contents.items():
             parent, _, last = name.rpartition("/")
             node = FileNode(bytearray(data), data, modified_ms=self.modified_ms.get(name, CLOCK_MS))
+            if name in self.unsynced:
+                node.durable, node.changes = b"", [Write(0, data)]
             _directory(root, parent).entries[last] = node
         _settle(root)
         return root

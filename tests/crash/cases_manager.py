@@ -1,0 +1,157 @@
+"""Commands on a whole log dir: clean shutdown marker, checkpoints and logs must fit together whatever happens."""
+
+from __future__ import annotations
+
+from engine.checkpoint.offsets import decode_offset_checkpoint
+from engine.log.locking import locked
+from engine.log.log_dirs import find_log_dirs
+from engine.log.manager import LogManager, Settings, purge_deleted_directories
+from engine.log.operation import OperationOptions, operate
+from engine.log.recover import RecoverOptions, recover
+from engine.log.report import Report
+from engine.log.retention import delete_old_segments
+from engine.log.startup import Effect, foresee, survey
+from tests.crash.cases_log import END, damaged_middle
+from tests.crash.partitions import CONFIG, NOW, TOPIC, closed, see, segments
+from tests.crash.sweep import Case
+from tests.support.crash_files import CrashFiles
+from tests.support.disk_model import Disk
+
+WRITTEN_WITHOUT_SYNC = (".log", "index", ".snapshot")
+MARKER = "d/.kafka_cleanshutdown"
+POINTS = "d/recovery-point-offset-checkpoint"
+STARTS = "d/log-start-offset-checkpoint"
+SETTINGS = {"segment.index.bytes": "600", "index.interval.bytes": "150", "internal.segment.bytes": "1600"}
+
+
+def log_dir(disk, *, clean=True):
+    """A broker's log dir with the partition of `disk` in it, stopped cleanly at END or killed."""
+    contents = dict(disk.contents) | {
+        "d/meta.properties": b"node.id=1\ndirectory.id=GwU-VCmqfoM16VN-PhPllg\nversion=1\ncluster.id=kafkalogCorpusSeed42AA\n",
+        f"{TOPIC}/partition.metadata": b"version: 0\ntopic_id: Ssx5VgobQZyBz3LWRQ0uyQ",
+    }
+    contents |= {POINTS: f"0\n1\nt 0 {END if clean else 0}\n".encode(), STARTS: b"0\n0\n"}
+    if clean:
+        contents[MARKER] = b'{"version":0,"brokerEpoch":7}'
+    unsynced = frozenset() if clean else frozenset(name for name in contents if name.endswith(WRITTEN_WITHOUT_SYNC))
+    return Disk(contents, disk.directories, unsynced=unsynced)
+
+
+def managed(files, perform):
+    """Everything around a command."""
+    dirs = find_log_dirs(files, ["/d"])
+    with locked(files, [one.path for one in dirs]):
+        manager = LogManager(lambda _: files, survey(files, dirs), Settings(overrides=tuple(SETTINGS.items())), NOW)
+        errors = []
+        reports = list(perform(manager, errors))
+    if errors:
+        raise errors[0]
+    return [event for report in reports for event in report.events]
+
+
+def broker_sees(disk):
+    """What a broker finds at its start: it believes marker and checkpoints."""
+    offsets = {}
+    for name in (POINTS, STARTS):
+        entries = decode_offset_checkpoint(disk.contents[name], name).entries if name in disk.contents else []
+        offsets[name] = next((entry.offset for entry in entries), 0)
+    return see(disk, clean=MARKER in disk.contents, recovery_point=offsets[POINTS], log_start_offset=offsets[STARTS])
+
+
+def operation_case(name, work_on_log, kept_from, kept_to=END):
+    """A command on a log dir that was stopped cleanly. In the end it is just that again."""
+    disk = log_dir(closed(segments()))
+    before = broker_sees(disk)
+    kept = {base: batch for base, batch in before.batches.items() if kept_from <= base < kept_to}
+
+    def work(files, _acknowledge):
+        managed(files, lambda manager, errors: operate(manager, OperationOptions(name), work_on_log, errors))
+
+    whole = CrashFiles(disk)
+    work(whole, None)
+    wanted = broker_sees(whole.disk())
+    assert kept.items() <= wanted.batches.items()
+
+    def check(disk, _acknowledged, done):
+        seen = broker_sees(disk)
+        assert kept.items() <= seen.batches.items() <= before.batches.items()
+        assert seen.end <= END
+        if done:
+            assert disk.contents.get(MARKER) == b'{"version":0,"brokerEpoch":7}'
+        if done or MARKER in disk.contents:
+            assert seen in ((wanted,) if done else (before, wanted))
+
+    return Case(f"log-dir-{name}", disk, work, check)
+
+
+def delete_records(log):
+    log.maybe_increment_log_start_offset(26, "records were deleted")
+    delete_old_segments(log)
+
+
+def stops_a_broker(disk):
+    """Small files over which a starting broker falls."""
+    files = CrashFiles(disk)
+    dirs = find_log_dirs(files, ["/d"])
+    return [trouble for trouble in foresee(files, survey(files, dirs)) if trouble.effect is not Effect.WARNS]
+
+
+def recover_case(name, *, extra=None, clean_before=False, salvage=False, mark_clean=True):
+    """After a kill nothing was synced. The marker may only come when everything is on the disk and fits."""
+    damaged, good = damaged_middle()
+    disk = log_dir(damaged, clean=clean_before)
+    disk = disk._replace(contents=disk.contents | (extra or {}))
+
+    def work(files, _acknowledge):
+        options = RecoverOptions(mark_clean=mark_clean, salvage=salvage)
+        managed(files, lambda manager, errors: recover(manager, options, errors))
+
+    whole = CrashFiles(disk)
+    work(whole, None)
+    wanted = broker_sees(whole.disk())
+    assert wanted.batches.items() > good.items() if salvage else wanted.batches == good
+
+    def check(after, _acknowledged, done):
+        if clean_before and after.contents.get(MARKER) == disk.contents[MARKER]:
+            assert after.below(TOPIC) == disk.below(TOPIC), "changed under the eyes of the marker"
+            return
+        if MARKER in after.contents:
+            assert mark_clean
+            assert stops_a_broker(after) == []
+            assert broker_sees(after) == wanted
+        elif not extra and not clean_before:
+            assert wanted.batches.items() >= broker_sees(after).batches.items()
+        assert not (done and mark_clean) or MARKER in after.contents
+
+    return Case(name, disk, work, check)
+
+
+def purge_case():
+    """Directories of deleted topics: gone for sure when it says so."""
+    gone = "d/old-0.0123456789abcdef0123456789abcdef-delete"
+    disk = log_dir(closed(segments()))
+    disk = disk._replace(contents=disk.contents | {f"{gone}/{0:020}.log": b"x"}, directories=disk.directories | {gone})
+
+    def work(files, _acknowledge):
+        (one,) = find_log_dirs(files, ["/d"])
+        purge_deleted_directories(files, one, Report("/d", "retain"))
+
+    def check(disk, _acknowledged, done):
+        broker_sees(disk)
+        assert not done or gone not in disk.directories
+
+    return Case("log-dir-purge", disk, work, check)
+
+
+CASES_MANAGER = [
+    operation_case("delete-records", delete_records, 26),
+    operation_case("roll", lambda log: log.roll(), 0),
+    operation_case("truncate", lambda log: log.truncate_to(20), 0, 20),
+    recover_case("log-dir-recover", mark_clean=False),
+    recover_case("log-dir-mark-clean"),
+    recover_case("log-dir-mark-clean-again", clean_before=True),
+    recover_case("log-dir-mend", extra={POINTS: b"garbage", f"{TOPIC}/leader-epoch-checkpoint": b"garbage"}),
+    recover_case("log-dir-salvage", salvage=True),
+    purge_case(),
+]
+assert CONFIG.segment_size == 1600  # as SETTINGS
