@@ -265,9 +265,11 @@ class QuarantiningFiles(Files):
             except UnwritableFile as error:
                 if getattr(error.__cause__, "errno", None) != errno.EXDEV:
                     raise
-                self._store(path, stored, 0, info.size)
+                aside = stored + ".tmp"  # the copy has its name only when it is whole
+                self._store(path, aside, 0, info.size)
+                self._below.rename(aside, stored)
+                self._below.sync_directory(f"{self.directory}/{STORED}")
                 self._below.remove(path)
-        self._below.sync_directory(f"{self.directory}/{STORED}")
         self.stored_size += info.size
         if state is not None:
             state.is_new = state.is_kept = True

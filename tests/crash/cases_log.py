@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace as with_settings
 
+import pytest
+
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
 from engine.log.loader import open_log
 from engine.log.manifest import QuarantineDamaged
 from engine.log.quarantine import QuarantiningFiles
-from engine.log.restore import restore
+from engine.log.restore import ChangedSince, restore
 from engine.log.retention import delete_old_segments
 from engine.log.verify_rebuild import Rebuilder
 from tests.crash.partitions import (
@@ -36,7 +38,7 @@ END = 39  # log end offset of `segments()`
 
 def tidy(disk):
     """Is nothing left over, and what was removed surely gone?"""
-    return not [path for path in disk.contents if path.endswith((".deleted", ".cleaned", ".swap", ".tmp"))]
+    return not [path for path in disk.below(TOPIC) if path.endswith((".deleted", ".cleaned", ".swap", ".tmp"))]
 
 
 def opened(files, **settings):
@@ -175,8 +177,11 @@ def roll_case():
     return Case("roll", disk, work, check)
 
 
-def append_case():
-    """Appends of several producers with rolls; what the recovery point has passed is acknowledged."""
+def append_case(case_name, *, roll=False):
+    """Appends of several producers with rolls; what the recovery point has passed is acknowledged.
+
+    roll  by hand as well, right behind a flush: then nothing but the roll itself syncs what it made
+    """
     sent = [plain(0), plain(0, producer_id=IDEMPOTENT, producer_epoch=0, base_sequence=0), plain(0, size=200, codec=Codec.GZIP)]
     sent += [plain(0, size=150 + 40 * number) for number in range(5)]
     disk = Disk({}, frozenset({"d", TOPIC}))
@@ -188,6 +193,8 @@ def append_case():
             ends.append(log.append_as_leader(bytearray(data), number // 4).last_offset + 1)
             if number % 3 == 2:
                 log.flush()
+            if roll and number > 1:
+                log.roll()
             acknowledge(sum(end <= log.recovery_point for end in ends) - 1)
         log.close()
         acknowledge(len(sent))
@@ -207,7 +214,7 @@ def append_case():
             point = [*wanted.batches, wanted.end][acknowledged]
             assert see(disk, recovery_point=point).batches.keys() >= set(list(wanted.batches)[:acknowledged])
 
-    return Case("append", disk, work, check)
+    return Case(case_name, disk, work, check)
 
 
 def truncate_and_append_case():
@@ -268,14 +275,14 @@ def partition(disk):
     return disk.below(TOPIC)
 
 
-def quarantine_case():
+def quarantine_case(case_name, top):
     """Recovery under a quarantine: whatever happens, the log recovers, and what was there before can be put back."""
     disk, good = damaged_middle()
-    disk = disk._replace(directories=disk.directories | {"q"})
+    disk = disk._replace(directories=disk.directories | {top[1:]})
     recovered = recover_case("", disk, good).check
 
     def work(files, _acknowledge):
-        kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW)
+        kept = QuarantiningFiles(files, f"{top}/kept", command="recover", now=NOW)
         opened(kept, clean_shutdown=False).close()
         kept.finish()
 
@@ -283,36 +290,68 @@ def quarantine_case():
         recovered(after, acknowledged, done)
         files = CrashFiles(after)
         try:
-            restore(files, "/q/kept", force=not done)
+            restore(files, f"{top}/kept", force=not done)
         except (QuarantineDamaged, UnreadableFile) as error:
-            told = "nothing was changed yet" in str(error) or not files.exists("/q/kept/manifest.jsonl")
+            told = "nothing was changed yet" in str(error) or not files.exists(f"{top}/kept/manifest.jsonl")
             if done or not told:
                 raise
         assert partition(files.disk()) == partition(disk)
+        if done:  # and not over what somebody wrote since
+            later = CrashFiles(after)
+            with later.open_writable("/" + name(12)) as file:
+                file.write_at(file.size(), b"later")
+            with pytest.raises(ChangedSince):
+                restore(later, f"{top}/kept")
 
-    return Case("quarantine", disk, work, check)
+    return Case(case_name, disk, work, check)
 
 
-def restore_case():
-    """Putting back what a recovery cut: after a stop the next run goes on, and ends with the bytes of before."""
-    disk, _ = damaged_middle()
-    disk = disk._replace(directories=disk.directories | {"q"})
+def restore_case(case_name, top, disk=None, change=None):
+    """Putting back what a command changed: after a stop the next run goes on, and ends with the bytes of before."""
+    disk = damaged_middle()[0] if disk is None else disk
+    disk = disk._replace(directories=disk.directories | {top[1:]})
     files = CrashFiles(disk)
-    kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW)
-    opened(kept, clean_shutdown=False).close()
+    kept = QuarantiningFiles(files, f"{top}/kept", command="recover", now=NOW)
+    if change is None:
+        opened(kept, clean_shutdown=False).close()
+    else:
+        change(kept)
     kept.finish()
 
     def work(files, _acknowledge):
-        restore(files, "/q/kept")
+        restore(files, f"{top}/kept")
 
     def check(after, _acknowledged, done):
         files = CrashFiles(after)
         if done:
             assert partition(after) == partition(disk)
-        restore(files, "/q/kept", force=True)
-        assert partition(files.disk()) == partition(disk)
+        restore(files, f"{top}/kept", force=True)
+        for left in (files.disk(), *files.power_losses(drawn=1)):
+            assert partition(left) == partition(disk)
+            assert {path for path in left.directories if path.startswith("d")} == set(disk.directories) - {top[1:]}
 
-    return Case("restore", files.disk(), work, check)
+    return Case(case_name, files.disk(), work, check)
+
+
+def restore_everything_case():
+    """Everything that a quarantine takes note of."""
+    disk = Disk({f"{TOPIC}/{path}": bytes(700) for path in "abcde"}, frozenset({"d", TOPIC, f"{TOPIC}/gone"}))
+
+    def change(files):
+        with files.open_writable(f"{DIRECTORY}/a") as file:
+            file.write_at(650, b"longer" * 100)
+        with files.open_writable(f"{DIRECTORY}/new", create=True) as file:
+            file.write_at(0, b"new")
+        with files.open_writable(f"{DIRECTORY}/b") as file:
+            file.truncate(900)
+        files.rename(f"{DIRECTORY}/c", f"{DIRECTORY}/d")
+        files.remove(f"{DIRECTORY}/e")
+        files.make_directory(f"{DIRECTORY}/made")
+        files.rename(f"{DIRECTORY}/b", f"{DIRECTORY}/made/b")
+        files.remove_directory(f"{DIRECTORY}/gone")
+        files.set_modified(f"{DIRECTORY}/a", 5)
+
+    return restore_case("restore-everything", "/q", disk, change)
 
 
 CASES_LOG = [
@@ -328,9 +367,13 @@ CASES_LOG = [
     truncate_case("truncate-middle", 20),
     truncate_case("truncate-fully", 100, fully=True),
     roll_case(),
-    append_case(),
+    append_case("append"),
+    append_case("append-roll", roll=True),
     truncate_and_append_case(),
-    quarantine_case(),
-    restore_case(),
+    quarantine_case("quarantine", "/q"),
+    quarantine_case("quarantine-far", "/far"),
+    restore_case("restore", "/q"),
+    restore_case("restore-far", "/far"),
+    restore_everything_case(),
     rebuild_case(),
 ]

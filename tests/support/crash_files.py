@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import LogDirLocked, UnreadableFile, UnwritableFile
 from engine.files import FileInfo, Files, Lock, OpenFile, WritableFile, unreadable, unwritable
-from tests.support.disk_model import DirectoryNode, Disk, Drawn, FileNode, Keep
+from tests.support.disk_model import DirectoryNode, Disk, Drawn, FileNode, Keep, change_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 WORKING_DIRECTORY = "/here"
+FAR = "far"  # a directory at the top that is another device: nothing can be renamed from or to it
 ROOT = Path(__file__).parents[2]
 LOSSES = (  # everything kept is what a kill leaves
     Keep(data=False, names=False, sizes=False),
@@ -292,6 +293,9 @@ class CrashFiles(Files):
         self.passes("rename", what)
         if node is None:
             raise unwritable(what, _os_error(errors.ENOENT))
+        if _device(self.absolute(path)) != _device(self.absolute(to)):
+            error = _os_error(errors.EXDEV)
+            raise unwritable(what, error) from error
         if isinstance(old, DirectoryNode):
             if isinstance(node, FileNode):
                 raise unwritable(what, _os_error(errors.EISDIR))
@@ -304,7 +308,7 @@ class CrashFiles(Files):
         if parent is target:
             parent.change({name: None, new: node})
         else:
-            parent.change({name: None}, needs=target.change({new: node}))
+            change_together([(target, {new: node}), (parent, {name: None})])
 
     def remove(self, path: str) -> None:
         try:
@@ -413,6 +417,11 @@ def _parts(path: str) -> list[str]:
         elif part not in ("", "."):
             parts.append(part)
     return parts
+
+
+def _device(path: str) -> bool:
+    """Is it on the other disk?"""
+    return _parts(path)[:1] == [FAR]
 
 
 def _os_error(number: int) -> OSError:

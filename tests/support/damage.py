@@ -106,7 +106,9 @@ def change_header(directory, random):
     field = random.choice([0, 0, 2, 2, 3, 5, 6, 7, 8, 9, 9, 10, 11, 12])
     base = values[0]
     values[field] = {
-        0: lambda: random.choice([base + 1, base - 1, base + random.randrange(50), max(0, base - random.randrange(50)), base + 2**31, 0]),
+        0: lambda: random.choice(
+            [base + 1, base - 1, base + random.randrange(50), max(0, base - random.randrange(50)), base + 2**31, 0]
+        ),
         2: lambda: random.choice([-1, 0, 1, 5, values[2] + 1, values[2] + 7]),
         3: lambda: random.choice([3, 5, 127, 2]),
         5: lambda: values[5] ^ random.choice([0x8, 0x10, 0x10, 0x20, 0x40, 1]),
@@ -146,7 +148,9 @@ def move_batches(directory, random):
 
 
 def remove_file(directory, random):
-    kind = random.choice(["*.index", "*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.snapshot", "*.log", "leader-epoch-checkpoint"])
+    kind = random.choice(
+        ["*.index", "*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.snapshot", "*.log", "leader-epoch-checkpoint"]
+    )
     path = _pick(directory, random, kind)
     if path is not None:
         path.unlink()
@@ -203,10 +207,23 @@ def spoil_snapshot(directory, random):
 
 def spoil_epochs(directory, random):
     path = directory / "leader-epoch-checkpoint"
-    text = random.choice([
-        "", "0\n0\n", "0\n1\n0 0\n", "0\n2\n0 0\n1 20\n", "0\n3\n0 0\n5 10\n9 100000\n", "0\n3\n0 5\n2 3\n1 40\n",
-        "0\n2\n3 10\n3 20\n", "0\n1\n0 0", "0\n2\n0 0\n", "garbage\n", "1\n1\n0 0\n", "0\n1\n-1 0\n", "0\n4\n0 0\n1 7\n2 7\n3 30\n",
-    ])
+    text = random.choice(
+        [
+            "",
+            "0\n0\n",
+            "0\n1\n0 0\n",
+            "0\n2\n0 0\n1 20\n",
+            "0\n3\n0 0\n5 10\n9 100000\n",
+            "0\n3\n0 5\n2 3\n1 40\n",
+            "0\n2\n3 10\n3 20\n",
+            "0\n1\n0 0",
+            "0\n2\n0 0\n",
+            "garbage\n",
+            "1\n1\n0 0\n",
+            "0\n1\n-1 0\n",
+            "0\n4\n0 0\n1 7\n2 7\n3 30\n",
+        ]
+    )
     path.write_text(text)
     return text
 
@@ -218,8 +235,14 @@ def half_done(directory, random):
         return None
     suffix = random.choice([".deleted", ".cleaned", ".swap", ".swap"])
     way = random.choice(["all", "log", "index", "copy", "copies", "some"])
-    kinds = {"all": ["log", "index", "timeindex", "txnindex"], "log": ["log"], "index": ["index"], "copy": ["log"],
-             "copies": ["log", "index", "timeindex", "txnindex"], "some": random.sample(["log", "index", "timeindex"], 2)}[way]
+    kinds = {
+        "all": ["log", "index", "timeindex", "txnindex"],
+        "log": ["log"],
+        "index": ["index"],
+        "copy": ["log"],
+        "copies": ["log", "index", "timeindex", "txnindex"],
+        "some": random.sample(["log", "index", "timeindex"], 2),
+    }[way]
     for kind in kinds:
         file = directory / f"{_base(path)}.{kind}"
         if file.exists():
@@ -230,11 +253,25 @@ def half_done(directory, random):
 
 def odd_name(directory, random):
     path = _pick(directory, random, "*.*")
-    name = random.choice([
-        "123.log", "5.index", "7.timeindex", "12.snapshot", "00000000000000000099.txnindex", "00000000000000000003.log.swap",
-        "00000000000000000005.index.swap", "00000000000000000050.log.cleaned", "9.deleted", "00000000000000000000.log.tmp",
-        "partition.metadata.tmp", "1.foo.log", "00000000000000000002.timeindex.swap", "-5.index", "+7.log",
-    ])
+    name = random.choice(
+        [
+            "123.log",
+            "5.index",
+            "7.timeindex",
+            "12.snapshot",
+            "00000000000000000099.txnindex",
+            "00000000000000000003.log.swap",
+            "00000000000000000005.index.swap",
+            "00000000000000000050.log.cleaned",
+            "9.deleted",
+            "00000000000000000000.log.tmp",
+            "partition.metadata.tmp",
+            "1.foo.log",
+            "00000000000000000002.timeindex.swap",
+            "-5.index",
+            "+7.log",
+        ]
+    )
     data = b"" if path is None or random.random() < 0.3 else path.read_bytes()
     (directory / name).write_bytes(data)
     return name, len(data)
@@ -263,7 +300,24 @@ def copy_segment(directory, random):
 
 
 ACTS = [
-    cut_log, cut_log, flip_byte, flip_byte, lengthen_log, change_header, change_header, move_batches, remove_file, remove_file,
-    remove_all, spoil_index, spoil_index, spoil_snapshot, spoil_epochs, half_done, half_done, odd_name, empty_segment,
+    cut_log,
+    cut_log,
+    flip_byte,
+    flip_byte,
+    lengthen_log,
+    change_header,
+    change_header,
+    move_batches,
+    remove_file,
+    remove_file,
+    remove_all,
+    spoil_index,
+    spoil_index,
+    spoil_snapshot,
+    spoil_epochs,
+    half_done,
+    half_done,
+    odd_name,
+    empty_segment,
     copy_segment,
 ]

@@ -3,8 +3,7 @@
 A file remembers its unsynced writes and truncations, a directory its unsynced names. A power cut keeps some of them:
 `Choice` says which. Writes are torn at sectors. Changes of names in one directory that do not touch the same name, and
 any in different directories, are independent of one another: neither their order nor their being together is
-promised. A rename inside one directory is whole or undone; after one across directories a file may have both names,
-never none.
+promised. A rename, across directories too, is whole or undone.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from random import Random
+
+    Names = dict[str, "FileNode | DirectoryNode | None"]
 
 SECTOR = 512  # bytes that reach the disk together or not at all
 CLOCK_MS = 1_700_000_000_000  # the time of last change of whatever is written
@@ -114,11 +115,24 @@ class FileNode:
 
 @dataclass(eq=False)
 class Change:
-    """Names that a directory got, None where it lost one. `needs`: not without that change of another directory."""
+    """Names that directories get together, None where they lose one."""
 
-    directory: DirectoryNode
-    names: dict[str, FileNode | DirectoryNode | None]
-    needs: Change | None = None
+    parts: list[tuple[DirectoryNode, Names]]
+
+    def names_in(self, directory: DirectoryNode) -> Names:
+        return {name: node for one, names in self.parts if one is directory for name, node in names.items()}
+
+    def is_kept(self, choice: Choice, drawn: dict[Change, bool]) -> bool:
+        """By a power cut; what follows a lost change of the same name is lost with it."""
+        if self not in drawn:
+            before = [
+                earlier
+                for directory, names in self.parts
+                for earlier in directory.changes[: directory.changes.index(self)]
+                if not earlier.names_in(directory).keys().isdisjoint(names)
+            ]
+            drawn[self] = all(earlier.is_kept(choice, drawn) for earlier in before) and choice.keeps_names()
+        return drawn[self]
 
 
 @dataclass(eq=False)
@@ -129,40 +143,30 @@ class DirectoryNode:
     durable: dict[str, FileNode | DirectoryNode] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
 
-    def change(self, names: dict[str, FileNode | DirectoryNode | None], needs: Change | None = None) -> Change:
-        change = Change(self, names, needs)
-        self.changes.append(change)
-        apply(self.entries, names)
-        return change
+    def change(self, names: Names) -> None:
+        change_together([(self, names)])
 
     def sync(self) -> None:
         changes, self.changes = self.changes, []
         self.durable = dict(self.entries)
-        for change in changes:
-            if change.needs is not None and change.needs in change.needs.directory.changes:
-                change.needs.directory.sync()
+        for directory in {part[0] for change in changes for part in change.parts if part[0] is not self}:
+            directory.sync()
 
-    def survivors(self, choice: Choice, drawn: dict[int, list[Change]]) -> list[Change]:
-        """The changes that a power cut keeps. What follows a lost change of the same name is lost with it."""
-        if id(self) not in drawn:
-            kept, lost = [], set[str]()
-            for change in self.changes:
-                needed = change.needs
-                there = needed is None or needed not in needed.directory.changes
-                there = there or needed in needed.directory.survivors(choice, drawn)
-                if there and lost.isdisjoint(change.names) and choice.keeps_names():
-                    kept.append(change)
-                else:
-                    lost.update(change.names)
-            drawn[id(self)] = kept
-        return drawn[id(self)]
-
-    def survives(self, choice: Choice, drawn: dict[int, list[Change]]) -> dict[str, FileNode | DirectoryNode]:
+    def survives(self, choice: Choice, drawn: dict[Change, bool]) -> dict[str, FileNode | DirectoryNode]:
         """The names after a power cut."""
         kept = dict(self.durable)
-        for change in self.survivors(choice, drawn):
-            apply(kept, change.names)
+        for change in self.changes:
+            if change.is_kept(choice, drawn):
+                apply(kept, change.names_in(self))
         return kept
+
+
+def change_together(parts: list[tuple[DirectoryNode, Names]]) -> None:
+    """Change names in several directories at once."""
+    change = Change(parts)
+    for directory, names in parts:
+        directory.changes.append(change)
+        apply(directory.entries, names)
 
 
 class Disk(NamedTuple):
@@ -225,7 +229,7 @@ class Disk(NamedTuple):
         return cls(contents, frozenset(directories), times)
 
 
-def apply(entries: dict[str, FileNode | DirectoryNode], names: dict[str, FileNode | DirectoryNode | None]) -> None:
+def apply(entries: dict[str, FileNode | DirectoryNode], names: Names) -> None:
     for name, node in names.items():
         if node is None:
             entries.pop(name, None)
@@ -273,7 +277,7 @@ def _settle(node: DirectoryNode) -> None:
 
 
 def _nodes(
-    node: DirectoryNode, prefix: str, choice: Choice | None, drawn: dict[int, list[Change]]
+    node: DirectoryNode, prefix: str, choice: Choice | None, drawn: dict[Change, bool]
 ) -> Iterator[tuple[str, FileNode | DirectoryNode]]:
     entries = node.entries if choice is None else node.survives(choice, drawn)
     for name, below in sorted(entries.items()):

@@ -70,8 +70,15 @@ def columns_of(records: list[tuple[int, ...]]) -> RecordColumns:
 
 
 def text(
-    kernel: Any, data: bytes, batches: BatchColumns, rows: int, records: RecordColumns, count: int, flags: int,
-    room: int = 4096, base: int = 0,
+    kernel: Any,
+    data: bytes,
+    batches: BatchColumns,
+    rows: int,
+    records: RecordColumns,
+    count: int,
+    flags: int,
+    room: int = 4096,
+    base: int = 0,
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
     """What print_records writes, and (position, row, record) wherever it found no room."""
     out, store, printed, stops = bytearray(room), bytearray(), 0, []

@@ -42,8 +42,13 @@ def build(log: list[Event], base_offset: int = 0) -> list[bytes]:
         if kind in ("commit", "abort"):
             made.append(
                 end_txn_batch(
-                    ControlType[kind.upper()], number, base_offset=offset, timestamp=timestamp, producer_id=producer,
-                    producer_epoch=epoch, partition_leader_epoch=number // 10,
+                    ControlType[kind.upper()],
+                    number,
+                    base_offset=offset,
+                    timestamp=timestamp,
+                    producer_id=producer,
+                    producer_epoch=epoch,
+                    partition_leader_epoch=number // 10,
                 )
             )
             is_open.discard(producer)
@@ -58,7 +63,10 @@ def build(log: list[Event], base_offset: int = 0) -> list[bytes]:
             if transactional:
                 is_open.add(producer)
             options = {
-                "producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence, "transactional": transactional,
+                "producer_id": producer,
+                "producer_epoch": epoch,
+                "base_sequence": sequence,
+                "transactional": transactional,
             }
         made.append(build_batch(records, partition_leader_epoch=number // 10, **options))
         offset += count

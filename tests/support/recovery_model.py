@@ -86,15 +86,28 @@ def recover(data: bytes, base: int, interval: int, max_index_size: int) -> Found
         if header.producer_id >= 0:
             rows.append(
                 ProducerRow(
-                    header.producer_id, header.producer_epoch, header.base_sequence, batch.base_offset, last,
-                    header.max_timestamp, bool(header.attributes & 16), bool(header.attributes & 32), batch.marker,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    batch.base_offset,
+                    last,
+                    header.max_timestamp,
+                    bool(header.attributes & 16),
+                    bool(header.attributes & 32),
+                    batch.marker,
                 )
             )
     return Found(
-        at, stop,
+        at,
+        stop,
         b"".join(struct.pack(">ii", offset - base, position) for offset, position in offsets),
         b"".join(struct.pack(">qi", timestamp, offset - base) for timestamp, offset in times),
-        largest, epochs, rows, batches, records, next_offset,
+        largest,
+        epochs,
+        rows,
+        batches,
+        records,
+        next_offset,
     )
 
 
