@@ -11,11 +11,40 @@ from tests.crash.cases_07 import CASES_07
 from tests.crash.cases_append import CASES_APPEND
 from tests.crash.cases_compact import CASES_COMPACT
 from tests.crash.cases_log import CASES_LOG
+from tests.crash.cases_manager import CASES_MANAGER
 from tests.crash.sweep import ERRORS, cuts, passes, play, stops, sync_sites, troubles
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
-CASES = [*CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_07]
-SITES = [site for site in sync_sites() if "kafka07" in site.path]
+CASES = [*CASES_07, *CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_MANAGER]
+BY_NAME = {case.name: case for case in CASES}
+
+# which operation notices that a sync is missing; `make crash` looks through all of them for the others
+NOTICES = {
+    "engine/files.py:replace:0": "recover-middle",
+    "engine/files.py:replace:1": "log-dir-delete-records",
+    "engine/index/backing.py:sync_changes:0": "recover-no-indexes",
+    "engine/log/deferred.py:mark_segments:0": "recover-middle",
+    "engine/log/kafka07_log.py:open_log_07:0": "append-07",
+    "engine/log/kafka07_log.py:roll:0": "append-07",
+    "engine/log/kafka07_log.py:_delete_while:0": "retain-size-07",
+    "engine/log/kafka07_manager.py:get_or_create:0": "broker-07",
+    "engine/log/kafka07_manager.py:mark_clean_07:0": "broker-07",
+    "engine/log/kafka07_manager.py:start:0": "broker-07",
+    "engine/log/kafka07_segment.py:flush:0": "append-07",
+    "engine/log/kafka07_segment.py:recover:0": "recover-07",
+    "engine/log/manager.py:purge_deleted_directories:0": "log-dir-purge",
+    "engine/log/manifest.py:append:0": "quarantine",
+    "engine/log/operation.py:_take_marker:0": "log-dir-delete-records",
+    "engine/log/quarantine.py:_begin:0": "quarantine",
+    "engine/log/recover.py:_forget_clean_shutdown:0": "log-dir-mark-clean-again",
+    "engine/log/restore.py:_move:0": "restore",
+    "engine/log/segment.py:sync_changes:0": "truncate-tail",
+}
+SITES = {str(site): site for site in sync_sites()}
+# why no operation here would notice: another sync follows that covers it, for all that is tried here
+COVERED = {
+    "engine/log/mending.py:_set_aside:0": "checkpoints are written into the same directory behind it",
+}
 
 pytestmark = pytest.mark.crash
 by_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -23,24 +52,33 @@ by_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASE
 
 @by_case
 def test_nothing_acknowledged_is_lost(case):
-    assert cuts(case, drawn=60 if FULL else 3) == []
+    assert cuts(case, drawn=40 if FULL else 2) == []
 
 
 @by_case
 def test_a_stop_is_a_stop(case):
     changes = play(case).files.changes
-    for number in range(0, changes, 1 if FULL else changes // 3 or 1):
+    for number in range(0, changes, 1 if FULL else changes // 2 or 1):
         assert stops(case, number) is None
 
 
 @by_case
 @pytest.mark.parametrize("error", ERRORS if FULL else ERRORS[:1], ids=errno.errorcode.get)
 def test_every_failure_is_told_and_the_log_still_opens(case, error):
-    assert troubles(case, error, step=1 if FULL else 17) == []
+    assert troubles(case, error, step=1 if FULL else 23) == []
 
 
-@pytest.mark.parametrize("site", SITES, ids=str)
+def test_every_sync_is_known():
+    """A name that moved would otherwise go untested."""
+    assert sorted((NOTICES.keys() | COVERED.keys()) - SITES.keys()) == []
+
+
+@pytest.mark.parametrize("site", sorted(SITES) if FULL else sorted(NOTICES))
 def test_a_missing_sync_is_noticed(site):
-    coming_by = [case for case in CASES if passes(case, site)]
+    if site in COVERED:
+        pytest.skip(COVERED[site])
+    first = [BY_NAME[NOTICES[site]]] if site in NOTICES else []
+    coming_by = [case for case in [*first, *CASES] if passes(case, SITES[site])]
     assert coming_by, "no operation under test comes by here"
-    assert any(cuts(case, left_out=site, drawn=20, only_first=True) for case in coming_by)
+    chosen = coming_by if FULL else coming_by[:1]
+    assert any(cuts(case, left_out=SITES[site], drawn=20, only_first=True) for case in chosen)
