@@ -101,6 +101,8 @@ def recover_case(name, *, extra=None, clean_before=False, salvage=False, mark_cl
     damaged, good = damaged_middle()
     disk = log_dir(damaged, clean=clean_before)
     disk = disk._replace(contents=disk.contents | (extra or {}))
+    if salvage:  # what was sound must be there at any time
+        disk = disk._replace(unsynced=frozenset())
 
     def work(files, _acknowledge):
         options = RecoverOptions(mark_clean=mark_clean, salvage=salvage)
@@ -120,7 +122,9 @@ def recover_case(name, *, extra=None, clean_before=False, salvage=False, mark_cl
             assert stops_a_broker(after) == []
             assert broker_sees(after) == wanted
         elif not extra and not clean_before:
-            assert wanted.batches.items() >= broker_sees(after).batches.items()
+            seen = broker_sees(after)
+            assert wanted.batches.items() >= seen.batches.items()
+            assert not salvage or good.items() <= seen.batches.items()
         assert not (done and mark_clean) or MARKER in after.contents
 
     return Case(name, disk, work, check)
