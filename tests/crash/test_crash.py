@@ -38,17 +38,29 @@ NOTICES = {
     "engine/log/operation.py:_take_marker:0": "log-dir-delete-records",
     "engine/log/quarantine.py:_begin:0": "quarantine",
     "engine/log/recover.py:_forget_clean_shutdown:0": "log-dir-mark-clean-again",
+    "engine/log/quarantine.py:_copy:0": "quarantine-far",
+    "engine/log/quarantine.py:_store:0": "quarantine-far",
+    "engine/log/quarantine.py:_take_away:0": "quarantine-far",
     "engine/log/restore.py:_move:0": "restore",
+    "engine/log/restore.py:_put:0": "restore-everything",
+    "engine/log/restore.py:_undo:0": "restore-everything",
+    "engine/log/restore.py:_undo:1": "restore-everything",
+    "engine/log/restore.py:_undo:2": "restore-everything",
+    "engine/log/restore.py:_undo:3": "restore-everything",
+    "engine/log/restore.py:_undo_rename:0": "restore-everything",
+    "engine/log/restore.py:restore:0": "restore-far",
     "engine/log/salvage.py:_write:0": "log-dir-salvage",
     "engine/log/segment.py:sync_changes:0": "truncate-tail",
     "engine/log/verify_rebuild.py:run:0": "rebuild",
 }
+assert len(BY_NAME) == len(CASES)
 SITES = {str(site): site for site in sync_sites()}
 # what no operation here notices, and why: another sync follows before anything relies on it
 COVERED = {
     "engine/log/local_log.py:roll:0": "a flush syncs new names",
     "engine/log/manifest.py:__init__:0": "the sync of the first entry is that of the same file",
     "engine/log/mending.py:_set_aside:0": "checkpoints are written into the same directory behind it",
+    "engine/log/restore.py:_put:1": "the file was there before, or is renamed and synced then",
     "engine/log/salvage.py:_write:1": "without a marker indexes are made anew",
     "engine/log/salvage.py:_write:2": "recovery follows, and ends with a sync of the directory",
     "engine/log/splitting.py:replace_segments:1": "a `.swap` is put in its place by the next start, and closing syncs the directory",
