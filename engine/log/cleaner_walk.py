@@ -149,11 +149,16 @@ def can_discard(walk: SegmentWalk, window: Window, row: int, transactions: Clean
 
 
 def aborted_transactions(log: UnifiedLog, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-    """Aborted transactions that overlap the offsets. Mirrors LocalLog.collectAbortedTransactions."""
+    """Aborted transactions of the segments that the offsets lie in, but for those that begin behind them.
+
+    Some may have ended before `start_offset`: the key pass, which begins in the middle of a segment, then takes what their
+    producer writes next for aborted, up to its next marker. Those records only leave older ones of their keys where they
+    are. Mirrors UnifiedLog.collectAbortedTransactions.
+    """
     found: list[AbortedTxn] = []
     first = log.segments.floor_segment(start_offset)
     for segment in log.segments.values(None if first is None else first.base_offset):
-        here = segment.collect_aborted_txns(start_offset, end_offset)
+        here = segment.collect_aborted_txns(log.log_start_offset, end_offset)
         found += here.transactions
         if here.is_complete:
             break

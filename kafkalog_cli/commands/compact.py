@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole, size_option
-
-if TYPE_CHECKING:
-    from engine.log.unified_log import UnifiedLog
 
 _SECTIONS = (
     Section("What is done", (
@@ -25,6 +22,8 @@ _SECTIONS = (
 _EXAMPLES = (
     Example("Compact a partition now, however little there is to gain:",
             "kafkalog compact --force --config cleanup.policy=compact data/users-3"),
+    Example("What would the broker's cleaner do next, were it running?",
+            "kafkalog compact --dry-run --config-file server.properties"),
     Example("What would go, and what keeps the rest from being cleaned:",
             "kafkalog compact --explain --config cleanup.policy=compact data/users-3"),
 )
@@ -46,17 +45,12 @@ _EXAMPLES = (
 def command(**values: Any) -> int:
     """Delete records whose key has a later value, as the broker's log cleaner does.
 
+    Of a log dir the logs are taken that need it, the dirtiest first, up to the offsets that replicas are known to have
+    (replication-offset-checkpoint); a log that is named itself is taken too if it is dirty enough, or with --force.
+
     The active segment is never touched, nor what an open transaction or min.compaction.lag.ms protects. New segments are
     written beside the old ones and take their place at once when they are whole: a stop at any moment loses nothing.
     """
-    from kafkalog_cli.compacting import Compacting
-    from kafkalog_cli.partitions import run
+    from kafkalog_cli.compacting import run
 
-    compacting = Compacting(values)
-
-    def compact(log: UnifiedLog) -> None:
-        if values["high_watermark"] is None:
-            log.update_high_watermark(log.log_end_offset)
-        compacting.run(log)
-
-    return run("compact", values, compact)
+    return run(values)

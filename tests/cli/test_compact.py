@@ -1,0 +1,127 @@
+"""kafkalog compact: a log dir gives what needs it, the dirtiest first; --dry-run and --explain change nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from tests.support.file_work import tree
+from tests.support.live_keys import last_records, lost_keys
+from tests.support.run import kafkalog
+
+NOW = 1_764_000_000_000
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    top = tmp_path / "d0"
+    top.mkdir()
+    (top / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    return top
+
+
+def append(log_dir, partition, keys, *, codec="uncompressed"):
+    """A segment for every record."""
+    records = log_dir.parent / "records.jsonl"
+    lines = [json.dumps({"key": key, "value": "v" * 50, "timestamp": NOW - 10_000 + at}) for at, key in enumerate(keys)]
+    records.write_text("\n".join(lines) + "\n")
+    done = kafkalog("append", "--create", "--clean-start", "--now", str(NOW), "--input", str(records), "--batch-size", "1",
+                    "--config", "segment.bytes=130", "--config", f"compression.type={codec}", str(log_dir / partition))
+    assert done.status == 0, done.err
+
+
+def logs(directory):
+    return {path.name: path.read_bytes() for path in directory.glob("*.log")}
+
+
+def compact(*arguments, policy="compact"):
+    policies = ("--config", f"cleanup.policy={policy}") if policy else ()
+    return kafkalog("compact", "--clean-start", "--now", str(NOW), "--format", "json", *policies, *map(str, arguments))
+
+
+def reports(done):
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):
+    for partition in ("clean-0", "half-0", "dirty-0"):
+        append(log_dir, partition, ["a", "b", "a", "b", "a", "b", "a"])
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n3\nclean 0 6\nhalf 0 2\ngone 7 11\n")
+    before = {partition: logs(log_dir / partition) for partition in ("clean-0", "half-0", "dirty-0")}
+    done = compact(log_dir)
+    assert done.status == 0, done.err
+    assert [report["partition"].rpartition("/")[2] for report in reports(done)] == ["dirty-0", "half-0"]
+    assert logs(log_dir / "clean-0") == before["clean-0"]
+    for partition in ("half-0", "dirty-0"):
+        assert lost_keys(before[partition], logs(log_dir / partition)) == []
+        kept = last_records(logs(log_dir / partition))
+        assert {key: last.offset for key, last in kept.items()} == {b"a": 6, b"b": 5}
+        assert len(b"".join(logs(log_dir / partition).values())) < len(b"".join(before[partition].values()))
+    noted = (log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
+    assert noted[:2] == ["0", "4"]
+    assert sorted(noted[2:]) == ["clean 0 6", "dirty 0 6", "gone 7 11", "half 0 6"]
+    assert reports(compact(log_dir)) == []
+
+
+def test_topics_that_are_not_compacted_are_left_alone(log_dir):
+    append(log_dir, "a-0", ["a", "a", "a"])
+    before = tree(ReadOnlyFiles(), str(log_dir / "a-0"))
+    assert reports(compact(log_dir, policy="delete")) == []
+    assert tree(ReadOnlyFiles(), str(log_dir / "a-0")) == before
+    done = compact("--force", log_dir / "a-0", policy="delete")
+    assert done.status == 0
+    assert b"not compacted" in done.out
+
+
+def test_nothing_above_the_known_high_watermark_is_cleaned(log_dir):
+    append(log_dir, "a-0", ["a", "a", "a", "a", "a", "a"])
+    (log_dir / "replication-offset-checkpoint").write_text("0\n1\na 0 3\n")
+    assert compact("--force", log_dir).status == 0
+    offsets = sorted(int(name[:20]) for name, data in logs(log_dir / "a-0").items() if data)
+    assert offsets[-3:] == [3, 4, 5]
+    assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 3\n"
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--explain"])
+def test_nothing_is_written_by(option, log_dir):
+    append(log_dir, "a-0", ["a", "b", "a", "b", "a"], codec="gzip")
+    before = tree(ReadOnlyFiles(), str(log_dir))
+    done = compact(option, log_dir)
+    assert done.status == 0, done.err
+    assert tree(ReadOnlyFiles(), str(log_dir)) == before
+    [report] = reports(done)
+    assert report["dryRun"]
+    assert any(event.get("records") == 2 for event in report["events"]), report
+    done = kafkalog("compact", "--now", str(NOW), option, "--config", "cleanup.policy=compact", str(log_dir / "a-0"))
+    assert done.status == 0, done.err
+    assert tree(ReadOnlyFiles(), str(log_dir)) == before
+
+
+def test_explain_names_what_is_in_the_way(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
+    told = compact("--explain", "--config", "min.compaction.lag.ms=9999", log_dir / "a-0").out.decode()
+    assert "min.compaction.lag.ms" in told
+    assert "active segment" in compact("--explain", log_dir / "a-0").out.decode()
+    damaged = log_dir / "a-0/00000000000000000001.log"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    before = logs(log_dir / "a-0")
+    told = compact("--explain", log_dir / "a-0").out.decode()
+    assert "a round would fail" in told
+    assert "at byte 0, offset 1" in told
+    refused = compact(log_dir / "a-0")
+    assert refused.status == 4
+    assert "left as it is" in refused.out.decode()
+    assert logs(log_dir / "a-0") == before
+
+
+def test_several_logs_at_once_leave_what_one_after_the_other_does(log_dir, tmp_path):
+    for number in range(6):
+        append(log_dir, f"t-{number}", [str(n % (number + 1)) for n in range(8)])
+    before = {path.name: logs(path) for path in log_dir.iterdir() if path.is_dir()}
+    assert compact("--jobs", "4", "--max-bytes-per-second", "100000000", log_dir).status == 0
+    for name, data in before.items():
+        assert lost_keys(data, logs(log_dir / name)) == []
+    noted = (log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
+    assert sorted(noted[2:]) == [f"t {number} 7" for number in range(6)]
