@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import reading
+from tests.bench import reading, recovering
 from tests.bench.append import append_results
 from tests.bench.data import LARGEST_SEGMENT, SEGMENT, WORKLOADS, enlarge, generate
 from tests.bench.measure import WrongRunError, median, run, same_output
@@ -78,6 +78,8 @@ class Bench:
         self.home, self.records, self.runs, self.large = home, records, runs, large
         self.classes = class_path()
         self.out = outputs_directory(home)
+        self.null = self.out / "null"
+        self.null.symlink_to(os.devnull)
         script = Path(sys.executable).with_name("kafkalog")
         self.kafkalog = [str(script)] if script.exists() else [sys.executable, "-m", "kafkalog_cli.main"]
         self.tool = ["java", *TOOL_OPTIONS, QUIET, "-cp", self.classes, "org.apache.kafka.tools.DumpLogSegments"]
@@ -139,11 +141,10 @@ class Bench:
     def memory(self) -> list[Result]:
         """Peak memory on a file as large as Kafka lets one be."""
         path = self.large_log()
-        (self.out / "null").symlink_to(os.devnull)
         results = []
         for options in (PRINT, DEEP, ()):
             command = [*self.kafkalog, "dump-log", *options, "--files", str(path)]
-            once = run(command, self.home, self.out / "null")
+            once = run(command, self.home, self.null)
             name = f"{path.stat().st_size / (1 << 30):.1f} GiB, to /dev/null"
             work = " ".join([".log", *options]) if options else "shallow"
             results.append(Result(name, work, once.seconds, None, None, once.peak_bytes, peak_limit=MEMORY_LIMIT))
@@ -215,13 +216,17 @@ def measure(bench: Bench, only: list[str]) -> list[Result]:
         add(reading.raw(bench))
     if wanted("lookup"):
         add(*reading.lookup(bench))
+    if wanted("recover"):
+        add(*recovering.recover(bench))
+    if wanted("open"):
+        add(*recovering.open_many(bench))
     if wanted("append"):
         add(*append_results(bench))
     return results
 
 
 def arguments() -> argparse.Namespace:
-    names = sorted({case.name for case in CASES} | {"columns", "start", "memory", "append", *reading.NAMES})
+    names = sorted({case.name for case in CASES} | {"columns", "start", "memory", "append", *reading.NAMES, *recovering.NAMES})
     parser = argparse.ArgumentParser(prog="tests.bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each program per case (3)")
     parser.add_argument("--records", type=int, default=1_130_000, help="records of each segment (1130000, 128 MiB)")

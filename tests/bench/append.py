@@ -59,7 +59,8 @@ def json_lines(bench: Bench) -> Result:
     _remove(partition)
     middle = median(runs)
     title = f"{count} lines of {LINE} bytes"
-    return Result(title, "append of JSON lines", middle.seconds, None, None, middle.peak_bytes,
+    work = f"append of JSON lines, {count / middle.seconds:.0f} records/s"
+    return Result(title, work, middle.seconds, None, None, middle.peak_bytes,
                   limit=count / LINES_PER_SECOND, peak_limit=100 << 20)  # fmt: skip
 
 

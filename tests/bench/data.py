@@ -13,17 +13,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEGMENT = "00000000000000000000"
+RECORD = 119  # bytes of an uncompressed record, about
 LARGEST_SEGMENT = 2**31 - 1  # Kafka's limit for one file
 
 
 class Workload(NamedTuple):
-    """A partition of one segment. `share`: its records as a share of the run's."""
+    """A partition. `share`: its records as a share of the run's; `segment_share`: its segments' size as a share of what
+    the run's records take uncompressed; 0: one segment."""
 
     name: str
     title: str
     batch: int
     codec: str
     share: float = 1.0
+    segment_share: float = 0
 
 
 WORKLOADS = (
@@ -45,17 +48,18 @@ def generate(java: list[str], home: Path, workload: Workload, records: int) -> P
     shutil.rmtree(directory, ignore_errors=True)
     done.unlink(missing_ok=True)
     print(f"Kafka writes {workload.name}: {count} records, {workload.title}", flush=True)
+    segment = int(RECORD * records * workload.segment_share) or 2**30
     command = [
         *java, "kafkalog.oracle.Main", "gen", directory, "--records", count, "--keys", 200000, "--key-width", 12,
         "--value-size", "62:102", "--batch", workload.batch, "--codec", workload.codec,
-        "--config", f"segment.bytes={2**30}",
+        "--config", f"segment.bytes={segment}",
     ]  # fmt: skip
     answer = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     result = json.loads(answer.stdout) if answer.stdout else {"failed": answer.stderr}
     if "failed" in result:
         raise RuntimeError(f"the generator failed: {result['failed']}")
-    if not (directory / f"{SEGMENT}.log").exists() or len(result["segments"]) != 1:
-        raise RuntimeError(f"{workload.name} is not one segment: {result['segments']}")
+    if not (directory / f"{SEGMENT}.log").exists() or (len(result["segments"]) == 1) == (segment < 2**30):
+        raise RuntimeError(f"{workload.name} is {'one segment' if segment < 2**30 else 'several segments'}")
     done.write_text(json.dumps({"records": count}))
     return directory
 
