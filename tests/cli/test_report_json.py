@@ -1,0 +1,62 @@
+"""--format json of the commands that change logs: every line is what docs/report.schema.json says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import jsonschema
+import pytest
+
+from engine.findings import Severity
+from engine.log.report import Action
+from tests.support.console import ROOT
+from tests.support.run import kafkalog
+
+SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
+NOW = "1700681300000"
+
+
+@pytest.fixture
+def log_dir(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", tmp_path / "data")
+    log = tmp_path / "data/u-rolls-0/00000000000000000173.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[4000:4010] = b"garbled..."
+    log.write_bytes(damaged)
+    return tmp_path / "data"
+
+
+def objects(*words, statuses):
+    done = kafkalog(*words, "--format", "json")
+    assert done.status in statuses, (words, done.err)
+    found = [json.loads(line) for line in done.out.splitlines()]
+    for one in found:
+        jsonschema.validate(one, SCHEMA)
+    return found, done.status
+
+
+def test_every_command_prints_what_the_schema_says(log_dir, tmp_path):
+    partition, saved, records = str(log_dir / "u-rolls-0"), str(tmp_path / "saved"), tmp_path / "records"
+    records.write_text('{"key":"a","value":"b"}\n')
+    dry, status = objects("recover", "--dry-run", "--now", NOW, str(log_dir), statuses=(1,))
+    real, _ = objects("recover", "--quarantine", saved, "--now", NOW, str(log_dir), statuses=(1,))
+    assert [{**one, "dryRun": False} for one in dry] == real
+    assert max(one["status"] for one in real) == status
+    assert {"truncated", "removed"} <= {event["action"] for one in real for event in one["events"]}
+    *steps, total = objects("restore", saved, statuses=(0,))[0]
+    assert total["steps"] == len(steps) > 0
+    objects("recover", "--no-quarantine", "--salvage", "--now", NOW, str(log_dir), statuses=(1,))
+    [appended, commit, report], _ = objects("append", "--now", NOW, "--input", str(records), "--producer-id", "7",
+                                            "--transaction", "commit", partition, statuses=(0,))  # fmt: skip
+    assert (appended["event"], commit["event"], report["logEndOffset"]) == ("appended", "commit", 340)
+    for words in (["roll"], ["retain", "--explain"], ["compact", "--force", "--config", "cleanup.policy=compact"],
+                  ["truncate", "--to", "300"], ["delete-records", "--before", "100"]):  # fmt: skip
+        [report], _ = objects(*words, "--now", NOW, partition, statuses=(0, 1))
+        assert report["operation"] == words[0]
+
+
+def test_the_schema_knows_every_action_and_severity():
+    event = SCHEMA["$defs"]["report"]["properties"]["events"]["items"]["properties"]
+    assert event["action"]["enum"] == [action.value for action in Action]
+    assert event["severity"]["enum"] == [severity.value for severity in Severity]
