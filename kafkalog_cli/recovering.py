@@ -69,7 +69,11 @@ def _quarantine_of(files: Files, log_dir: LogDir, chosen: str | None, now: int, 
     real = files.resolve(log_dir.path)
     if chosen is None:
         when = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
-        directory = f"{real}.quarantine-{when}"
+        directory = first = f"{real}.quarantine-{when}"
+        number = 1
+        while files.exists(directory):
+            number += 1
+            directory = f"{first}-{number}"
     else:
         directory = files.absolute(chosen.rstrip("/"))
         if directory in taken or any(place.startswith(directory + "-") for place in taken):

@@ -85,7 +85,7 @@ def sound_runs(file: OpenFile, first_offset: int, limit: int | None) -> Iterator
                 start = window.base + table[BatchField.POSITION, row]
                 end = start + table[BatchField.SIZE, row]
                 base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
-                fits = table[BatchField.VALID, row] == 1 and last >= expected and (limit is None or last < limit)
+                fits = table[BatchField.VALID, row] == 1 and expected <= base <= last and (limit is None or last < limit)
                 if not fits:
                     continue
                 expected = last + 1

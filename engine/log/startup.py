@@ -250,13 +250,13 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
             said = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
             yield Trouble(Effect.STOPS, place.log_dir, name, said, _first(findings), FileKind.QUORUM_STATE)
-    for name in sorted(names):
-        parsed = parse_file_name(name)
-        if parsed is not None and parsed.kind is FileKind.PRODUCER_SNAPSHOT and not parsed.suffix:
-            problem = ProducerSnapshot.read(files, f"{place.path}/{name}").error()
-            if problem is not None:
-                yield Trouble(Effect.WARNS, place.log_dir, f"{directory}/{name}", problem, "the producer snapshot is corrupt",
-                              FileKind.PRODUCER_SNAPSHOT)
+    snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value)]
+    if snapshots:  # names have 20 digits; a broker reads the latest, and others only where that one is corrupt
+        latest = max(snapshots)
+        problem = ProducerSnapshot.read(files, f"{place.path}/{latest}").error()
+        if problem is not None:
+            yield Trouble(Effect.WARNS, place.log_dir, f"{directory}/{latest}", problem, "the producer snapshot is corrupt",
+                          FileKind.PRODUCER_SNAPSHOT)
 
 
 def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[str]) -> Iterator[Trouble]:

@@ -55,6 +55,13 @@ def test_what_is_cut_is_kept_beside_the_log_dir_and_put_back(damaged):
     assert bytes_of(damaged) == before
 
 
+def test_each_run_has_a_quarantine_of_its_own(damaged):
+    for _ in range(2):
+        assert kafkalog("recover", "--now", NOW, str(damaged / "d1/u-plain-0")).status in (0, 1)
+    names = sorted(path.name for path in damaged.iterdir() if "quarantine" in path.name)
+    assert names == ["d1.quarantine-20251124T160000Z", "d1.quarantine-20251124T160000Z-2"]
+
+
 def test_a_quarantine_is_never_inside_a_log_dir(damaged):
     before = bytes_of(damaged)
     for inside in ("d1/kept", "d1/u-tx-0/kept"):
