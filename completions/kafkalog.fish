@@ -151,7 +151,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from restore' -l format -x -a 't
 complete -c kafkalog -n '__fish_seen_subcommand_from restore' -l version -d 'Show the version and how the kernels were built'
 complete -c kafkalog -n '__fish_seen_subcommand_from restore' -s h -l help -d 'Show this message and exit'
 complete -c kafkalog -n __fish_use_subcommand -f -a retain -d 'Delete the segments that retention allows'
-complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l explain -d 'Say of every segment that stays why it does, and when it will go'
+complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l explain -d 'Change nothing: say of every segment why it goes or stays, and when it will go'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l free -x -d 'An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, until so much is free'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l keep-deleted -d 'Leave what is deleted under names that end in .deleted'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l clean-start -d 'Open as after a clean stop: nothing is recovered but what lacks an index'

@@ -13,7 +13,7 @@ from kafkalog_cli.options import Size
 _SECTIONS = (Section("What is done", ("--explain", "--free", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),
-    Example("What would go now, and when will the rest?", "kafkalog retain --dry-run --explain data/orders-7"),
+    Example("What would go now, and when will the rest?", "kafkalog retain --explain data/orders-7"),
     Example("The disk is full: free ten gigabytes, the oldest records first:", "kafkalog retain --free 10GiB data"),
     Example("Keep about a gigabyte:",
             "kafkalog retain --config retention.bytes=1073741824 --config retention.ms=-1 data/orders-7"),
@@ -22,7 +22,7 @@ _EXAMPLES = (
 
 @click.command("retain", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
-@click.option("--explain", is_flag=True, help="Say of every segment that stays why it does, and when it will go.")
+@click.option("--explain", is_flag=True, help="Change nothing: say of every segment why it goes or stays, and when it will go.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
               "until so much is free. Compacted and internal topics are left alone.")
@@ -34,4 +34,5 @@ def command(wanted: int | None, explain: bool, **values: Any) -> int:
     """
     from kafkalog_cli.retaining import retain
 
+    values["dry_run"] = values["dry_run"] or explain
     return retain(values, wanted, explain=explain)

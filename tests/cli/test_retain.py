@@ -65,3 +65,12 @@ def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_p
     assert doomed.exists()
     kafkalog("retain", "--now", str(NOW), str(top))
     assert not doomed.exists()
+
+
+def test_explain_changes_nothing(corpus, tmp_path):
+    log_dir = tmp_path / "d1"
+    shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "clean" / "d1", log_dir)
+    before = tree(ReadOnlyFiles(), str(log_dir))
+    done = kafkalog("retain", "--explain", "--config", "retention.ms=1", str(log_dir))
+    assert "removed 00000000000000000000.log" in done.out.decode()
+    assert tree(ReadOnlyFiles(), str(log_dir)) == before
