@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD
 from tests.bench.data import SEGMENT
-from tests.bench.measure import WrongRunError, median, run
+from tests.bench.measure import median, run, same_output
 from tests.bench.report import Result
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def ready_batches(bench: Bench) -> Result:
         engine = [*bench.engine, "kafkalog.oracle.Main", "append", str(theirs), "--input", str(frames), "--now", NOW, *LARGE]
         their_runs.append(run(engine, bench.home, bench.out / "append.kafka"))
     for name in (f"{SEGMENT}.log", f"{SEGMENT}.index", f"{SEGMENT}.timeindex"):
-        if (ours / name).read_bytes() != (theirs / name).read_bytes():
-            raise WrongRunError(f"append: {name} is not the one that Kafka wrote")
+        same_output(ours / name, theirs / name, f"append: {name}")
     _remove(ours, theirs)
     our, their = median(our_runs), median(their_runs)
     return Result("uncompressed", "append of ready batches", our.seconds, their.seconds, 1.5, our.peak_bytes,

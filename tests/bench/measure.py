@@ -47,4 +47,4 @@ def median(runs: list[Run]) -> Run:
 def same_output(ours: Path, theirs: Path, what: str) -> None:
     """Raises WrongRunError where the two files differ: work that differs is not compared."""
     if not filecmp.cmp(ours, theirs, shallow=False):
-        raise WrongRunError(f"{what}: kafkalog and Kafka print different text; see {ours} and {theirs}")
+        raise WrongRunError(f"{what}: kafkalog and Kafka differ; see {ours} and {theirs}")
