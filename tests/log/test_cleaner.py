@@ -1,0 +1,154 @@
+"""Rules of compaction that cases do not show: very large batches, headers that stay, old formats, full disks, throttles."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from engine.config import LogConfig
+from engine.errors import UnwritableFile
+from engine.formats import Codec
+from engine.log.compaction import CompactionOptions, compact
+from engine.log.loader import open_log
+from engine.log.offset_map import BYTES_PER_ENTRY
+from engine.record.batch import read_batches
+from engine.record.builder import NewRecord, build_batch
+from engine.record.columns import RECORD_ROWS
+from tests.support.crash_files import WRITING, CrashFiles, Trouble
+from tests.support.disk_model import Disk
+from tests.support.live_keys import last_records, lost_keys
+from tests.support.memory_files import MemoryFile
+
+NOW = 1_700_000_100_000
+TOPIC = "d/t-0"
+SETTINGS = {"cleanup.policy": "compact", "segment.bytes": "100000000", "delete.retention.ms": "1000"}
+
+
+def put(offset, *values, **settings):
+    """A batch of (key, value)."""
+    records = [NewRecord(offset + n, NOW - 10_000, key, value) for n, (key, value) in enumerate(values)]
+    return build_batch(records, **settings)
+
+
+def disk_of(*segments):
+    """A partition whose segments are (base offset, batches …)."""
+    contents = {f"{TOPIC}/{base:020}.log": b"".join(batches) for base, *batches in segments}
+    return Disk(contents, frozenset({"d", TOPIC}))
+
+
+def cleaned(disk, *, now=NOW, on_bytes=lambda _: None, files=None, memory=1 << 20, rounds=None, dry_run=False):
+    """Compact all but the last segment → (what was done, the disk behind it)."""
+    files = files or CrashFiles(disk)
+    log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS), now=now, clean_shutdown=False)
+    try:
+        log.update_high_watermark(log.log_end_offset)
+        options = CompactionOptions(force=True, dedupe_buffer_size=memory, secret=(1, 2), rounds=rounds)
+        done = compact(log, options, on_bytes, lambda _: None, dry_run=dry_run)
+    finally:
+        log.close()
+    return done, files.disk()
+
+
+def logs(disk):
+    return {path: data for path, data in disk.contents.items() if path.endswith(".log")}
+
+
+def batches_of(disk):
+    return [batch for name, data in sorted(logs(disk).items()) for batch in read_batches(MemoryFile(name, data), print)]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("extra", [0, 1, RECORD_ROWS])
+def test_a_batch_with_more_records_than_the_columns_take(codec, extra):
+    count = RECORD_ROWS + extra
+    large = put(1, *((b"%d" % (n % (count - 10)), b"v") for n in range(count)), codec=codec)
+    disk = disk_of((0, put(0, (b"5", b"old")), large), (count + 1, put(count + 1, (b"7", b"new"), (b"x", None))),
+                   (count + 3, put(count + 3, (b"y", b"1"))))  # fmt: skip
+    done, after = cleaned(disk)
+    assert lost_keys(logs(disk), logs(after)) == []
+    kept = [batch.record_count for batch in batches_of(after)]
+    assert kept == [count - 10 - 1, 2, 1]  # each key once; key 7 came again
+    assert done.rounds[0].messages_read == count + 3
+    assert done.rounds[0].messages_written == count - 11 + 2
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_the_last_batch_of_a_producer_stays_as_a_header(codec):
+    owned = put(0, (b"a", b"1"), (b"b", b"1"), codec=codec, producer_id=9, producer_epoch=3, base_sequence=40)
+    disk = disk_of((0, owned), (2, put(2, (b"a", b"2"), (b"b", b"2"))), (4, put(4, (b"c", b"1"))))
+    _, after = cleaned(disk)
+    header = batches_of(after)[0]
+    assert (header.base_offset, header.last_offset, header.record_count, header.codec) == (0, 1, 0, 0)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_valid) == (9, 3, 40, True)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_what_goes_at_the_end_of_an_old_format_leaves_an_empty_header(magic):
+    """Kafka's cleaner fails for good here: it can not write such a header."""
+    disk = disk_of((0, put(0, (b"a", b"1"), magic=magic)), (1, put(1, (None, b"1"), magic=magic)),
+                   (2, put(2, (b"b", b"1"), magic=magic)))  # fmt: skip
+    _, after = cleaned(disk)
+    header = batches_of(after)[0]
+    assert (header.magic, header.record_count, header.base_offset, header.last_offset) == (2, 0, 1, 1)
+    assert lost_keys(logs(disk), logs(after)) == []
+
+
+def test_a_tombstone_goes_once_its_horizon_has_passed():
+    disk = disk_of((0, put(0, (b"a", b"1"))), (1, put(1, (b"a", None), (b"b", b"1"))), (3, put(3, (b"c", b"1"))))
+    _, once = cleaned(disk)
+    assert last_records(logs(once))[b"a"].value is None
+    assert next(batch.delete_horizon_ms for batch in batches_of(once)) == NOW + 1000
+    _, early = cleaned(once, now=NOW + 999)
+    assert last_records(logs(early))[b"a"].value is None
+    _, late = cleaned(once, now=NOW + 1000)
+    assert b"a" not in last_records(logs(late))
+
+
+def test_a_small_map_takes_several_rounds_and_ends_clean():
+    segments = [(n, put(n, (b"%d" % (n % 20), b"v%d" % n))) for n in range(80)]
+    disk = disk_of(*segments)
+    done, after = cleaned(disk, memory=BYTES_PER_ENTRY * 8)
+    assert len(done.rounds) > 5
+    assert done.clean_until == 79
+    assert lost_keys(logs(disk), logs(after)) == []
+    once, _ = cleaned(disk, memory=BYTES_PER_ENTRY * 8, rounds=1)
+    assert (len(once.rounds), once.clean_until) == (1, 7)
+
+
+def test_a_map_that_is_full_in_the_middle_of_a_batch_ends_the_round_there():
+    disk = disk_of((0, put(0, *((b"%d" % n, b"v") for n in range(50)))), (50, put(50, (b"x", b"v"))))
+    done, after = cleaned(disk, memory=BYTES_PER_ENTRY * 8, rounds=1)
+    assert done.clean_until == 7
+    assert lost_keys(logs(disk), logs(after)) == []
+
+
+def test_every_byte_is_told_to_the_throttle():
+    disk = disk_of((0, put(0, (b"a", b"1"), (b"a", b"2"))), (2, put(2, (b"b", b"1"))), (3, put(3, (b"c", b"1"))))
+    told = []
+    cleaned(disk, on_bytes=told.append)
+    first_two = sum(len(data) for path, data in logs(disk).items() if not path.endswith("3.log"))
+    assert sum(told) == 2 * first_two, "once for the map, once for the filter"
+
+
+def test_a_dry_run_counts_and_writes_nothing():
+    disk = disk_of((0, put(0, (b"a", b"1"), (b"a", b"2"))), (2, put(2, (b"b", b"1"))))
+    real, _ = cleaned(disk)
+    dry, after = cleaned(disk, dry_run=True)
+    assert dry.rounds == real.rounds
+    assert logs(after) == logs(disk)
+
+
+def test_a_full_disk_leaves_the_log_as_it_was():
+    disk = disk_of((0, put(0, (b"a", b"1"), (b"b", b"1"))), (2, put(2, (b"a", b"2"))), (3, put(3, (b"c", b"1"))))
+    whole = CrashFiles(disk)
+    cleaned(disk, files=whole)
+    writes = [number for number, operation in enumerate(whole.operations)
+              if operation.kind in WRITING and operation.path.endswith(".log.cleaned")]  # fmt: skip
+    assert writes
+    for number in writes:
+        files = CrashFiles(disk, trouble=Trouble(number, errno.ENOSPC, part=0.5))
+        with pytest.raises(UnwritableFile):
+            cleaned(disk, files=files)
+        assert logs(files.disk()) == logs(disk)
+        assert not [path for path in files.disk().contents if ".cleaned" in path or ".swap" in path]
