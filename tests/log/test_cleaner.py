@@ -89,7 +89,7 @@ def test_what_goes_at_the_end_of_an_old_format_leaves_an_empty_header(magic):
     disk = disk_of((0, put(0, (b"a", b"1"), magic=magic)), (1, put(1, (None, b"1"), magic=magic)),
                    (2, put(2, (b"b", b"1"), magic=magic)))  # fmt: skip
     _, after = cleaned(disk)
-    header = batches_of(after)[0]
+    header = batches_of(after)[1]
     assert (header.magic, header.record_count, header.base_offset, header.last_offset) == (2, 0, 1, 1)
     assert lost_keys(logs(disk), logs(after)) == []
 
