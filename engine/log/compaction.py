@@ -68,6 +68,8 @@ def compact(
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     if not log.config.compact:
         return _refused(log, target, f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact")
+    if not target.total_bytes:
+        return _refused(log, target, "no segment that may be cleaned holds a batch")
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     if not options.force and not target.is_due(ratio):
         return _refused(log, target, f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}")
