@@ -279,15 +279,18 @@ class LogLoader:
             if segment.base_offset in self._unsplittable:  # its recovery was given up; its index is a part only
                 self._recover_while_loading(segment, "its offsets do not fit its index")
         except OffsetIndexMissing:
-            self._recover_while_loading(segment, "its offset index is missing")
+            if segment.size:
+                self._recover_while_loading(segment, "its offset index is missing")
+            else:  # as every roll leaves it
+                self._recover_while_loading(segment, "it is empty and has no offset index yet", Severity.INFO)
         except CorruptIndex as error:
             self._recover_while_loading(segment, f"its transaction index is corrupt: {error}")
         self.segments.add(segment)
 
-    def _recover_while_loading(self, segment: LogSegment, reason: str) -> None:
+    def _recover_while_loading(self, segment: LogSegment, reason: str, severity: Severity = Severity.WARNING) -> None:
         if self._waits(segment.base_offset):
             return
-        self.report.add(Action.REBUILT, log_file_name(segment.base_offset), reason, severity=Severity.WARNING)
+        self.report.add(Action.REBUILT, log_file_name(segment.base_offset), reason, severity=severity)
         scan = self._scans.take(segment)
         self._recover_segment(segment, scan, damage_ends_it=False)
         self._scans.keep(segment, scan)

@@ -212,3 +212,10 @@ def test_a_partition_that_can_not_be_read_is_one_error(log_dirs):
     assert done.status == 8
     assert not (log_dirs / "d1/.kafka_cleanshutdown").exists()
     assert "u-plain-0: offsets 0 to 199" in done.out.decode()
+
+
+def test_the_empty_segment_of_a_roll_is_nothing_wrong(corpus, tmp_path):
+    partition = tmp_path / "small_segments-0"
+    shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "clean" / "d1" / partition.name, partition)
+    assert kafkalog("roll", str(partition)).status == 0
+    assert kafkalog("recover", "--clean-start", "--no-quarantine", str(partition)).status == 0
