@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import reading, recovering
+from tests.bench import compaction, reading, recovering
 from tests.bench.append import append_results
 from tests.bench.data import LARGEST_SEGMENT, SEGMENT, WORKLOADS, enlarge, generate
 from tests.bench.measure import WrongRunError, median, run, same_output
@@ -206,6 +206,10 @@ def measure(bench: Bench, only: list[str]) -> list[Result]:
             add(*bench.columns(workload))
     if wanted("verify-index"):
         add(reading.verify_index(bench))
+    if wanted("compact"):
+        for codec in compaction.CODECS:
+            count = bench.records * 5_000_000 // 1_130_000
+            add(compaction.compare(bench.engine, bench.kafkalog, bench.home, codec, count, bench.runs))
     if wanted("start"):
         add(bench.start("no file", ["--help"]))
         add(bench.start("a small segment", ["dump-log", *PRINT, f"small-0/{SEGMENT}.log"]))
@@ -226,7 +230,7 @@ def measure(bench: Bench, only: list[str]) -> list[Result]:
 
 
 def arguments() -> argparse.Namespace:
-    names = sorted({case.name for case in CASES} | {"columns", "start", "memory", "append", *reading.NAMES, *recovering.NAMES})
+    names = sorted({case.name for case in CASES} | {"columns", "compact", "start", "memory", "append", *reading.NAMES, *recovering.NAMES})
     parser = argparse.ArgumentParser(prog="tests.bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="runs of each program per case (3)")
     parser.add_argument("--records", type=int, default=1_130_000, help="records of each segment (1130000, 128 MiB)")
