@@ -15,7 +15,7 @@ import click
 from kafkalog_cli.app import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.errors import KafkalogError
     from engine.log.bulk_append import Appended
@@ -36,12 +36,29 @@ def append(values: dict[str, Any]) -> int:
         _check(values)
         _make(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
         with _open(values["source"]) as descriptor:
-            status = run("append", values, lambda log: _Session(log, values, descriptor).run())
+            status = run("append", values, _once(lambda log: _Session(log, values, descriptor).run()))
     except KafkalogError as error:
         outcome = Outcome()
         outcome.error(error)
         return outcome.finish()
     return status
+
+
+def _once(work: Callable[[UnifiedLog], None]) -> Callable[[UnifiedLog], None]:
+    """`work`, which reads its input and can not be done again on the log that was recovered meanwhile."""
+    begun = False
+
+    def guarded(log: UnifiedLog) -> None:
+        nonlocal begun
+        if begun:
+            from engine.errors import KafkalogError
+
+            what = f"{log.directory}: had to be recovered while records were appended; it holds those acknowledged above"
+            raise KafkalogError(what, "append what comes behind them again")
+        begun = True
+        work(log)
+
+    return guarded
 
 
 def _check(values: dict[str, Any]) -> None:

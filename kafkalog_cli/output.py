@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 from engine.background import Background
 
@@ -57,3 +58,40 @@ def raw_stdout() -> Callable[[memoryview], object]:
             done += os.write(descriptor, view[done:])
 
     return write
+
+
+def outlive_reader() -> None:
+    """From now on a reader of stdout that goes away (`| head`) ends the output, not the work on files."""
+    if signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL:  # as `main` left it: nobody else's process
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        sys.stdout = _Outliving(sys.stdout)
+
+
+class _Outliving:
+    """A text stream that goes on into nothing when nobody reads it any more."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, or drop."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._go_on_into_nothing()
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._go_on_into_nothing()
+
+    def _go_on_into_nothing(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -13,6 +13,7 @@ from engine.files import Files
 from engine.log.metrics import FlushStats, write_textfile
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.engine_options import opening_from, paths_from
+from kafkalog_cli.output import outlive_reader
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.render_report import exit_status, json_line, text_lines
 
@@ -59,6 +60,7 @@ def session(
     errors  what `perform` could not do; it goes on behind
     wrap    puts something between the engine and the disk, such as a quarantine; not in a dry run
     """
+    outlive_reader()
     outcome = Outcome()
     status = 0
     reports: list[Report] = []
@@ -89,6 +91,7 @@ def _manager(
     from engine.log.locking import locked
     from engine.log.log_dirs import find_log_dirs
     from engine.log.manager import LogManager
+    from engine.log.quarantine import QuarantiningFiles
     from engine.log.startup import survey
     from engine.overlay import OverlayFiles
 
@@ -99,7 +102,12 @@ def _manager(
         progress.expect(files, log_dirs)
         with locked(files, [log_dir.path for log_dir in log_dirs]):
             seams = {log_dir.path: files if wrap is None or opening.dry_run else wrap(files, log_dir) for log_dir in log_dirs}
-            yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
+            try:
+                yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
+            finally:  # before a broker may come: what it changes is not ours
+                for seam in seams.values():
+                    if isinstance(seam, QuarantiningFiles):
+                        seam.finish()
 
 
 def _shown(report: Report, form: str, opening: Opening) -> str:

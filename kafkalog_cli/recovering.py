@@ -58,7 +58,6 @@ def run(values: dict[str, Any]) -> int:
         return session(values, perform, errors, None if values["no_quarantine"] else wrap)
     finally:
         for quarantine in quarantines:
-            quarantine.finish()
             if quarantine.is_used and values["form"] == "text":
                 where = printable(quarantine.directory)
                 click.echo(f"kept in quarantine: {quarantine.stored_size} bytes; undo with: kafkalog restore {where}")

@@ -9,6 +9,7 @@ import click
 
 from engine.errors import KafkalogError
 from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.output import outlive_reader
 
 if TYPE_CHECKING:
     from engine.log.restore import Restored, Undone
@@ -22,6 +23,7 @@ def run(quarantine: str, *, force: bool, dry_run: bool, form: str) -> int:
     from engine.log.restore import restore
     from engine.overlay import OverlayFiles
 
+    outlive_reader()
     outcome = Outcome()
     files = OverlayFiles(ReadOnlyFiles(), now_ms()) if dry_run else Files()
     directory = quarantine.rstrip("/") or quarantine

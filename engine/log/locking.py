@@ -20,20 +20,13 @@ if TYPE_CHECKING:
 def locked(files: Files, log_dirs: Iterable[str]) -> Iterator[None]:
     """Hold `.lock` of each of the log dirs. Raises LogDirLocked if another process holds one, UnwritableFile.
 
-    A lock file that was not there is removed again: Kafka leaves it, but it says nothing.
+    The files stay, as Kafka leaves them: who opened one before it was removed would lock a name that nobody else sees.
     """
-    held: list[tuple[str, bool]] = []
-    locks = []
+    held = []
     try:
         for log_dir in dict.fromkeys(files.resolve(path) for path in log_dirs):
-            path = f"{log_dir}/{FileKind.LOCK.value}"
-            was_there = files.exists(path)
-            locks.append(files.lock(path))
-            held.append((path, was_there))
+            held.append(files.lock(f"{log_dir}/{FileKind.LOCK.value}"))  # noqa: PERF401  # those held so far must be released
         yield
     finally:
-        for path, was_there in held:
-            if not was_there:
-                files.remove(path)
-        for lock in locks:
+        for lock in held:
             lock.release()

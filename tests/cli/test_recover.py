@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,8 @@ from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
 from tests.support.other_process import lock_held
 from tests.support.run import kafkalog
+
+ROOT = Path(__file__).resolve().parents[2]
 
 LOG = "00000000000000000000.log"
 NOW = "1764000000000"
@@ -219,3 +224,23 @@ def test_the_empty_segment_of_a_roll_is_nothing_wrong(corpus, tmp_path):
     shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "clean" / "d1" / partition.name, partition)
     assert kafkalog("roll", str(partition)).status == 0
     assert kafkalog("recover", "--clean-start", "--no-quarantine", str(partition)).status == 0
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_work(corpus, tmp_path):
+    trees = []
+    for name, closed in (("read", False), ("unread", True)):
+        log_dir = tmp_path / name / "d1"
+        shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "unclean" / "d1", log_dir)
+        words = [sys.executable, "-m", "kafkalog_cli", "recover", "--now", "1764000000000", "--jobs", "1", str(log_dir)]
+        with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            if closed:
+                process.stdout.close()
+            else:
+                process.stdout.read()
+            assert process.stderr.read() == b""
+            assert process.wait(60) == 1
+        trees.append(tree(ReadOnlyFiles(), str(tmp_path / name)))
+    assert len(trees[0]) > 50
+    assert {name: data for name, data in trees[0].items() if "manifest" not in name} == {
+        name: data for name, data in trees[1].items() if "manifest" not in name
+    }
