@@ -82,7 +82,8 @@ def test_metadata_loss_is_the_loudest_and_stops_everything(own_corpus, tmp_path)
     assert "Corruption found in segment 0, truncating to offset" in text
     assert "partition directories would be renamed to -stray" in text
     assert "--accept-metadata-loss" in text
-    assert tree(ReadOnlyFiles(), str(top)) == before
+    left = tree(ReadOnlyFiles(), str(top))
+    assert {name: data for name, data in left.items() if not name.endswith(".lock")} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs"], "and no quarantine is left"
     done = kafkalog("recover", "--accept-metadata-loss", "--no-quarantine", str(top / "d0"))
     assert done.status == 1
