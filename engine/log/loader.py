@@ -361,7 +361,7 @@ class LogLoader:
         if end >= self.log_start_offset:
             return end
         self._remove_segments(list(self.segments), f"the log ends at {end}, below its start {self.log_start_offset}",
-                              Severity.WARNING)
+                              Severity.ERROR if any(segment.size for segment in self.segments) else Severity.WARNING)
         self.epochs.clear_and_flush()
         self.producers.truncate_fully_and_start_at(self.log_start_offset)
         return None

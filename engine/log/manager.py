@@ -81,9 +81,11 @@ class LogManager:
 
     def load(
         self, place: Place, report: Report, *, clean_start: bool, recovery_point: int | None = None,
-        log_start_offset: int | None = None, jobs: int = 1,
+        log_start_offset: int | None = None, jobs: int = 1, files: Files | None = None,
     ) -> UnifiedLog:
         """Open the log at `place`; offsets that are None come from the checkpoints of its log dir.
+
+        files  the seam to open it through; None: that of its log dir
 
         The metadata log has no checkpoints, and is always recovered from its beginning. Mirrors LogManager.loadLog.
         """
@@ -92,7 +94,7 @@ class LogManager:
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
         server = self.settings.server
         return open_log(
-            self.files_of(place.log_dir), place.path, self.config(place.name.topic), now=self.now,
+            self.files_of(place.log_dir) if files is None else files, place.path, self.config(place.name.topic), now=self.now,
             clean_shutdown=clean_start and not is_metadata,
             recovery_point=max(0, points.get(place.key, 0)) if recovery_point is None else recovery_point,
             log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,

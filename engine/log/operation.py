@@ -12,12 +12,14 @@ from engine.files import replace
 from engine.layout import FileKind, PartitionKind
 from engine.log.cluster_metadata import METADATA_TOPIC
 from engine.log.manager import Standing
-from engine.log.report import Report
+from engine.log.report import Report, loses_records
 from engine.log.working import work_on
+from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engine.files import Files
     from engine.log.log_dirs import LogDir, Place
     from engine.log.manager import LogManager
     from engine.log.unified_log import UnifiedLog
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 
 _MARKER_SIZE = 1 << 16  # bytes
 _BROKERS_OWN = (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)
+
+
+class LogDamaged(KafkalogError):
+    """A log whose opening would lose records: it was left as it is."""
+
+    code = "log-damaged"
+    exit_status = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,8 @@ def operate(
     """Do `work` on every log of the manager's log dirs; reports in their order. What fails goes to `errors`.
 
     A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
-    something failed: a broker must not trust a directory that was left in the middle.
+    something failed: a broker must not trust a directory that was left in the middle. A log is opened in memory first:
+    one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine.
     """
     for log_dir in manager.cluster.log_dirs:
         places = _places(log_dir)
@@ -74,7 +84,7 @@ def operate(
         finally:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
-        if _is_a_brokers(manager, log_dir):
+        if standing and _is_a_brokers(manager, log_dir):
             manager.checkpoint(log_dir, standing)
         if marker is not None and len(errors) == failures:
             files = manager.files_of(log_dir.path)
@@ -126,11 +136,21 @@ def _is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
 def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work) -> tuple[Report, Standing]:
     report = Report(place.path, options.name)
 
-    def load(clean_start: bool) -> UnifiedLog:
+    def open_log(clean_start: bool, into: Report, files: Files | None = None) -> UnifiedLog:
         return manager.load(
-            place, report, clean_start=clean_start, recovery_point=options.recovery_point,
-            log_start_offset=options.log_start_offset,
+            place, into, clean_start=clean_start, recovery_point=options.recovery_point,
+            log_start_offset=options.log_start_offset, files=files,
         )
+
+    def load(clean_start: bool) -> UnifiedLog:
+        rehearsal = Report(place.path, options.name)
+        open_log(clean_start, rehearsal, OverlayFiles(manager.files_of(place.log_dir), manager.now)).close_handlers()
+        losses = [event for event in rehearsal.events if loses_records(event)]
+        if losses:
+            first = losses[0]
+            what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
+            raise LogDamaged(what, do=f"kafkalog recover --dry-run {place.path}    # what it cuts, it keeps in a quarantine")
+        return open_log(clean_start, report)
 
     def marked(log: UnifiedLog) -> None:
         noted = manager.high_watermark(place) if options.high_watermark is None else options.high_watermark

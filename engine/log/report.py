@@ -55,6 +55,11 @@ class Event(NamedTuple):
     to: str | None = None
 
 
+def loses_records(event: Event) -> bool:
+    """Were records lost that stood whole on the disk? The rest of a write that was cut off is none."""
+    return event.severity is Severity.ERROR and (event.action is not Action.TRUNCATED or bool(event.records))
+
+
 @dataclass(slots=True)
 class Report:
     """The events of one operation on the partition in `directory`, and how its log stands afterwards.

@@ -1,0 +1,65 @@
+"""Commands that change a log leave one alone whose opening would lose records: that is for `recover`."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from tests.support.file_work import tree
+from tests.support.run import kafkalog
+
+COMMANDS = {
+    "roll": (), "retain": (), "delete-records": ("--before", "0"), "truncate": ("--to", "180"),
+    "compact": ("--force", "--config", "cleanup.policy=compact"), "append": ("--input-format", "text"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def log_dir(corpus, tmp_path):
+    shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "unclean" / "d0" / "u-rolls-0", tmp_path / "d0" / "u-rolls-0")
+    return tmp_path / "d0"
+
+
+def run(log_dir, name):
+    (log_dir.parent / "in").write_bytes(b"a:b\n")
+    more = ("--input", str(log_dir.parent / "in")) if name == "append" else ()
+    return kafkalog(name, *COMMANDS[name], *more, str(log_dir / "u-rolls-0"))
+
+
+def state(log_dir):
+    return {name: data for name, data in tree(ReadOnlyFiles(), str(log_dir)).items() if not name.endswith(".lock")}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_damaged_batch_is_left_to_recover(log_dir, name):
+    segment = log_dir / "u-rolls-0" / "00000000000000000173.log"
+    data = bytearray(segment.read_bytes())
+    data[4000] ^= 255
+    segment.write_bytes(data)
+    before = state(log_dir)
+    done = run(log_dir, name)
+    assert done.status == 4
+    assert "error[log-damaged]" in done.err
+    assert "kafkalog recover --dry-run" in done.err
+    assert state(log_dir) == before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_rest_of_a_write_that_was_cut_off_is_no_obstacle(log_dir, name):
+    segment = max((log_dir / "u-rolls-0").glob("*.log"))
+    segment.write_bytes(segment.read_bytes() + segment.read_bytes()[:40])
+    done = run(log_dir, name)
+    assert done.status == 1, done.err
+    assert "the file ends inside a batch" in done.out.decode()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_log_start_beyond_the_end_deletes_nothing(log_dir, name):
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\nu-rolls 0 99999\n")
+    before = state(log_dir)
+    done = run(log_dir, name)
+    assert done.status == 4
+    assert "below its start 99999" in done.err
+    assert state(log_dir) == before
