@@ -84,6 +84,7 @@ def _make(path: str, *, create: bool, dry_run: bool) -> None:
     from engine.layout import file_name, parse_partition_dir
 
     files, directory = Files(), path.rstrip("/") or path
+    directory = files.resolve(directory) if file_name(directory) in (".", "..") else directory
     if parse_partition_dir(file_name(files.absolute(directory))) is None:
         raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
     if files.exists(directory):

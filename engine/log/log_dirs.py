@@ -16,7 +16,6 @@ from engine.layout import (
     PartitionKind,
     directory_order,
     file_name,
-    parent_of,
     parse_file_name,
     parse_partition_dir,
 )
@@ -92,19 +91,27 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
 def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
     """What a user means by `paths`: partition directories, log dirs, directories that hold log dirs.
 
-    Each log dir comes once; one named both as a whole and by a partition comes whole. Raises UnreadableFile,
-    UsageError for a path where there is none of them.
+    Each log dir and each partition comes once, however it is spelled; a log dir named both as a whole and by a partition
+    comes whole. Raises UnreadableFile, UsageError for a path where there is none of them.
     """
     found: dict[str, LogDir] = {}
+    spelled: dict[str, str] = {}  # real path → as it was named first
+
+    def known(path: str) -> str:
+        return spelled.setdefault(files.resolve(path), path)
+
     for given in paths:
         path = given.rstrip("/") or "/"
+        if file_name(path) in (".", ".."):  # which say no name
+            path = files.resolve(path)
         if is_partition(files, path):
-            _add_partition(files, found, path)
+            if known(path) == path:
+                _add_partition(files, found, path, known(_around(path)))
             continue
         below = _log_dirs_below(files, path, _DEPTH)
         if not below:
             raise UsageError(f"{path}: neither a partition nor a log dir, and no log dir lies in it")
-        for log_dir in below:
+        for log_dir in map(known, below):
             found[log_dir] = list_log_dir(files, log_dir)
     return list(found.values())
 
@@ -118,10 +125,14 @@ def is_partition(files: ReadOnlyFiles, path: str) -> bool:
                                                      or not any(files.info(f"{path}/{name}").is_directory for name in names))
 
 
-def _add_partition(files: ReadOnlyFiles, found: dict[str, LogDir], path: str) -> None:
+def _around(path: str) -> str:
+    """The directory that holds `path`, spelled as `path` is."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def _add_partition(files: ReadOnlyFiles, found: dict[str, LogDir], path: str, log_dir: str) -> None:
     name = parse_partition_dir(file_name(files.absolute(path)))
     assert name is not None  # is_partition has seen it
-    log_dir = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
     before = found.get(log_dir, LogDir(log_dir, False, (), (), ()))
     if not before.is_whole and path not in [place.path for place in before.places]:
         found[log_dir] = LogDir(log_dir, False, (*before.places, Place(path, log_dir, name)), (), ())
@@ -150,8 +161,3 @@ def _is_log_dir(files: ReadOnlyFiles, path: str, names: list[str]) -> bool:
             if directory_kind(inside) is DirectoryKind.PARTITION:
                 return True
     return False
-
-
-def log_dir_of(files: ReadOnlyFiles, directory: str) -> str:
-    """The log dir around the partition `directory`, absolute."""
-    return parent_of(files.absolute(directory))

@@ -5,14 +5,16 @@ Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, rete
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.offsets import PartitionOffset, by_partition, decode_offset_checkpoint, encode_offset_checkpoint
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import is_known
+from engine.errors import KafkalogError
 from engine.files import replace
-from engine.layout import FileKind, PartitionKind
+from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.cluster_metadata import METADATA_TOPIC
 from engine.log.loader import open_log
 from engine.log.startup import checkpoint_fault
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
     Offsets = Mapping[tuple[str, int], int]
 
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -37,6 +41,22 @@ class Settings:
 
     server: ServerConfig = field(default_factory=ServerConfig)
     overrides: tuple[tuple[str, str], ...] = ()
+
+
+class NoLogOfBrokers(KafkalogError):
+    """A directory that looks like a partition and that no broker of today opens: nothing is changed in it."""
+
+    code = "no-log-of-brokers"
+
+
+def _refuse_what_no_broker_opens(files: Files, place: Place) -> None:
+    if _TOPIC.fullmatch(place.name.topic) is None or place.name.topic in (".", ".."):
+        what = f"{place.path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
+        raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
+    kinds = {parsed.kind for parsed in map(parse_file_name, files.list(place.path)) if parsed is not None}
+    if FileKind.LOG_07 in kinds:
+        what = f"{place.path}: a log of Kafka 0.7, which can be read and not changed"
+        raise NoLogOfBrokers(what, do=f"kafkalog dump-log {place.path}")
 
 
 class LogManager:
@@ -87,8 +107,10 @@ class LogManager:
 
         files  the seam to open it through; None: that of its log dir
 
-        The metadata log has no checkpoints, and is always recovered from its beginning. Mirrors LogManager.loadLog.
+        The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
+        Mirrors LogManager.loadLog.
         """
+        _refuse_what_no_broker_opens(self.files_of(place.log_dir), place)
         is_metadata = place.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)

@@ -63,3 +63,24 @@ def test_a_log_start_beyond_the_end_deletes_nothing(log_dir, name):
     assert done.status == 4
     assert "below its start 99999" in done.err
     assert state(log_dir) == before
+
+
+@pytest.mark.parametrize("command", ["recover", "roll"])
+@pytest.mark.parametrize("name", ["a b-0", "new\nline-0", "x\udcff-0", "t" * 250 + "-0"])
+def test_what_no_topic_can_be_called_is_left_alone(log_dir, name, command):
+    (log_dir / "u-rolls-0").rename(log_dir / name)
+    before = state(log_dir)
+    done = kafkalog(command, *(["--no-quarantine"] if command == "recover" else []), str(log_dir / name))
+    assert done.status == 8
+    assert "no topic can have this name" in done.err
+    assert state(log_dir) == before
+
+
+@pytest.mark.parametrize("command", ["recover", "roll"])
+def test_a_log_of_0_7_is_left_alone(corpus, tmp_path, command):
+    shutil.copytree(corpus / "old" / "0.7.2" / "logs" / "attributes-0", tmp_path / "orders-0")
+    before = state(tmp_path)
+    done = kafkalog(command, *(["--no-quarantine"] if command == "recover" else []), str(tmp_path / "orders-0"))
+    assert done.status == 8
+    assert "Kafka 0.7" in done.err
+    assert state(tmp_path) == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import UnreadableFile, UsageError
+from engine.files import Files
 from engine.layout import PartitionKind
 from engine.log.log_dirs import find_log_dirs, list_log_dir
 from tests.support.memory_files import MemoryFiles
@@ -53,3 +54,16 @@ def test_what_is_neither():
         find_log_dirs(FILES, ["/other"])
     with pytest.raises(UnreadableFile):
         find_log_dirs(FILES, ["/none"])
+
+
+def test_one_directory_is_one_however_it_is_spelled(tmp_path, monkeypatch):
+    (tmp_path / "d" / "t-0").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("d")
+    monkeypatch.chdir(tmp_path / "d" / "t-0")
+    real = str(tmp_path / "d" / "t-0")
+    for paths in ((real, f"{tmp_path}/./d/t-0"), (real, f"{tmp_path}/link/t-0"), (".", real), (real, "../t-0/.")):
+        [found] = find_log_dirs(Files(), paths)
+        assert [(place.path, place.name.topic) for place in found.places] == [(real, "t")]
+    (tmp_path / "d" / "meta.properties").write_text("version=1\n")
+    [found] = find_log_dirs(Files(), (f"{tmp_path}/link", real))
+    assert (found.path, found.is_whole, len(found.places)) == (f"{tmp_path}/link", True, 1)
