@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.errors import KafkalogError
-    from engine.log.bulk_append import Appended
-    from engine.log.intake import Intake
-    from engine.log.unified_log import UnifiedLog
+    from engine.log.append.bulk import Appended
+    from engine.log.append.intake import Intake
+    from engine.log.partition.unified_log import UnifiedLog
     from engine.record.assembly import BatchSpec
 
 _CHUNK = 1 << 20  # bytes that are read at a time
@@ -153,7 +153,7 @@ class _Session:
 
     def _producer_spec(self) -> BatchSpec:
         from engine.formats import CODEC_NAMES, Codec
-        from engine.log.intake import with_producer
+        from engine.log.append.intake import with_producer
         from engine.record.assembly import BatchSpec
 
         values = self._values
@@ -170,7 +170,7 @@ class _Session:
         return latest or 0
 
     def _make_intake(self) -> Intake:
-        from engine.log.intake import BatchIntake, FollowerIntake, LineIntake
+        from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake
         from engine.record.lines import TextLines
         from engine.record.packing import Packer
 
@@ -232,7 +232,7 @@ class _Session:
 
     def _end_transaction(self, kind: str) -> None:
         from engine.formats import ControlType
-        from engine.log.intake import end_transaction
+        from engine.log.append.intake import end_transaction
 
         marker = end_transaction(
             self._log, ControlType[kind.upper()], self._spec, leader_epoch=self._epoch,

@@ -8,12 +8,12 @@ from secrets import randbits
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from engine.log.cleaner_checkpoint import CleanerCheckpoint
-from engine.log.cleaner_walk import Uncleanable
-from engine.log.compaction import CompactionOptions, compact
-from engine.log.compaction_targets import dirtiest_first
-from engine.log.explain_compaction import explain_compaction
-from engine.log.operation import OperationOptions, operate
+from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.compaction import CompactionOptions, compact
+from engine.log.cleaner.explain import explain_compaction
+from engine.log.cleaner.walk import Uncleanable
+from engine.log.operations.compaction_targets import dirtiest_first
+from engine.log.operations.operation import OperationOptions, operate
 from engine.log.report import Action
 from kafkalog_cli.partitions import session
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from engine.errors import KafkalogError
     from engine.files import Files
-    from engine.log.manager import LogManager
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
-    from engine.log.unified_log import UnifiedLog
     from kafkalog_cli.engine_options import Opening
     from kafkalog_cli.progress import Progress
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.config import LogConfig
-    from engine.log.manager import Settings
+    from engine.log.logdir.log_manager import Settings
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
@@ -102,7 +102,7 @@ class Opening:
 def opening_from(values: dict[str, Any]) -> Opening:
     """What the shared options ask for. Raises UsageError for settings that are unknown or out of range."""
     from engine.files import ReadOnlyFiles, now_ms
-    from engine.log.manager import Settings
+    from engine.log.logdir.log_manager import Settings
     from engine.server_config import ServerConfig, read_server_config
 
     file = values["config_file"]

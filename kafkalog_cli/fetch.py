@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
-from engine.log.fetch import FetchIsolation, fetch_offset_by_timestamp, read
-from engine.log.fetch_view import PartitionView
+from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
+from engine.log.fetch.view import PartitionView
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.ranges import EARLIEST, LATEST
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile
-    from engine.log.fetch_records import Run
+    from engine.log.fetch.records import Run
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
 _WAIT = 0.2  # seconds between two looks at a log that is followed
@@ -101,7 +101,7 @@ def _end(view: PartitionView, wanted: Wanted) -> int:
 
 
 def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer, outcome: Outcome) -> None:
-    from engine.log.fetch_records import RecordFetcher
+    from engine.log.fetch.records import RecordFetcher
 
     fetcher = RecordFetcher(view, start, _ISOLATIONS[wanted.isolation], outcome.finding, wanted.max_bytes)
     left = wanted.limit
@@ -128,7 +128,7 @@ def _rounds(view: PartitionView, wanted: Wanted) -> Iterator[None]:
 
 def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
     """Whole batches to stdout, from the one that holds `offset` on."""
-    from engine.log.batch_search import last_head
+    from engine.log.scan.batch_search import last_head
 
     sys.stdout.flush()
     left = wanted.max_bytes

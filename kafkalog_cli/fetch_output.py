@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from engine.files import Buffer
     from engine.layout import PartitionDir
-    from engine.log.fetch_records import Run
+    from engine.log.fetch.records import Run
     from engine.record.batch import Record
     from engine.record.reader import Chunk
     from kafkalog_cli.fetch import Renderer, Wanted

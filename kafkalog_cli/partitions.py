@@ -10,7 +10,7 @@ import click
 
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files
-from engine.log.metrics import FlushStats, write_textfile
+from engine.log.logdir.metrics import FlushStats, write_textfile
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.output import outlive_reader
@@ -20,10 +20,10 @@ from kafkalog_cli.render_report import exit_status, json_line, text_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.log.log_dirs import LogDir
-    from engine.log.manager import LogManager
+    from engine.log.logdir.log_dirs import LogDir
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
-    from engine.log.unified_log import UnifiedLog
     from kafkalog_cli.engine_options import Opening
 
     Work = Callable[[UnifiedLog], object]
@@ -36,7 +36,7 @@ _ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one parti
 
 def run(operation: str, values: dict[str, Any], work: Work) -> int:
     """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status."""
-    from engine.log.operation import OperationOptions, operate
+    from engine.log.operations.operation import OperationOptions, operate
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
         options = OperationOptions(
@@ -88,11 +88,11 @@ def session(
 def _manager(
     paths: list[str], opening: Opening, wrap: Wrap | None, flushes: FlushStats | None
 ) -> Iterator[tuple[LogManager, Progress]]:
-    from engine.log.locking import locked
-    from engine.log.log_dirs import find_log_dirs
-    from engine.log.manager import LogManager
-    from engine.log.quarantine import QuarantiningFiles
-    from engine.log.startup import survey
+    from engine.log.logdir.locking import locked
+    from engine.log.logdir.log_dirs import find_log_dirs
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.logdir.startup import survey
+    from engine.log.quarantine.seam import QuarantiningFiles
     from engine.overlay import OverlayFiles
 
     with Progress() as progress:

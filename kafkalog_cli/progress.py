@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from engine.files import Files, OpenFile
-from engine.log.metrics import FlushStats, MeasuringFiles
+from engine.log.logdir.metrics import FlushStats, MeasuringFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import ReadOnlyFiles
-    from engine.log.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir, Place
 
 _WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
 

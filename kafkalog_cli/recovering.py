@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from engine.errors import KafkalogError
     from engine.files import Files
-    from engine.log.log_dirs import LogDir
-    from engine.log.manager import LogManager
-    from engine.log.quarantine import QuarantiningFiles
+    from engine.log.logdir.log_dirs import LogDir
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.quarantine.seam import QuarantiningFiles
     from engine.log.report import Report
     from kafkalog_cli.engine_options import Opening
     from kafkalog_cli.progress import Progress
@@ -35,7 +35,7 @@ def run(values: dict[str, Any]) -> int:
 
     def wrap(files: Files, log_dir: LogDir) -> Files:
         from engine.files import now_ms
-        from engine.log.quarantine import QuarantiningFiles
+        from engine.log.quarantine.seam import QuarantiningFiles
 
         now = now_ms() if values["now"] is None else values["now"]
         directory = _quarantine_of(files, log_dir, values["quarantine"], now, {one.directory for one in quarantines})
@@ -45,7 +45,7 @@ def run(values: dict[str, Any]) -> int:
         return quarantines[-1]
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
-        from engine.log.recover import RecoverOptions, recover
+        from engine.log.operations.recover import RecoverOptions, recover
 
         options = RecoverOptions(
             opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.keep_deleted, values["salvage"],

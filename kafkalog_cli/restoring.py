@@ -12,15 +12,15 @@ from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.output import outlive_reader
 
 if TYPE_CHECKING:
-    from engine.log.restore import Restored, Undone
+    from engine.log.quarantine.restore import Restored, Undone
 
 
 def run(quarantine: str, *, force: bool, dry_run: bool, form: str) -> int:
     """Undo what `quarantine` tells of, under the locks of its log dirs → exit status."""
     from engine.files import Files, ReadOnlyFiles, now_ms
-    from engine.log.locking import locked
-    from engine.log.manifest import read_manifest
-    from engine.log.restore import restore
+    from engine.log.logdir.locking import locked
+    from engine.log.quarantine.manifest import read_manifest
+    from engine.log.quarantine.restore import restore
     from engine.overlay import OverlayFiles
 
     outlive_reader()

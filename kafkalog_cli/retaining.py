@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from engine.findings import Severity
 from engine.layout import PartitionKind
-from engine.log.explain_retention import explain_retention
-from engine.log.freeing import FreePlan, free, plan_freeing
-from engine.log.manager import purge_deleted_directories
-from engine.log.operation import OperationOptions, operate
+from engine.log.logdir.log_manager import purge_deleted_directories
+from engine.log.operations.operation import OperationOptions, operate
 from engine.log.report import Action, Report
-from engine.log.retention import delete_old_segments
+from engine.log.retention.explain import explain_retention
+from engine.log.retention.freeing import FreePlan, free, plan_freeing
+from engine.log.retention.rules import delete_old_segments
 from kafkalog_cli.partitions import session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.errors import KafkalogError
-    from engine.log.manager import LogManager
-    from engine.log.unified_log import UnifiedLog
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.partition.unified_log import UnifiedLog
     from kafkalog_cli.engine_options import Opening
     from kafkalog_cli.progress import Progress
 

@@ -19,7 +19,7 @@ from engine.errors import KafkalogError, UsageError
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Severity
 from engine.layout import FileKind, parent_of, parse_file_name
-from engine.log.verify import Verification, verify_partition
+from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
 from kafkalog_cli.output import raw_stdout
@@ -94,8 +94,8 @@ def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild) -> _Verified:
     """Rebuild what is broken in `directory`, and verify it again."""
     from engine.config import LogConfig
     from engine.files import Files, now_ms
-    from engine.log.locking import locked
-    from engine.log.verify_rebuild import Rebuilder
+    from engine.log.logdir.locking import locked
+    from engine.log.verify.rebuild import Rebuilder
     from engine.overlay import OverlayFiles
 
     now = now_ms() if rebuild.now is None else rebuild.now
@@ -114,7 +114,7 @@ def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild) -> _Verified:
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> list[str]:
     """Directories that hold files of a partition, each once, in order."""
-    from engine.log.verify_start import verify_start
+    from engine.log.verify.start import verify_start
 
     found: dict[str, None] = {}
     for path in paths:

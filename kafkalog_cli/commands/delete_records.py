@@ -11,7 +11,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 if TYPE_CHECKING:
-    from engine.log.unified_log import UnifiedLog
+    from engine.log.partition.unified_log import UnifiedLog
 
 _SECTIONS = (Section("What is done", ("--before", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
 _EXAMPLES = (
@@ -33,7 +33,7 @@ def command(target: int, **values: Any) -> int:
     from kafkalog_cli.partitions import run
 
     def delete_records(log: UnifiedLog) -> None:
-        from engine.log.retention import delete_below_log_start_offset
+        from engine.log.retention.rules import delete_below_log_start_offset
 
         log.maybe_increment_log_start_offset(target, "records were deleted")
         delete_below_log_start_offset(log)

@@ -11,7 +11,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 if TYPE_CHECKING:
-    from engine.log.unified_log import UnifiedLog
+    from engine.log.partition.unified_log import UnifiedLog
 
 _SECTIONS = (Section("What is done", ("--to", "--fully", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
 _EXAMPLES = (

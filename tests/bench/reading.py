@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.files import ReadOnlyFiles
-from engine.log.fetch import FetchIsolation, fetch_offset_by_timestamp, read
-from engine.log.fetch_view import PartitionView
+from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
+from engine.log.fetch.view import PartitionView
 from engine.record.builder import NewRecord, build_batch
 from tests.bench.measure import WrongRunError, median, run
 from tests.bench.report import Result

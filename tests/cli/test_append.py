@@ -12,7 +12,7 @@ import pytest
 
 from engine.config import LogConfig
 from engine.files import Files
-from engine.log.loader import open_log
+from engine.log.loading.loader import open_log
 from tests.support.run import kafkalog
 
 NOW = 1_700_000_000_000

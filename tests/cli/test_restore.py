@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.files import Files, ReadOnlyFiles
-from engine.log.quarantine import QuarantiningFiles
+from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.file_work import make_tree, tree
 from tests.support.other_process import lock_held
 from tests.support.run import kafkalog

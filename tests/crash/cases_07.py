@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 
-from engine.log.kafka07_log import open_log_07
-from engine.log.kafka07_manager import open_log_dir_07
-from engine.log.kafka07_segment import Config07
+from engine.log.kafka07.log import open_log_07
+from engine.log.kafka07.manager import open_log_dir_07
+from engine.log.kafka07.segment import Config07
 from engine.record.kafka07 import MessageAndOffset
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles

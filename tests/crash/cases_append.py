@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.formats import Codec, ControlType
-from engine.log.bulk_append import BulkAppender
-from engine.log.producer_append import AppendOrigin
+from engine.log.append.bulk import BulkAppender
+from engine.log.producers.append_info import AppendOrigin
 from tests.crash.cases_log import opened
 from tests.crash.partitions import ABORTED, DIRECTORY, IDEMPOTENT, batches_of, closed, marker, plain, see, segments
 from tests.crash.sweep import Case

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engine.config import LogConfig
 from engine.formats import Codec, ControlType
-from engine.log.cleaner_checkpoint import CleanerCheckpoint
-from engine.log.compaction import CompactionOptions, compact
-from engine.log.loader import open_log
+from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.compaction import CompactionOptions, compact
+from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.crash.partitions import ABORTED, COMMITTED, DIRECTORY, IDEMPOTENT, NOW, TOPIC, closed, marker, see
 from tests.crash.sweep import Case

@@ -7,12 +7,12 @@ from dataclasses import replace as with_settings
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
-from engine.log.loader import open_log
-from engine.log.manifest import QuarantineDamaged
-from engine.log.quarantine import QuarantiningFiles
-from engine.log.restore import ChangedSince, restore
-from engine.log.retention import delete_old_segments
-from engine.log.verify_rebuild import Rebuilder
+from engine.log.loading.loader import open_log
+from engine.log.quarantine.manifest import QuarantineDamaged
+from engine.log.quarantine.restore import ChangedSince, restore
+from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.retention.rules import delete_old_segments
+from engine.log.verify.rebuild import Rebuilder
 from tests.crash.partitions import (
     CONFIG,
     DIRECTORY,

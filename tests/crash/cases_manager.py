@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from engine.checkpoint.offsets import decode_offset_checkpoint
-from engine.log.locking import locked
-from engine.log.log_dirs import find_log_dirs
-from engine.log.manager import LogManager, Settings, purge_deleted_directories
-from engine.log.operation import OperationOptions, operate
-from engine.log.recover import RecoverOptions, recover
+from engine.log.logdir.locking import locked
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_manager import LogManager, Settings, purge_deleted_directories
+from engine.log.logdir.startup import Effect, foresee, survey
+from engine.log.operations.operation import OperationOptions, operate
+from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Report
-from engine.log.retention import delete_old_segments
-from engine.log.startup import Effect, foresee, survey
+from engine.log.retention.rules import delete_old_segments
 from tests.crash.cases_log import END, damaged_middle
 from tests.crash.partitions import CONFIG, NOW, TOPIC, closed, see, segments
 from tests.crash.sweep import Case

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from engine.config import LogConfig
 from engine.formats import Codec, ControlType
-from engine.log.loader import open_log
+from engine.log.loading.loader import open_log
 from engine.record.batch import read_batches
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from tests.support.crash_files import CrashFiles

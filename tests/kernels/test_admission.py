@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_HEADER, BatchField, Codec, RecordField
-from engine.log.frames import Frame
+from engine.log.append.frames import Frame
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.crc import crc32c

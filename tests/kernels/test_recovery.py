@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kernels.recovery import ROW_FIELDS, SLOT_FIELDS, WALK_FIELDS, Walk, Walked
-from engine.log import recovery_walk
-from engine.log.segment_recovery import scan_segment
+from engine.log.scan import recovery_walk
+from engine.log.segment.recovery import scan_segment
 from engine.record.columns import Table
 from engine.record.windows import _TABLES
 from tests.support import producer_logs, recovery_model

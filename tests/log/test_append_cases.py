@@ -7,7 +7,7 @@ import pytest
 from engine.config import LogConfig
 from engine.files import Files
 from engine.kernels import BUILD
-from engine.log.loader import open_log
+from engine.log.loading.loader import open_log
 from tests.support.append_steps import answer, frames, producers
 from tests.support.cases import cases, differences
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.log import batch_search
-from engine.log.batch_search import (
+from engine.log.errors import CorruptRecord
+from engine.log.scan import batch_search
+from engine.log.scan.batch_search import (
     TimestampAndOffset,
     heads,
     largest_timestamp_after,
@@ -15,7 +16,6 @@ from engine.log.batch_search import (
     search_for_offset,
     search_for_timestamp,
 )
-from engine.log.errors import CorruptRecord
 from engine.record.builder import NewRecord, build_batch
 from tests.support.memory_files import MemoryFiles
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from engine.config import LogConfig
 from engine.files import Files
 from engine.formats import Codec
+from engine.log.append.bulk import Appended, BulkAppender
 from engine.log.append_errors import AppendRefused, CorruptRecord, OutOfOrderSequence, RecordValidationFailed
-from engine.log.bulk_append import Appended, BulkAppender
-from engine.log.loader import open_log
+from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from engine.record.crc import crc32c
 

@@ -7,8 +7,8 @@ import pytest
 from engine.config import LogConfig
 from engine.files import Files
 from engine.log.errors import OffsetOutOfRange
-from engine.log.loader import open_log
-from engine.log.retention import delete_old_segments
+from engine.log.loading.loader import open_log
+from engine.log.retention.rules import delete_old_segments
 from tests.support.cases import cases, differences
 
 OPERATIONS = frozenset(("recover", "open", "retain", "roll", "truncate", "truncate-fully", "delete-records"))

@@ -9,9 +9,9 @@ import pytest
 from engine.config import LogConfig
 from engine.errors import UnwritableFile
 from engine.formats import Codec
-from engine.log.compaction import CompactionOptions, compact
-from engine.log.loader import open_log
-from engine.log.offset_map import BYTES_PER_ENTRY
+from engine.log.cleaner.compaction import CompactionOptions, compact
+from engine.log.cleaner.offset_map import BYTES_PER_ENTRY
+from engine.log.loading.loader import open_log
 from engine.record.batch import read_batches
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RECORD_ROWS

@@ -6,7 +6,7 @@ import shutil
 
 from engine.config import LogConfig
 from engine.files import ReadOnlyFiles
-from engine.log.cluster_metadata import METADATA_DIR, read_cluster_metadata
+from engine.log.logdir.cluster_metadata import METADATA_DIR, read_cluster_metadata
 
 
 def test_topics_replicas_and_settings(own_corpus):

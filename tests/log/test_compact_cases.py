@@ -7,10 +7,10 @@ import pytest
 from engine.config import LogConfig
 from engine.files import Files
 from engine.kernels import BUILD
-from engine.log.cleaner_checkpoint import CleanerCheckpoint
-from engine.log.cleaner_walk import Uncleanable
-from engine.log.compaction import CompactionOptions, compact
-from engine.log.loader import open_log
+from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.compaction import CompactionOptions, compact
+from engine.log.cleaner.walk import Uncleanable
+from engine.log.loading.loader import open_log
 from tests.support.cases import cases, differences
 
 CASES = cases(frozenset(("compact",)))

@@ -10,9 +10,9 @@ import shutil
 import pytest
 
 from engine.files import ReadOnlyFiles
-from engine.log.fetch import FetchIsolation
-from engine.log.fetch_records import RecordFetcher
-from engine.log.fetch_view import PartitionView
+from engine.log.fetch.reading import FetchIsolation
+from engine.log.fetch.records import RecordFetcher
+from engine.log.fetch.view import PartitionView
 from tests.support.corpus import corpus_directory
 
 ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}

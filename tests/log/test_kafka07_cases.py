@@ -9,9 +9,9 @@ import json
 import pytest
 
 from engine.files import Files
-from engine.log.kafka07_log import open_log_07
-from engine.log.kafka07_manager import Fetch07, mark_clean_07, multi_frames, offsets_frame, open_log_dir_07
-from engine.log.kafka07_segment import Config07, Refused07
+from engine.log.kafka07.log import open_log_07
+from engine.log.kafka07.manager import Fetch07, mark_clean_07, multi_frames, offsets_frame, open_log_dir_07
+from engine.log.kafka07.segment import Config07, Refused07
 from engine.record.kafka07 import MessageAndOffset, Stopped, iterate_deep, iterate_set
 from tests.support.corpus import corpus_directory
 from tests.support.crash_files import CrashFiles

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
-from engine.log.kafka07_log import open_log_07
-from engine.log.kafka07_manager import open_log_dir_07, topic_partition_07
-from engine.log.kafka07_segment import Config07, OffsetOutOfRange07, Refused07
+from engine.log.kafka07.log import open_log_07
+from engine.log.kafka07.manager import open_log_dir_07, topic_partition_07
+from engine.log.kafka07.segment import Config07, OffsetOutOfRange07, Refused07
 from engine.record.kafka07 import Stopped
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk

@@ -11,7 +11,7 @@ from engine.config import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files
 from engine.findings import Severity
-from engine.log.loader import open_log
+from engine.log.loading.loader import open_log
 from engine.log.report import Action
 from engine.record.crc import crc32c
 from tests.support.cases import cases

@@ -7,7 +7,7 @@ import pytest
 from engine.errors import UnreadableFile, UsageError
 from engine.files import Files
 from engine.layout import PartitionKind
-from engine.log.log_dirs import find_log_dirs, list_log_dir
+from engine.log.logdir.log_dirs import find_log_dirs, list_log_dir
 from tests.support.memory_files import MemoryFiles
 
 _LOG = "00000000000000000000.log"

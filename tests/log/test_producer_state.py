@@ -12,10 +12,10 @@ from engine.log.append_errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from engine.log.producer_append import AppendOrigin
-from engine.log.producer_entry import CompletedTxn
-from engine.log.producer_rows import ProducerRow, TxnMarker
-from engine.log.producer_state import ProducerStateManager, aborted_txn
+from engine.log.producers.append_info import AppendOrigin
+from engine.log.producers.entry import CompletedTxn
+from engine.log.producers.state_manager import ProducerStateManager, aborted_txn
+from engine.log.scan.producer_rows import ProducerRow, TxnMarker
 
 INT_MAX = 2**31 - 1
 NOW = 1_700_000_000_000

@@ -13,9 +13,9 @@ from hypothesis import given
 
 from engine.errors import KafkalogError, UnwritableFile, UsageError
 from engine.files import Files, ReadOnlyFiles, WritableFile
-from engine.log.manifest import MANIFEST, STORED, QuarantineDamaged, read_manifest
-from engine.log.quarantine import QuarantinedFile, QuarantiningFiles
-from engine.log.restore import ChangedSince, restore
+from engine.log.quarantine.manifest import MANIFEST, STORED, QuarantineDamaged, read_manifest
+from engine.log.quarantine.restore import ChangedSince, restore
+from engine.log.quarantine.seam import QuarantinedFile, QuarantiningFiles
 from tests.support.file_work import do_work, make_tree, tree, works
 
 NOW = 1_700_000_000_000

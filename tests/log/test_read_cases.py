@@ -10,11 +10,11 @@ import pytest
 
 from engine.config import LogConfig
 from engine.files import Files, ReadOnlyFiles
-from engine.log import fetch
 from engine.log.errors import OffsetOutOfRange
-from engine.log.fetch import FetchIsolation
-from engine.log.fetch_view import PartitionView
-from engine.log.loader import open_log
+from engine.log.fetch import reading as fetch
+from engine.log.fetch.reading import FetchIsolation
+from engine.log.fetch.view import PartitionView
+from engine.log.loading.loader import open_log
 from tests.support.corpus import corpus_directory
 
 FOLDERS = sorted({path.parent for path in corpus_directory().rglob("queries.jsonl")})

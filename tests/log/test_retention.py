@@ -6,11 +6,11 @@ import pytest
 
 from engine.config import LogConfig
 from engine.files import Files
-from engine.log.explain_retention import explain_retention
-from engine.log.freeing import free, plan_freeing
-from engine.log.loader import open_log
+from engine.log.loading.loader import open_log
 from engine.log.report import Action
-from engine.log.retention import delete_old_segments
+from engine.log.retention.explain import explain_retention
+from engine.log.retention.freeing import free, plan_freeing
+from engine.log.retention.rules import delete_old_segments
 from tests.support.cases import cases
 
 RETAIN = cases(frozenset(("retain",)))
@@ -65,7 +65,7 @@ def test_a_segment_goes_at_the_moment_that_was_told(tmp_path):
 
 @pytest.mark.parametrize(("factor", "word"), [(1000, "microseconds"), (1_000_000, "nanoseconds")])
 def test_timestamps_of_another_unit_are_recognised(factor, word, tmp_path):
-    from engine.log.explain_retention import _unit
+    from engine.log.retention.explain import _unit
 
     now = 1_700_003_600_000
     assert word in _unit(now * factor, now)

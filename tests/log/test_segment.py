@@ -11,9 +11,9 @@ from engine.errors import UnwritableFile
 from engine.files import Files, WritableFile
 from engine.formats import ControlType
 from engine.log.errors import CorruptIndex, CorruptRecord, OffsetIndexMissing, SegmentOffsetOverflow, SegmentTooLarge
-from engine.log.leader_epoch_cache import LeaderEpochFileCache
-from engine.log.producer_state import ProducerStateManager
-from engine.log.segment import LogSegment, RollParams
+from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.segment.log_segment import LogSegment, RollParams
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 
 CONFIG = LogConfig(index_interval=100, max_index_size=1200)

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_HEADER, Codec, ControlType
-from engine.log import recovery_walk, segment_recovery
 from engine.log.errors import IndexFull, InvalidOffset, SegmentOffsetOverflow
-from engine.log.producer_rows import TxnMarker
-from engine.log.producer_state import ProducerStateManager
-from engine.log.segment_recovery import ScanStop, scan_segment
+from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.scan import recovery_walk
+from engine.log.scan.producer_rows import TxnMarker
+from engine.log.segment import recovery as segment_recovery
+from engine.log.segment.recovery import ScanStop, scan_segment
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c
 from tests.support import producer_logs, recovery_model

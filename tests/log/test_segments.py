@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.log.segments import LogSegments
+from engine.log.segment.log_segments import LogSegments
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from engine.files import Files, ReadOnlyFiles
-from engine.log.log_dirs import find_log_dirs
-from engine.log.manager import LogManager, Settings
-from engine.log.recover import RecoverOptions, recover
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_manager import LogManager, Settings
+from engine.log.logdir.startup import foresee, survey
+from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action
-from engine.log.startup import foresee, survey
 from engine.overlay import OverlayFiles
 from tests.support.file_work import tree
 from tests.support.log_dir_damage import DAMAGES, clean_pair

@@ -10,7 +10,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
-from engine.log.verify import verify_partition
+from engine.log.verify.partition import verify_partition
 from tests.support.corpus import corpus_directory
 
 INDEX, TIME, TXN, LOG = "{:020d}.index", "{:020d}.timeindex", "{:020d}.txnindex", "{:020d}.log"

@@ -19,7 +19,7 @@ import pytest
 from engine.config import LogConfig
 from engine.files import Files
 from engine.formats import Codec, ControlType
-from engine.log.loader import open_log
+from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from tests.support.append_steps import answer, producers
 from tests.support.cases import differences

@@ -12,8 +12,8 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.layout import PartitionKind, parse_partition_dir
-from engine.log.log_dirs import find_log_dirs
-from engine.log.startup import foresee, survey
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.startup import foresee, survey
 from tests.oracle.broker import Broker, copy
 from tests.support.log_dir_damage import DAMAGES, clean_pair
 from tests.support.run import kafkalog

@@ -21,10 +21,10 @@ import pytest
 from engine.config import LogConfig
 from engine.files import Files
 from engine.index.errors import IndexFull
-from engine.log.cleaner_checkpoint import CleanerCheckpoint
-from engine.log.cleaner_walk import Uncleanable
-from engine.log.compaction import CompactionOptions, MapTooSmall, compact
-from engine.log.loader import open_log
+from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.compaction import CompactionOptions, MapTooSmall, compact
+from engine.log.cleaner.walk import Uncleanable
+from engine.log.loading.loader import open_log
 from tests.support.cases import differences
 from tests.support.live_keys import lost_keys
 

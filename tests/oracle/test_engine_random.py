@@ -19,10 +19,10 @@ import pytest
 
 from engine.config import LogConfig
 from engine.files import Files
-from engine.log.loader import open_log
+from engine.log.loading.loader import open_log
+from engine.log.operations.working import work_on
 from engine.log.report import Action, Report
-from engine.log.retention import delete_old_segments
-from engine.log.working import work_on
+from engine.log.retention.rules import delete_old_segments
 from tests.support.cases import differences
 from tests.support.damage import damage
 

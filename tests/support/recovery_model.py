@@ -9,7 +9,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from engine.formats import BATCH_HEADER, BatchHeader, ControlType
-from engine.log.producer_rows import ProducerRow, TxnMarker
+from engine.log.scan.producer_rows import ProducerRow, TxnMarker
 from tests.support.plain_records import plain_records
 
 INT_MAX = 2**31 - 1

@@ -1,0 +1,209 @@
+"""Append many batches at a time, as a leader takes one produce request after the other: the same files, one write a run.
+
+A run ends where Kafka would roll or flush, or where a batch has to be looked at more closely. That one goes the usual
+way, alone.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import BATCH_HEADER, NO_TIMESTAMP, BatchField, Codec, Status
+from engine.kernels.admission import VERDICTS, Flag, Verdict, judge_records, stamp_batches
+from engine.kernels.decode import decode_records
+from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row, segment_ms
+from engine.log.append.frames import Frame
+from engine.log.append.validator import renew_checksum, target_codec, timestamp_bounds, timestamp_type
+from engine.log.append_errors import AppendRefused
+from engine.log.producers.append_info import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
+from engine.record.assembly import LOG_APPEND_TIME
+from engine.record.columns import BatchColumns, RecordColumns, Table
+from engine.record.windows import check_large_batches, scan_range
+
+if TYPE_CHECKING:
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
+
+_INT_MAX = 2**31 - 1
+
+
+class Appended(NamedTuple):
+    """A batch that is in the log; of a duplicate, where it was already."""
+
+    first_offset: int
+    last_offset: int
+    is_duplicate: bool = False
+
+
+class BulkAppender:
+    """Appends batches of clients to `log`, whose leader has the epoch `leader_epoch`."""
+
+    def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
+        self._log, self._leader_epoch = log, leader_epoch
+        self._batches, self._records = BatchColumns(), RecordColumns()
+        self._verdicts = Table(VERDICTS, self._batches.capacity)
+        self._fill = {verdict: memoryview(array("q", [0]) * self._batches.capacity) for verdict in Verdict}
+        self._fill[Verdict.LARGEST] = memoryview(array("q", [NO_TIMESTAMP]) * self._batches.capacity)
+
+    def append(self, data: bytearray, appended: list[Appended]) -> int:
+        """Append the whole batches in `data`, each as a request of its own → where the last of them ends.
+
+        data      base offsets are 0, as producers send them; its bytes are changed
+        appended  takes what became of each batch, in order
+        Raises AppendRefused for the first batch that is refused: those before it are in the log and in `appended`.
+        """
+        view, at = memoryview(data), 0
+        while True:
+            rows = scan_range(view, at, len(data), self._batches)
+            if not rows:
+                Frame(data, self._batches, 0, at).check_end()
+                return at
+            check_large_batches(view, self._batches, rows)
+            self._judge(view, rows)
+            row = 0
+            while row < rows:
+                end = self._append_run(view, row, rows, appended)
+                if end == row:
+                    self._append_one(data, row, appended)
+                    end = row + 1
+                row = end
+            table = self._batches.table
+            at = table[BatchField.POSITION, rows - 1] + table[BatchField.SIZE, rows - 1]
+
+    def _judge(self, view: memoryview, rows: int) -> None:
+        """Note what the records of plain batches are."""
+        table, verdicts = self._batches.table, self._verdicts
+        for verdict in Verdict:
+            verdicts.field(verdict)[:rows] = self._fill[verdict][:rows]
+        low, high = timestamp_bounds(self._log.config, self._log.now)
+        row, at, done = 0, 0, 0
+        while row < rows:
+            count, row, at, done, status = decode_records(view, table, row, rows, at, done, self._records.table, 0)
+            judge_records(self._records.table, count, table, low, high, verdicts.table)
+            if status not in (Status.END, Status.FULL):  # compressed ones as well: they are looked at alone
+                verdicts.table[Verdict.FLAGS, row] |= Flag.BROKEN
+                row, at, done = row + 1, 0, 0
+
+    def _append_run(self, view: memoryview, row: int, rows: int, appended: list[Appended]) -> int:
+        """Append the batches from column `row` on that go into the active segment together → behind the last one."""
+        log, config, table = self._log, self._log.config, self._batches.table
+        if target_codec(config, Codec.NONE)[0] != Codec.NONE:
+            return row
+        segment, first = log.segments.active_segment, log.log_end_offset
+        is_append_time = timestamp_type(config) == LOG_APPEND_TIME
+        limit = self._fitting(segment, row, rows, log.now if is_append_time else None)
+        heads = self._heads_of_producers(view, row, limit)
+        refused = Flag.BROKEN | (Flag.NULL_KEY if config.compact else 0) | (0 if is_append_time else Flag.TIMESTAMP)
+        end, _ = stamp_batches(
+            view, table, row, limit, self._verdicts.table, refused, config.max_message_size, first, self._leader_epoch,
+            log.now if is_append_time else NO_TIMESTAMP,
+        )  # fmt: skip
+        if end == row:
+            return row
+        for changed in range(row, end):
+            if self._verdicts.table[Verdict.CHANGED, changed]:
+                renew_checksum(view, table[BatchField.POSITION, changed], table[BatchField.SIZE, changed])
+        log.leader_epoch_cache.assign(self._leader_epoch, first)
+        behind, refusal, there = self._check_producers(view, row, end) if heads else (end, None, None)
+        if behind < end:
+            self._take_back(view, behind, heads[behind - row : end - row])
+        self._write(segment, view, row, behind, appended)
+        if refusal is not None:
+            raise refusal
+        if there is None:
+            return behind
+        appended.append(there)
+        return behind + 1
+
+    def _fitting(self, segment: LogSegment, row: int, rows: int, append_time: int | None) -> int:
+        """Behind the last batch that the segment takes without being rolled or flushed before it (shouldRoll)."""
+        log, config = self._log, self._log.config
+        offset_room = segment.offset_index.max_entries - segment.offset_index.entries
+        time_room = segment.time_index.max_entries - 1 - segment.time_index.entries
+        rows = max(row, min(rows, row + offset_room, row + time_room))
+        sizes = self._batches.field(BatchField.SIZE)[row:rows].tolist()
+        counts = self._batches.field(BatchField.COUNT)[row:rows].tolist()
+        stamps = self._verdicts.field(Verdict.LARGEST)[row:rows].tolist()
+        size, end_offset = segment.size, log.log_end_offset
+        longest = segment_ms(log) - segment.roll_jitter_ms
+        based = segment.rolling_based_timestamp if size else None
+        flush_at = log.recovery_point + config.flush_messages
+        for batch_size, count, stamp in zip(sizes, counts, stamps, strict=True):
+            timestamp = stamp if append_time is None else append_time
+            if size > config.segment_size - batch_size or end_offset + count - 1 - segment.base_offset > _INT_MAX:
+                break
+            if size:
+                waited = timestamp - based if based is not None and based >= 0 else log.now - segment.created
+                if waited > longest:
+                    break
+            else:
+                based = timestamp
+            size, end_offset, row = size + batch_size, end_offset + count, row + 1
+            if end_offset >= flush_at:
+                break
+        return row
+
+    def _check_producers(self, view: memoryview, row: int, end: int) -> tuple[int, AppendRefused | None, Appended | None]:
+        """Take the batches of producers into their state, one by one → the first batch that is not to be written, and why.
+
+        It is refused, or it is in the log already; `end`, None, None: all are to be written.
+        """
+        ids = self._batches.field(BatchField.PRODUCER_ID)[row:end].tolist()
+        state, origin = self._log.producer_state, AppendOrigin.CLIENT
+        frame = Frame(view, self._batches, end, 0)
+        for number, producer_id in enumerate(ids, row):
+            if producer_id <= -1:
+                continue
+            changes = ProducerChanges({}, [])
+            try:
+                there = check_producer(self._log, producer_row(frame, number), origin, TRANSACTION_VERSION_UNKNOWN, changes)
+            except AppendRefused as error:
+                return number, error, None
+            if there is not None:
+                return number, None, Appended(there.first_offset, there.last_offset, is_duplicate=True)
+            for info in changes.updated.values():
+                state.update(info)
+        return end, None, None
+
+    def _heads_of_producers(self, view: memoryview, row: int, end: int) -> list[bytes]:
+        """The headers as they came, empty where no batch has a producer: then nothing is taken back."""
+        if row == end or max(self._batches.field(BatchField.PRODUCER_ID)[row:end]) <= -1:
+            return []
+        positions = self._batches.field(BatchField.POSITION)[row:end].tolist()
+        return [bytes(view[at : at + BATCH_HEADER.size]) for at in positions]
+
+    def _take_back(self, view: memoryview, row: int, heads: list[bytes]) -> None:
+        """Make the batches from column `row` on what they were before they got offsets."""
+        table = self._batches.table
+        for number, head in enumerate(heads, row):
+            at, came = table[BatchField.POSITION, number], BATCH_HEADER.read(head)
+            view[at : at + BATCH_HEADER.size] = head
+            table[BatchField.BASE_OFFSET, number] = came.base_offset
+            table[BatchField.LAST_OFFSET, number] = came.base_offset + came.last_offset_delta
+            table[BatchField.ATTRIBUTES, number] = came.attributes & 0xFF
+            table[BatchField.MAX_TIMESTAMP, number] = came.max_timestamp
+
+    def _write(self, segment: LogSegment, view: memoryview, row: int, end: int, appended: list[Appended]) -> None:
+        if end == row:
+            return
+        log, table = self._log, self._batches.table
+        start = table[BatchField.POSITION, row]
+        stop = table[BatchField.POSITION, end - 1] + table[BatchField.SIZE, end - 1]
+        last_offset = table[BatchField.LAST_OFFSET, end - 1]
+        segment.append(last_offset, view[start:stop], self._batches, end, row)
+        log.local_log.update_log_end_offset(last_offset + 1)
+        log.update_high_watermark_with_log_end_offset()
+        log.producer_state.update_map_end_offset(last_offset + 1)
+        log.maybe_increment_first_unstable_offset()
+        first_offsets = self._batches.field(BatchField.BASE_OFFSET)[row:end].tolist()
+        last_offsets = self._batches.field(BatchField.LAST_OFFSET)[row:end].tolist()
+        appended += map(Appended, first_offsets, last_offsets)
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            log.flush()
+
+    def _append_one(self, data: bytearray, row: int, appended: list[Appended]) -> None:
+        at = self._batches.table[BatchField.POSITION, row]
+        one = data[at : at + self._batches.table[BatchField.SIZE, row]]
+        info = append_as_leader(self._log, one, self._leader_epoch)
+        appended.append(Appended(info.first_offset, info.last_offset, info.is_duplicate))

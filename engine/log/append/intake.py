@@ -1,0 +1,159 @@
+"""Input to records of a log: lines become batches of a client, raw batches are taken as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from engine.formats import MAGIC_V2, NO_PRODUCER_ID, BatchField, ControlType
+from engine.log.append.bulk import Appended, BulkAppender
+from engine.log.append_errors import CorruptRecord
+from engine.log.producers.append_info import AppendOrigin
+from engine.record.builder import end_txn_batch
+from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.sequences import increment_sequence
+from engine.record.windows import scan_range
+
+if TYPE_CHECKING:
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.record.assembly import BatchSpec
+    from engine.record.lines import LineReader
+    from engine.record.packing import Packer
+
+_INT_MAX = 2**31 - 1
+
+
+class Intake(Protocol):
+    """Appends pieces of input.
+
+    appended  what became of the batches so far, in order
+    """
+
+    appended: list[Appended]
+
+    def take(self, data: bytearray, *, is_last: bool) -> int:
+        """Append what is whole in `data` → bytes that are done with; `is_last`: no more input follows.
+
+        Raises AppendRefused and LineInvalid; what came before is in the log.
+        """
+
+
+class LineIntake:
+    """Lines, packed into batches and sent as a client sends them.
+
+    timestamp  of records that have none; None: the log's clock
+    """
+
+    def __init__(
+        self, log: UnifiedLog, reader: LineReader, packer: Packer, leader_epoch: int, timestamp: int | None = None
+    ) -> None:
+        self.appended: list[Appended] = []
+        self._log, self._reader, self._packer, self._timestamp = log, reader, packer, timestamp
+        self._appender = BulkAppender(log, leader_epoch)
+        self._records = RecordColumns()
+
+    def take(self, data: bytearray, *, is_last: bool) -> int:
+        """See Intake. A line is whole with its line feed."""
+        end = len(data) if is_last else data.rfind(b"\n") + 1
+        view, at, done = memoryview(data), 0, end == 0
+        timestamp = self._log.now if self._timestamp is None else self._timestamp
+        while not done:
+            filled, at, done = self._reader.read(view, at, end, timestamp, self._records)
+            batches = bytearray().join(self._packer.pack(view, self._records, filled))
+            self._appender.append(batches, self.appended)
+        return end
+
+
+class BatchIntake:
+    """Batches as they lie in a log, each sent as a client sends it: offsets are given anew."""
+
+    def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
+        self.appended: list[Appended] = []
+        self._appender = BulkAppender(log, leader_epoch)
+        self._batches = BatchColumns()
+
+    def take(self, data: bytearray, *, is_last: bool) -> int:
+        """See Intake."""
+        at = 0
+        while rows := scan_range(memoryview(data), at, len(data), self._batches):
+            at = self._reset_offsets(data, rows)
+        done = self._appender.append(data, self.appended)
+        if is_last and done < len(data):
+            raise CorruptRecord(f"{len(data) - done} bytes at the end of the input are no whole batch")
+        return done
+
+    def _reset_offsets(self, data: bytearray, rows: int) -> int:
+        """Base offsets become 0, as producers send them; they lie outside the checksum → where the last batch ends."""
+        table = self._batches.table
+        at = size = 0
+        for row in range(rows):
+            at, size = table[BatchField.POSITION, row], table[BatchField.SIZE, row]
+            if table[BatchField.MAGIC, row] >= MAGIC_V2:
+                data[at : at + 8] = bytes(8)
+        return at + size
+
+
+class FollowerIntake:
+    """Batches as they lie in a log, with the offsets that they have.
+
+    leader_epoch  batches of a higher epoch are skipped, as are those behind them
+    """
+
+    def __init__(self, log: UnifiedLog, leader_epoch: int = _INT_MAX) -> None:
+        self.appended: list[Appended] = []
+        self._log, self._leader_epoch = log, leader_epoch
+        self._batches = BatchColumns()
+
+    def take(self, data: bytearray, *, is_last: bool) -> int:
+        """See Intake. Batches go together as far as a segment holds them."""
+        at = 0
+        while at < len(data):
+            end = self._group_end(data, at)
+            if end == at:
+                break
+            info = self._log.append_as_follower(memoryview(data)[at:end], self._leader_epoch)
+            if info.valid_size:
+                first = info.first_or_last_offset_of_first_batch
+                self.appended.append(Appended(first, info.last_offset))
+            at = end
+        if is_last and at < len(data):
+            raise CorruptRecord(f"{len(data) - at} bytes at the end of the input are no whole batch")
+        return at
+
+    def _group_end(self, data: bytearray, start: int) -> int:
+        """Behind the last batch from byte `start` on that goes into one append; `start`: there is no whole one."""
+        rows = scan_range(memoryview(data), start, len(data), self._batches)
+        positions = self._batches.field(BatchField.POSITION)[:rows].tolist()
+        sizes = self._batches.field(BatchField.SIZE)[:rows].tolist()
+        limit, end = start + self._log.config.segment_size, start
+        for at, size in zip(positions, sizes, strict=True):
+            if end > start and at + size > limit:
+                break
+            end = at + size
+        return end
+
+
+def end_transaction(
+    log: UnifiedLog, kind: ControlType, spec: BatchSpec, *, coordinator_epoch: int, leader_epoch: int
+) -> Appended:
+    """Write the marker that ends the transaction of the producer of `spec`. Raises AppendRefused."""
+    marker = end_txn_batch(
+        kind, coordinator_epoch, base_offset=0, timestamp=log.now, producer_id=spec.producer_id,
+        producer_epoch=spec.producer_epoch,
+    )  # fmt: skip
+    info = log.append_as_leader(marker, leader_epoch, AppendOrigin.COORDINATOR, 0)
+    return Appended(info.first_offset, info.last_offset)
+
+
+def with_producer(
+    log: UnifiedLog, spec: BatchSpec, producer_id: int, producer_epoch: int | None, sequence: int | None
+) -> BatchSpec:
+    """`spec` for batches of a producer; epoch and sequence go on from what the log knows of it, where they are None."""
+    if producer_id == NO_PRODUCER_ID:
+        return spec
+    entry = log.producer_state.last_entry(producer_id)
+    if producer_epoch is None:
+        producer_epoch = 0 if entry is None else max(0, entry.producer_epoch)
+    if sequence is None:
+        goes_on = entry is not None and not entry.is_empty and entry.producer_epoch == producer_epoch
+        sequence = increment_sequence(entry.last_seq, 1) if entry is not None and goes_on else 0
+    return spec._replace(producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)

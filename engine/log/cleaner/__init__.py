@@ -1,0 +1,1 @@
+"""Compaction: what is due, the last offset of each key, segments written anew."""

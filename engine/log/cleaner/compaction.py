@@ -1,0 +1,116 @@
+"""Compact a log round by round until all that may be cleaned is clean; say beforehand what would go, and why not more.
+
+Mirrors the cleaner threads' loop around Cleaner and LogCleanerManager. A broker does one round at a time and comes back;
+here rounds follow each other until the log is clean or `rounds` of them are done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import KafkalogError
+from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
+from engine.log.cleaner.manager import LogToClean, log_to_clean
+from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE, SkimpyOffsetMap
+from engine.log.report import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.log.cleaner.stats import CleanerStats
+    from engine.log.partition.unified_log import UnifiedLog
+
+
+class MapTooSmall(KafkalogError):
+    """The offset map holds fewer keys than one batch of the log: cleaning would never come to an end."""
+
+    code = "offset-map-too-small"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionOptions:
+    """How far and when to compact.
+
+    first_dirty_offset   what lies below is clean; None: what the checkpoint says, else the log's start
+    min_dirty_ratio      dirty bytes by all bytes that make a round worth it; None: the topic's setting
+    force                also below that ratio
+    rounds               at most so many; None: until all is clean
+    dedupe_buffer_size   bytes for the offset map        secret  see SkimpyOffsetMap
+    """
+
+    first_dirty_offset: int | None = None
+    min_dirty_ratio: float | None = None
+    force: bool = False
+    rounds: int | None = None
+    dedupe_buffer_size: int = DEDUPE_BUFFER_SIZE
+    secret: tuple[int, int] = (0, 0)
+
+
+class Compaction(NamedTuple):
+    """What was done: the rounds in order, up to where the log is clean now, and what was cleanable before."""
+
+    target: LogToClean
+    rounds: list[CleanerStats]
+    clean_until: int | None  # None: nothing was cleaned
+
+
+def compact(
+    log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None], on_round: Callable[[int], None], *,
+    dry_run: bool = False,
+) -> Compaction:
+    """Compact `log`, whose high watermark is set; what was done is noted in its report.
+
+    on_bytes  told of bytes read and written        on_round  told after each round up to which offset the log is clean
+    dry_run   one round, whose result is counted and not written
+    Raises Uncleanable, MapTooSmall, UnwritableFile: the log is then as the last whole round left it.
+    """
+    target = log_to_clean(log, options.first_dirty_offset, log.now)
+    if not log.config.compact:
+        return _refused(log, target, f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact")
+    if not target.total_bytes:
+        return _refused(log, target, "no segment that may be cleaned holds a batch")
+    ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
+    if not options.force and not target.is_due(ratio):
+        return _refused(log, target, f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}")
+    cleaner = Cleaner(SkimpyOffsetMap(options.dedupe_buffer_size, options.secret), log.now, on_bytes, dry_run=dry_run)
+    rounds: list[CleanerStats] = []
+    clean_until, current = None, target
+    while current.offsets.first_dirty_offset < current.first_uncleanable_offset and len(rounds) != (options.rounds or -1):
+        first_dirty = current.offsets.first_dirty_offset
+        try:
+            end_offset, stats = cleaner.clean(log, first_dirty, current.first_uncleanable_offset)
+        except LogCleaningAborted as error:
+            log.report.add(Action.REFUSED, "", f"this round: {error}")
+            if options.rounds == 1:
+                break
+            current = log_to_clean(log, first_dirty, log.now)
+            continue
+        rounds.append(stats)
+        _note(log, stats, first_dirty, end_offset)
+        if dry_run:
+            break
+        if end_offset <= first_dirty:
+            what = f"{log.directory}: an offset map of {options.dedupe_buffer_size} bytes is full before one batch is read"
+            raise MapTooSmall(what, do="give it more with --dedupe-buffer-size")
+        clean_until = end_offset
+        on_round(end_offset)
+        current = log_to_clean(log, end_offset, log.now)
+    return Compaction(target, rounds, clean_until)
+
+
+def _refused(log: UnifiedLog, target: LogToClean, why: str) -> Compaction:
+    log.report.add(Action.KEPT, "", f"not compacted: {why}")
+    return Compaction(target, [], None)
+
+
+def _note(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
+    gone = stats.messages_read - stats.messages_written
+    what = (
+        f"{gone} of {stats.messages_read} records go, {stats.map_entries} keys, "
+        f"{stats.segments_before} segments become {stats.segments_after}"
+    )
+    log.report.add(
+        Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
+        records=gone, size=stats.bytes_read - stats.bytes_written,
+    )  # fmt: skip

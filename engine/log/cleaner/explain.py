@@ -1,0 +1,88 @@
+"""Say of a log what the cleaner would do with it now, and what keeps it from doing more. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
+from engine.log.cleaner.manager import Bound, LogToClean, log_to_clean
+from engine.log.cleaner.offset_map import SkimpyOffsetMap
+from engine.log.cleaner.walk import Uncleanable
+from engine.log.report import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.log.cleaner.compaction import CompactionOptions
+    from engine.log.partition.unified_log import UnifiedLog
+
+
+def explain_compaction(log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None]) -> None:
+    """Note in the log's report: is it due, how far it can be cleaned and why not further, what would go.
+
+    Reads all that a round would read. Raises what reading a log may raise; damage is noted.
+    """
+    target = log_to_clean(log, options.first_dirty_offset, log.now)
+    for reason in (_policy(log), _due(log, target, options), *_limits(log, target)):
+        log.report.add(Action.EXPLAINED, "", reason)
+    offsets = target.offsets
+    if offsets.first_dirty_offset >= target.first_uncleanable_offset:
+        log.report.add(Action.EXPLAINED, "", "nothing would go: there is no dirty segment that may be cleaned")
+        return
+    offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
+    try:
+        cleaner = Cleaner(offset_map, log.now, on_bytes, dry_run=True)
+        end_offset, stats = cleaner.clean(log, offsets.first_dirty_offset, target.first_uncleanable_offset)
+    except (Uncleanable, LogCleaningAborted) as error:
+        log.report.add(Action.EXPLAINED, "", f"a round would fail: {error}")
+        return
+    log.report.add(
+        Action.EXPLAINED, "", f"{stats.map_entries} distinct keys; the offset map holds {offset_map.capacity}"
+        + ("" if end_offset >= target.first_uncleanable_offset else ", so that further rounds are needed"),
+    )  # fmt: skip
+    gone = stats.messages_read - stats.messages_written
+    log.report.add(
+        Action.EXPLAINED, "", f"of {stats.messages_read} records {gone} would go, of {stats.bytes_read} bytes "
+        f"{stats.bytes_written} would stay; {stats.segments_before} segments would become {stats.segments_after}",
+        offsets=(offsets.first_dirty_offset, end_offset), records=gone, size=stats.bytes_read - stats.bytes_written,
+    )  # fmt: skip
+
+
+def _policy(log: UnifiedLog) -> str:
+    policy = log.config.cleanup_policy or "empty"
+    return f"cleanup.policy is {policy}: " + ("the topic is compacted" if log.config.compact else "a broker never compacts it")
+
+
+def _due(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> str:
+    ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
+    what = (
+        f"dirty ratio {target.cleanable_ratio:.2f}: {target.cleanable_bytes} dirty bytes that may be cleaned, "
+        f"{target.clean_bytes} clean ones"
+    )
+    if target.max_compaction_delay_ms and target.cleanable_bytes:
+        return f"{what}; due, because max.compaction.lag.ms was over {target.max_compaction_delay_ms} ms ago"
+    return f"{what}; " + (f"due, it is above {ratio:.2f}" if target.is_due(ratio) else f"not due, {ratio:.2f} must be exceeded")
+
+
+def _limits(log: UnifiedLog, target: LogToClean) -> Iterator[str]:
+    offsets = target.offsets
+    if offsets.force_update_checkpoint:
+        yield "the offset up to which it is said to be clean lies outside the log: all of it counts as dirty"
+    yield (
+        f"dirty from offset {offsets.first_dirty_offset}, uncleanable from {offsets.first_uncleanable_dirty_offset}: "
+        f"{offsets.bound.value}"
+    )
+    if target.first_uncleanable_offset < offsets.first_uncleanable_dirty_offset:
+        yield f"whole segments only: the one that begins at {target.first_uncleanable_offset} stays as it is"
+    if offsets.bound is Bound.OPEN_TRANSACTION:
+        yield from _open_transaction(log)
+
+
+def _open_transaction(log: UnifiedLog) -> Iterator[str]:
+    first = log.producer_state.ongoing.first()
+    entry = None if first is None else log.producer_state.last_entry(first.producer_id)
+    if first is not None and entry is not None:
+        yield (
+            f"producer {first.producer_id}, epoch {entry.producer_epoch}, has a transaction open since offset "
+            f"{first.first_offset}; it wrote last {log.now - entry.last_timestamp} ms ago"
+        )

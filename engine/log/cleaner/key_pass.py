@@ -1,0 +1,81 @@
+"""The cleaner's first pass: the last offset of every key of the dirty part. Mirrors Cleaner.buildOffsetMap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.formats import BatchField, RecordField
+from engine.log.cleaner.transactions import CleanedTransactionMetadata
+from engine.log.cleaner.walk import SegmentWalk, aborted_transactions, can_discard, is_control, transactional_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.log.cleaner.offset_map import SkimpyOffsetMap
+    from engine.log.cleaner.stats import CleanerStats
+    from engine.log.cleaner.walk import WalkColumns
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.record.reader import Chunk
+    from engine.record.windows import Window
+
+
+def build_offset_map(
+    log: UnifiedLog, start: int, end: int, offset_map: SkimpyOffsetMap, stats: CleanerStats, on_bytes: Callable[[int], None],
+    columns: WalkColumns,
+) -> None:  # fmt: skip
+    """Fill `offset_map` with the keys of the records from `start` up to, not including, `end`.
+
+    Aborted data and control batches are passed over. Where the map is full it ends early, in the middle of a batch if
+    need be: `offset_map.latest_offset` says how far it came. Raises Uncleanable.
+    """
+    offset_map.clear()
+    dirty = log.segments.values(start, end)
+    transactions = CleanedTransactionMetadata()
+    transactions.add_aborted_transactions(aborted_transactions(log, start, end))
+    for number, segment in enumerate(dirty):
+        walk = SegmentWalk(segment, segment.offset_index.lookup(start).position, log.config.max_message_size, columns)
+        if not _map_segment(walk, start, offset_map, transactions, stats, on_bytes):
+            return
+        following = dirty[number + 1].base_offset if number + 1 < len(dirty) else end
+        offset_map.update_latest_offset(following - 1)
+
+
+def _map_segment(
+    walk: SegmentWalk, start: int, offset_map: SkimpyOffsetMap, transactions: CleanedTransactionMetadata,
+    stats: CleanerStats, on_bytes: Callable[[int], None],
+) -> bool:  # fmt: skip
+    """One segment; False: the map is full."""
+    before = -1  # last offset of the batch before the window
+    for window in walk.windows():
+        table = window.batches.table
+        skipped = bytearray(window.rows)
+        for row in transactional_rows(window):
+            discarded = can_discard(walk, window, row, transactions)
+            skipped[row] = discarded or is_control(window.batches, row)
+            if is_control(window.batches, row):
+                stats.map_messages_read += 1 - table[BatchField.COUNT, row]  # one each, as Kafka counts, also if empty
+        for chunk in walk.chunks(window):
+            at = offset_map.put(chunk, start, skipped)
+            stats.map_messages_read += at - chunk.first
+            if at < chunk.end:
+                _settle_latest(offset_map, start, _before(window, chunk, at, before))
+                return False
+        before = table[BatchField.LAST_OFFSET, window.rows - 1]
+        _settle_latest(offset_map, start, before)
+        size = table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
+        size -= table[BatchField.POSITION, 0]
+        stats.map_bytes_read += size
+        on_bytes(size)
+    return True
+
+
+def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:
+    """The last offset of the batch in front of the one that holds record `at`."""
+    row = chunk.records.table[RecordField.BATCH, at]
+    return window.batches.table[BatchField.LAST_OFFSET, row - 1] if row else before
+
+
+def _settle_latest(offset_map: SkimpyOffsetMap, start: int, last_offset: int) -> None:
+    """A batch that ends with `last_offset` was read whole: the map speaks for it, whether or not it gave a key."""
+    if last_offset >= start:
+        offset_map.update_latest_offset(max(offset_map.latest_offset, last_offset))

@@ -1,0 +1,174 @@
+"""What both passes of the cleaner share: windows of sound batches, and which of them belong to transactions."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from engine.errors import KafkalogError
+from engine.findings import Finding, Where
+from engine.formats import BATCH_HEADER, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
+from engine.kernels.cleaning import first_unsound, next_in_transaction
+from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.control import ControlRecordInvalid, control_type, known_control_type
+from engine.record.reader import ChunkReader
+from engine.record.windows import MAX_BATCH_BYTES, LogWalk, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.formats import AbortedTxn
+    from engine.log.cleaner.transactions import CleanedTransactionMetadata
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
+    from engine.record.reader import Chunk
+    from engine.record.windows import Window
+
+
+class Uncleanable(KafkalogError):
+    """A partition that can not be cleaned: a batch in it is damaged. Its segment and those behind it are as they were."""
+
+    code = "uncleanable"
+
+    def __init__(self, finding: Finding) -> None:
+        where = finding.where
+        place = f"{where.file} at byte {where.position}, offset {where.offset}"
+        super().__init__(f"{place}: {finding.what}", do="kafkalog recover --dry-run on the partition says what can be kept")
+        self.finding = finding
+
+
+class WalkColumns:
+    """Columns that one walk after the other uses."""
+
+    def __init__(self) -> None:
+        self.batches = BatchColumns()
+        self.records = RecordColumns()
+
+    @cached_property
+    def more_records(self) -> RecordColumns:
+        """For what is read once more while `records` are in use."""
+        return RecordColumns()
+
+
+class SegmentWalk:
+    """The batches of one segment from byte `position` on, each of them sound. Raises Uncleanable at the first that is not.
+
+    What would be lost or spread by rewriting it is left to people: a wrong checksum, a message format above 2, a codec
+    that does not exist, records that do not decode, a batch that is not whole.
+    """
+
+    def __init__(self, segment: LogSegment, position: int, max_batch_bytes: int, columns: WalkColumns) -> None:
+        self._path, self._columns = segment.log_path, columns
+        largest = max(max_batch_bytes, MAX_BATCH_BYTES)
+        self._walk = LogWalk(segment.log_file, position, segment.size, max_batch_bytes=largest, batches=columns.batches)
+        self._findings: list[Finding] = []
+        self._reader = ChunkReader(self._path, self._findings.append, records=columns.records)
+
+    def windows(self) -> Iterator[Window]:
+        """Window by window, all batches with right checksums."""
+        for window in self._walk:
+            row = first_unsound(window.batches.table, window.rows)
+            if row < window.rows:
+                self._refuse(window, row)
+            yield window
+        if self._walk.stop is not Stop.END:
+            what = f"no whole batch begins here, {self._walk.end - self._walk.position} bytes are left"
+            raise Uncleanable(Finding("torn-tail", Where(self._path, self._walk.position), what))
+
+    def chunks(self, window: Window) -> Iterator[Chunk]:
+        """The records of a window."""
+        for chunk in self._reader.chunks(window):
+            yield chunk
+            self._check()
+        self._check()
+
+    def chunks_of(self, window: Window, row: int) -> Iterator[Chunk]:
+        """The records of one batch of the window, once more, while `chunks` is under way."""
+        table = window.batches.table
+        body = table[BatchField.BODY, row], table[BatchField.BODY_END, row]
+        _reset_body(window.batches, row)
+        try:
+            reader = ChunkReader(self._path, self._findings.append, records=self._columns.more_records)
+            yield from reader.chunks(window, row, row + 1)
+        finally:  # it may point into an arena that the first reading is in the middle of
+            table[BatchField.BODY, row], table[BatchField.BODY_END, row] = body
+        self._check()
+
+    def control_kind(self, window: Window, row: int) -> ControlType | None:
+        """The type of a control batch; None: it has no record. Types that nobody knows count as LEADER_CHANGE: kept."""
+        for chunk in self.chunks_of(window, row):
+            if chunk.end > chunk.first:
+                try:
+                    kind = known_control_type(control_type(chunk.key(chunk.first)))
+                except ControlRecordInvalid as error:
+                    raise self._unreadable(window, row, "control-record-invalid", str(error)) from error
+                return ControlType.LEADER_CHANGE if kind is None else kind
+        return None
+
+    def _check(self) -> None:
+        if self._findings:
+            raise Uncleanable(self._findings[0])
+
+    def _refuse(self, window: Window, row: int) -> None:
+        table = window.batches.table
+        if table[BatchField.VALID, row] != 1:
+            raise self._unreadable(window, row, "crc-mismatch", "the stored checksum does not fit the batch")
+        magic, attributes = table[BatchField.MAGIC, row], table[BatchField.ATTRIBUTES, row]
+        what = f"message format {magic}, attributes {attributes:#04x}: Kafka 4.3.1 knows none such"
+        raise self._unreadable(window, row, "unknown-magic", what)
+
+    def _unreadable(self, window: Window, row: int, code: str, what: str) -> Uncleanable:
+        table = window.batches.table
+        position = window.base + table[BatchField.POSITION, row]
+        return Uncleanable(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
+
+
+def transactional_rows(window: Window) -> Iterator[int]:
+    """The batches of the window that are transactional or control batches."""
+    table, rows = window.batches.table, window.rows
+    row = next_in_transaction(table, 0, rows)
+    while row < rows:
+        yield row
+        row = next_in_transaction(table, row + 1, rows)
+
+
+def is_control(batches: BatchColumns, row: int) -> bool:
+    """Is it a control batch? Only message format 2 has them."""
+    table = batches.table
+    return table[BatchField.MAGIC, row] >= 2 and bool(table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG)
+
+
+def can_discard(walk: SegmentWalk, window: Window, row: int, transactions: CleanedTransactionMetadata) -> bool:
+    """May the transactional or control batch go, as far as its transaction is concerned? Mirrors shouldDiscardBatch."""
+    table = window.batches.table
+    producer_id, last_offset = table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row]
+    if is_control(window.batches, row):
+        return transactions.on_control_batch_read(producer_id, last_offset, walk.control_kind(window, row))
+    is_transactional = bool(table[BatchField.ATTRIBUTES, row] & TRANSACTIONAL_FLAG)
+    return transactions.on_batch_read(producer_id, last_offset, is_transactional)
+
+
+def aborted_transactions(log: UnifiedLog, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+    """Aborted transactions of the segments that the offsets lie in, but for those that begin behind them.
+
+    Some may have ended before `start_offset`: the key pass, which begins in the middle of a segment, then takes what their
+    producer writes next for aborted, up to its next marker. Those records only leave older ones of their keys where they
+    are. Mirrors UnifiedLog.collectAbortedTransactions.
+    """
+    found: list[AbortedTxn] = []
+    first = log.segments.floor_segment(start_offset)
+    for segment in log.segments.values(None if first is None else first.base_offset):
+        here = segment.collect_aborted_txns(log.log_start_offset, end_offset)
+        found += here.transactions
+        if here.is_complete:
+            break
+    return found
+
+
+def _reset_body(batches: BatchColumns, row: int) -> None:
+    """Point a batch's body into the window again, where an arena of inflated bytes had taken its place."""
+    table = batches.table
+    if table[BatchField.MAGIC, row] >= 2:
+        position = table[BatchField.POSITION, row]
+        table[BatchField.BODY, row] = position + BATCH_HEADER.size
+        table[BatchField.BODY_END, row] = position + table[BatchField.SIZE, row]

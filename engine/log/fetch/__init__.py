@@ -1,0 +1,1 @@
+"""Reads: by offset and isolation, beside a live broker, as a consumer."""

@@ -1,0 +1,266 @@
+"""Reading an open log: by offset with an isolation, and offsets by timestamp. Mirrors UnifiedLog and LocalLog.
+
+The functions serve every log that can say what `ReadableLog` asks: one that is open for writing, and a `PartitionView`.
+A read gives a slice of a file, so that nothing is copied on the way out.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from engine.formats import (
+    CODEC_MASK,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    AbortedTxn,
+    RecordField,
+)
+from engine.index.offset import OffsetPosition
+from engine.log.errors import OffsetOutOfRange
+from engine.log.offset_metadata import LogOffsetMetadata
+from engine.log.scan.batch_search import BatchHead, TimestampAndOffset, heads
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.files import OpenFile
+    from engine.log.segment.log_segment import FetchSlice, LogSegment
+    from engine.log.segment.log_segments import LogSegments
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3  # special timestamps of ListOffsetsRequest
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+
+
+class FetchIsolation(Enum):
+    """How far a read may go. Mirrors FetchIsolation."""
+
+    LOG_END = "log_end"  # a follower's fetch
+    HIGH_WATERMARK = "high_watermark"  # read_uncommitted
+    READ_COMMITTED = "read_committed"  # up to the last stable offset, with the aborted transactions
+
+
+class Epochs(Protocol):
+    """Which leader wrote from which offset on."""
+
+    @property
+    def entries(self) -> Sequence[EpochEntry]:
+        """The oldest first."""
+        ...
+
+
+class ReadableLog(Protocol):
+    """What reading asks of a log."""
+
+    @property
+    def directory(self) -> str:
+        """The partition directory."""
+        ...
+
+    @property
+    def segments(self) -> LogSegments:
+        """All segments."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that readers may see."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        ...
+
+    @property
+    def leader_epoch_cache(self) -> Epochs:
+        """The leader epochs."""
+        ...
+
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """The log end with its place."""
+        ...
+
+    def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its place."""
+        ...
+
+    def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        """The last stable offset with its place."""
+        ...
+
+
+class FetchData(NamedTuple):
+    """What a read gives: `size` bytes of the .log of `segment` from `place.position` on; segment None: no bytes.
+
+    place                   offset of the first batch and where it lies; without bytes, where the read would begin
+    first_entry_incomplete  the first batch has more bytes than were asked for
+    aborted                 of READ_COMMITTED: transactions whose records must be left out, in the indexes' order
+    """
+
+    place: LogOffsetMetadata
+    segment: LogSegment | None
+    size: int
+    first_entry_incomplete: bool = False
+    aborted: list[AbortedTxn] | None = None
+
+    @property
+    def file(self) -> OpenFile | None:
+        """The .log that holds the bytes."""
+        return self.segment.log_file if self.segment is not None and self.size else None
+
+
+def read(
+    log: ReadableLog, start_offset: int, max_length: int, isolation: FetchIsolation, *, min_one_message: bool = True
+) -> FetchData:
+    """The batches from the one that holds `start_offset` on, out of one segment, `max_length` bytes at most.
+
+    min_one_message  the first batch comes in full even if it is larger
+    The last batch may be cut off. Raises OffsetOutOfRange, UnreadableFile, CorruptRecord. Mirrors UnifiedLog.read.
+    """
+    if start_offset < log.log_start_offset:
+        raise _out_of_range(log, start_offset, f"starting from offset: {log.log_start_offset}")
+    limit = _limit(log, isolation)
+    wants_aborted = isolation is FetchIsolation.READ_COMMITTED
+    segment = log.segments.floor_segment(start_offset)
+    if start_offset > log.log_end_offset or segment is None:
+        raise _out_of_range(log, start_offset, f"upto {log.log_end_offset}")
+    if start_offset >= limit.message_offset:
+        place = limit if start_offset == limit.message_offset else _place(log, start_offset)
+        return FetchData(place, None, 0, aborted=[] if wants_aborted else None)
+    while segment is not None:
+        found = segment.read(start_offset, max_length, _end_in(segment, limit), min_one_message=min_one_message)
+        if found is not None:
+            place = LogOffsetMetadata(_first_offset(segment, found), segment.base_offset, found.position)
+            aborted = _aborted(log, start_offset, segment, place, found.size) if wants_aborted else None
+            return FetchData(place, segment, found.size, found.first_entry_incomplete, aborted)
+        segment = log.segments.higher_segment(segment.base_offset)
+    return FetchData(log.log_end_offset_metadata(), None, 0)
+
+
+def _first_offset(segment: LogSegment, found: FetchSlice) -> int:
+    """First offset of the batch that a slice begins with. A compressed set of format 0 or 1 is named after its last."""
+    head = segment.log_file.read_exactly(found.position, HEADER_SIZE_UP_TO_MAGIC + 1)
+    if head[-2] >= MAGIC_V2 or not head[-1] & CODEC_MASK:
+        return found.base_offset
+    size = LOG_OVERHEAD + int.from_bytes(head[8:12], "big")
+    from engine.record.reader import ChunkReader  # it brings all codecs
+
+    reader = ChunkReader(segment.log_path, lambda _finding: None)
+    for window in LogWalk(segment.log_file, found.position, found.position + size, window_size=size):
+        for chunk in reader.chunks(window):
+            if chunk.end > chunk.first:
+                offset: int = chunk.records.table[RecordField.OFFSET, chunk.first]
+                return offset
+    return found.base_offset
+
+
+def _out_of_range(log: ReadableLog, offset: int, what: str) -> OffsetOutOfRange:
+    name = log.directory.rstrip("/").rpartition("/")[2]
+    return OffsetOutOfRange(
+        f"Received request for offset {offset} for partition {name}, but we only have log segments {what}."
+    )
+
+
+def _limit(log: ReadableLog, isolation: FetchIsolation) -> LogOffsetMetadata:
+    if isolation is FetchIsolation.LOG_END:
+        return log.log_end_offset_metadata()
+    if isolation is FetchIsolation.HIGH_WATERMARK:
+        return log.fetch_high_watermark_metadata()
+    return log.fetch_last_stable_offset_metadata()
+
+
+def _end_in(segment: LogSegment, limit: LogOffsetMetadata) -> int | None:
+    """Byte of `segment` where a read up to `limit` ends; None: nothing of it may be read."""
+    if limit.segment_base_offset is None or segment.base_offset > limit.segment_base_offset:
+        return None
+    return segment.size if segment.base_offset < limit.segment_base_offset else limit.position
+
+
+def _place(log: ReadableLog, offset: int) -> LogOffsetMetadata:
+    """Where a read from `offset` would begin (convertToOffsetMetadataOrThrow)."""
+    segment = log.segments.floor_segment(offset)
+    while segment is not None:
+        head = segment.translate_offset(offset)
+        if head is not None:
+            return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
+        segment = log.segments.higher_segment(segment.base_offset)
+    return log.log_end_offset_metadata()
+
+
+def _aborted(
+    log: ReadableLog, start_offset: int, segment: LogSegment, place: LogOffsetMetadata, size: int
+) -> list[AbortedTxn]:
+    """The aborted transactions that a reader of these bytes must know. Mirrors LocalLog.addAbortedTransactions."""
+    upper = segment.fetch_upper_bound_offset(OffsetPosition(place.message_offset, place.position or 0), size)
+    if upper is None:
+        following = log.segments.higher_segment(segment.base_offset)
+        upper = log.log_end_offset if following is None else following.base_offset
+    found: list[AbortedTxn] = []
+    for one in (segment, *log.segments.higher_segments(segment.base_offset)):
+        result = one.collect_aborted_txns(start_offset, upper)
+        found += result.transactions
+        if result.is_complete:
+            break
+    return found
+
+
+# ---- offsets by timestamp
+
+
+def fetch_offset_by_timestamp(log: ReadableLog, timestamp: int) -> TimestampAndOffset | None:
+    """The first record with at least this timestamp, or what a special one asks for; None: there is none.
+
+    LATEST is the log end offset, EARLIEST the log start offset, MAX_TIMESTAMP the first record with the largest timestamp.
+    Of tiered storage nothing is known: offset −1. Mirrors UnifiedLog.fetchOffsetByTimestamp.
+    """
+    epochs = log.leader_epoch_cache.entries
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = epochs[0].epoch if epochs and epochs[0].start_offset <= log.log_start_offset else None
+        return TimestampAndOffset(NO_TIMESTAMP, log.log_start_offset, epoch)
+    if timestamp == LATEST:
+        return TimestampAndOffset(NO_TIMESTAMP, log.log_end_offset, epochs[-1].epoch if epochs else None)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return TimestampAndOffset(NO_TIMESTAMP, -1, NO_PARTITION_LEADER_EPOCH)
+    if timestamp == MAX_TIMESTAMP:
+        return _first_of_largest_timestamp(log)
+    for segment in log.segments:
+        if segment.largest_timestamp >= timestamp:
+            return segment.find_offset_by_timestamp(timestamp, log.log_start_offset)
+    return None
+
+
+def _first_of_largest_timestamp(log: ReadableLog) -> TimestampAndOffset | None:
+    latest = max(log.segments, key=lambda segment: segment.largest().timestamp, default=None)  # the first of equal ones
+    if latest is None:
+        return None
+    largest = latest.largest()
+    position = latest.offset_index.lookup(largest.offset).position
+    for head in heads(latest.log_file, position, latest.size):
+        if head.max_timestamp == largest.timestamp:
+            offset = _first_with(latest.log_file, head)
+            epoch = head.leader_epoch if head.leader_epoch >= 0 else None
+            return None if offset is None else TimestampAndOffset(head.max_timestamp, offset, epoch)
+    return None
+
+
+def _first_with(file: OpenFile, head: BatchHead) -> int | None:
+    """Offset of the first record of the batch that has its largest timestamp; format 0 has none."""
+    if head.magic == 0:
+        return None
+    from engine.record.reader import ChunkReader
+
+    reader = ChunkReader(file.path, lambda _finding: None)
+    for window in LogWalk(file, head.position, head.position + head.size, window_size=head.size):
+        for chunk in reader.chunks(window):
+            table = chunk.records.table
+            for record in range(chunk.first, chunk.end):
+                if table[RecordField.TIMESTAMP, record] == head.max_timestamp:
+                    offset: int = table[RecordField.OFFSET, record]
+                    return offset
+    return None

@@ -1,0 +1,172 @@
+"""The records that a consumer reads from a log: from an offset on, control records and aborted transactions left out."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Finding, Where
+from engine.formats import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
+from engine.kernels.select import next_unsound
+from engine.log.fetch.reading import FetchIsolation, read
+from engine.log.scan.recovery_walk import read_marker
+from engine.record.batch import Record, RecordBatch
+from engine.record.columns import RecordColumns
+from engine.record.control import ControlRecordInvalid
+from engine.record.reader import ChunkReader
+from engine.record.windows import LogWalk, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.formats import AbortedTxn
+    from engine.log.fetch.reading import FetchData, ReadableLog
+    from engine.record.reader import Chunk
+    from engine.record.windows import Window
+
+    Report = Callable[[Finding], None]
+
+_LARGEST_FETCH = 2**31 - 1  # bytes: a whole segment
+
+
+class Run(NamedTuple):
+    """Records first … end − 1 of a chunk, all of them wanted, valid until the next run is asked for."""
+
+    chunk: Chunk
+    first: int
+    end: int
+    base: int  # file position that the positions of the chunk's batches count from
+
+    def records(self) -> Iterator[Record]:
+        """The records as objects, with copies of their bytes."""
+        rows = self.chunk.records.field(RecordField.BATCH)
+        row, batch = -1, None
+        for column in range(self.first, self.end):
+            if batch is None or rows[column] != row:
+                row = rows[column]
+                batch = RecordBatch(self.chunk.batches, row, self.base)
+            yield Record(self.chunk, column, batch)
+
+
+class RecordFetcher:
+    """Reads a log from `offset` on; iterating again goes on where it ended, with what was appended meanwhile.
+
+    report     takes damage; behind it reading goes on with the next sound batch
+    max_bytes  of batches that are read; the first one comes in any case. None: all
+    """
+
+    def __init__(
+        self, log: ReadableLog, offset: int, isolation: FetchIsolation, report: Report, max_bytes: int | None = None
+    ) -> None:
+        self._log, self._isolation, self._report = log, isolation, report
+        self.offset = offset  # of the next record, or of what stands in its place
+        self._left = max_bytes
+        self._is_first = True
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records, with copies of their bytes. Raises OffsetOutOfRange, UnreadableFile, FileChangedWhileReading."""
+        for run in self.runs():
+            yield from run.records()
+
+    def runs(self) -> Iterator[Run]:
+        """The same records as runs of columns. Raises the same."""
+        while self._left is None or self._left > 0:
+            size = _LARGEST_FETCH if self._left is None else min(self._left, _LARGEST_FETCH)
+            data = read(self._log, self.offset, size, self._isolation, min_one_message=self._is_first)
+            before = self.offset
+            if data.segment is None or not data.size:
+                return
+            yield from self._runs(data)
+            if self.offset == before:  # nothing whole was there
+                return
+            self._is_first = False
+
+    def _runs(self, data: FetchData) -> Iterator[Run]:
+        assert data.segment is not None
+        file, start = data.segment.log_file, data.place.position or 0
+        reader, filtering = ChunkReader(file.path, self._report), _Filter(data.aborted)
+        walk = LogWalk(file, start, start + data.size)
+        while True:
+            for window in walk:
+                self._check(window, file.path)
+                yield from self._window(window, reader, filtering)
+                self.offset = max(self.offset, window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] + 1)
+            if walk.stop is not Stop.BAD_SIZE:
+                break
+            where = Where(file.path, walk.position, self.offset)
+            self._report(Finding("batch-size-invalid", where, "no batch has such a size"))
+            damaged, found = walk.position, walk.resynchronise()
+            if found is None:
+                following = self._log.segments.higher_segment(data.segment.base_offset)
+                self.offset = self._log.log_end_offset if following is None else max(self.offset, following.base_offset)
+                break
+            self._report(Finding("skipped-bytes", where, f"{found - damaged} bytes skipped up to a sound batch"))
+        if self._left is not None:
+            self._left -= walk.position - start
+            if walk.position < start + data.size:
+                self._left = 0  # the next batch does not fit
+
+    def _check(self, window: Window, path: str) -> None:
+        table = window.batches.table
+        row = next_unsound(table, 0, window.rows)
+        while row < window.rows:
+            if not table[BatchField.VALID, row]:
+                where = Where(path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
+                self._report(Finding("crc-mismatch", where, "the stored checksum does not fit: consumers stop here"))
+            row = next_unsound(table, row + 1, window.rows)
+
+    def _window(self, window: Window, reader: ChunkReader, filtering: _Filter) -> Iterator[Run]:
+        """The wanted records of the window, run by run of batches that are wanted."""
+        table, row = window.batches.table, 0
+        while row < window.rows:
+            if not filtering.wants(window, row):
+                row += 1
+                continue
+            end = row + 1
+            while end < window.rows and filtering.wants(window, end):
+                end += 1
+            for chunk in reader.chunks(window, row, end):
+                offsets, first = chunk.records.field(RecordField.OFFSET), chunk.first
+                while first < chunk.end and offsets[first] < self.offset:
+                    first += 1
+                if first < chunk.end:
+                    yield Run(chunk, first, chunk.end, window.base)
+            self.offset = max(self.offset, table[BatchField.LAST_OFFSET, end - 1] + 1)
+            row = end + (end < window.rows)  # that one is not wanted
+
+
+class _Filter:
+    """Which batches a consumer hands on. To be asked once for each, in order. Mirrors CompletedFetch.
+
+    aborted  transactions to leave out; None: those of the index are not known, all data is wanted
+    """
+
+    def __init__(self, aborted: list[AbortedTxn] | None) -> None:
+        self._due = [(txn.first_offset, txn.producer_id) for txn in aborted or ()]
+        heapify(self._due)
+        self._skipped: set[int] = set()  # producers whose transaction is to be left out
+        self._markers = RecordColumns(8)
+
+    def wants(self, window: Window, row: int) -> bool:
+        """Are the records of this batch for consumers?"""
+        table = window.batches.table
+        if table[BatchField.MAGIC, row] < MAGIC_V2:
+            return True
+        attributes = table[BatchField.ATTRIBUTES, row]
+        if not attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG):
+            return True
+        last, producer = table[BatchField.LAST_OFFSET, row], table[BatchField.PRODUCER_ID, row]
+        while self._due and self._due[0][0] <= last:
+            self._skipped.add(heappop(self._due)[1])
+        if attributes & CONTROL_FLAG:
+            if producer in self._skipped and self._is_abort(window, row):
+                self._skipped.discard(producer)
+            return False
+        return producer not in self._skipped
+
+    def _is_abort(self, window: Window, row: int) -> bool:
+        try:
+            marker = read_marker(window, row, self._markers)
+        except ControlRecordInvalid:
+            return False
+        return marker is not None and marker.control_type is ControlType.ABORT

@@ -1,0 +1,371 @@
+"""A partition opened for reading only, beside a broker that may be running: nothing is made, changed or believed blindly.
+
+What a broker holds in memory is found out again: where the log ends, from its last index entry on; which transactions are
+open, from the last producer snapshot on. Indexes that were not closed are read up to where they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
+from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
+from engine.config import LogConfig
+from engine.errors import UnreadableFile
+from engine.findings import Finding, Where
+from engine.formats import CONTROL_FLAG, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTIONAL_FLAG, BatchField
+from engine.index.offset import OffsetIndex, OffsetPosition
+from engine.index.time import TimeIndex, TimestampOffset
+from engine.index.transaction import TransactionIndex
+from engine.layout import (
+    FileKind,
+    canonical_name,
+    parent_of,
+    parse_file_name,
+    partition_of,
+)
+from engine.log.offset_metadata import LogOffsetMetadata
+from engine.log.scan.batch_search import largest_timestamp_after
+from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.log_segments import LogSegments
+from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.windows import LogWalk, Stop, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import Files, OpenFile, ReadOnlyFiles
+    from engine.index.entries import SparseIndex
+    from engine.layout import PartitionDir
+
+_Index = TypeVar("_Index", bound="SparseIndex")
+
+
+class _ProbedOffsets(OffsetIndex):
+    """Its entries are read one by one: a lookup in a large index needs twenty of them."""
+
+    probe: OpenFile | None = None
+
+    def entry(self, number: int) -> OffsetPosition:
+        """Entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        entry = OFFSET_INDEX_ENTRY.read(_probe(self, number))
+        return OffsetPosition(self.absolute(entry.relative_offset), entry.position)
+
+    def _offset_at(self, number: int) -> int:
+        return self.entry(number).offset
+
+    def _position_at(self, number: int) -> int:
+        return self.entry(number).position
+
+
+class _ProbedTimes(TimeIndex):
+    """Its entries are read one by one."""
+
+    probe: OpenFile | None = None
+
+    def entry(self, number: int) -> TimestampOffset:
+        """Entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        entry = TIME_INDEX_ENTRY.read(_probe(self, number))
+        return TimestampOffset(entry.timestamp, self.absolute(entry.relative_offset))
+
+    def _timestamp_at(self, number: int) -> int:
+        return self.entry(number).timestamp
+
+
+def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
+    if index.probe is None:
+        index.probe = index.open_file()
+    return index.probe.read_exactly(number * index.entry_size, index.entry_size)
+
+
+class SegmentView(LogSegment):
+    """A segment for reading. `end` takes the place of the file's size: where its last whole batch ends."""
+
+    def __init__(self, files: ReadOnlyFiles, directory: str, base_offset: int, config: LogConfig) -> None:
+        super().__init__(cast("Files", files), directory, base_offset, config, 0, writable=False)
+        self.is_last = False
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The entries in use; none where there is no file."""
+        if self._offset_index is None:
+            self._offset_index = _open(_ProbedOffsets, self.files, self.offset_index_path, self.base_offset)
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The entries in use; none where there is no file."""
+        if self._time_index is None:
+            self._time_index = _open(_ProbedTimes, self.files, self.time_index_path, self.base_offset)
+        return self._time_index
+
+    def largest(self) -> TimestampOffset:
+        """As the time index says; of the last segment, whose index lags behind, also what follows its last entry."""
+        if self._largest is None:
+            largest = self.time_index.last_entry()
+            if self.is_last:
+                position = self.offset_index.lookup(self.offset_index.last_offset).position
+                tail = largest_timestamp_after(self.log_file, position, self.size)
+                if tail.timestamp > largest.timestamp:
+                    largest = TimestampOffset(tail.timestamp, tail.offset)
+            self._largest = largest
+        return self._largest
+
+    def forget(self, size: int) -> None:
+        """The log goes up to byte `size` now; what was read of its indexes may be old."""
+        self.size = size
+        self._release_indexes()
+        self._offset_index = self._time_index = self._largest = None
+        self.txn_index = TransactionIndex.open(self.files, self.txn_index_path, self.base_offset, writable=False)
+
+    def close_handlers(self) -> None:
+        """Let go of all files."""
+        self._release_indexes()
+        super().close_handlers()
+
+    def _release_indexes(self) -> None:
+        for index in (self._offset_index, self._time_index):
+            if isinstance(index, _ProbedOffsets | _ProbedTimes) and index.probe is not None:
+                index.probe.close()
+                index.probe = None
+
+
+def _open(sort: type[_Index], files: ReadOnlyFiles, path: str, base_offset: int) -> _Index:
+    """The index of that sort, without the unused zeros behind its entries."""
+    index = sort.open(files, path, base_offset, writable=False)
+    if len(index):
+        index.truncate_to_entries(_used_entries(files, path, sort.entry_size, len(index)))
+    return index
+
+
+def _used_entries(files: ReadOnlyFiles, path: str, size: int, count: int) -> int:
+    """How many of `count` entries come before the zeros at the end; a few reads, however large the file is."""
+    with files.open(path) as file:
+        if any(file.read(size * (count - 1), size)):
+            return count
+        low, high = 0, count - 1
+        while low < high:
+            middle = (low + high) // 2
+            if any(file.read(size * middle, size)):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+class EpochsRead:
+    """The entries of a leader-epoch-checkpoint."""
+
+    def __init__(self, entries: list[EpochEntry]) -> None:
+        self.entries = entries
+
+
+class PartitionView:
+    """The partition in `directory`, as it is on the disk at this moment; `refresh` looks again.
+
+    log_start_offset  None: as the log dir's checkpoint says, else where the first segment begins
+    high_watermark    None: the log end; offline nobody knows better
+    report            takes what is wrong with the end of the log
+    Raises UnreadableFile, also where there is no log, CorruptRecord.
+    """
+
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None], *,
+        log_start_offset: int | None = None, high_watermark: int | None = None, config: LogConfig | None = None,
+    ) -> None:
+        self.files, self.directory = files, directory.rstrip("/") or "/"
+        self.config = LogConfig() if config is None else config
+        self.segments = LogSegments()
+        self.partition: PartitionDir | None = partition_of(files.absolute(self.directory + "/x"))
+        self._report = report
+        self._asked_start, self._asked_watermark = log_start_offset, high_watermark
+        self._end = LogOffsetMetadata(0, 0, 0)
+        self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: nobody asked yet
+        self._followed_to = 0  # they are known up to this offset
+        self.refresh()
+        if not len(self.segments):
+            raise UnreadableFile(f"{directory}: no log of a partition is there")
+        self.log_start_offset = self._find_start()
+        self.leader_epoch_cache = self._read_epochs()
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self.segments.close_handlers()
+
+    # ---- where it begins and ends
+
+    @property
+    def log_end_offset(self) -> int:
+        """Behind the last whole batch."""
+        return self._end.message_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it are on all replicas, as far as is known."""
+        return self.log_end_offset if self._asked_watermark is None else min(self._asked_watermark, self.log_end_offset)
+
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """The log end with its place."""
+        return self._end
+
+    def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its place."""
+        return self.place(max(self.high_watermark, self.log_start_offset))
+
+    def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        """The last stable offset with its place: the first offset of the oldest open transaction."""
+        unstable = min(self._transactions().values(), default=self.high_watermark)
+        return self.place(max(min(unstable, self.high_watermark), self.log_start_offset))
+
+    def place(self, offset: int) -> LogOffsetMetadata:
+        """Where a read from `offset` begins: the first offset of its batch, and that batch's place."""
+        segment = self.segments.floor_segment(offset) if offset < self.log_end_offset else None
+        while segment is not None:
+            head = segment.translate_offset(offset)
+            if head is not None:
+                return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
+            segment = self.segments.higher_segment(segment.base_offset)
+        return self._end
+
+    def refresh(self) -> bool:
+        """Look for new segments and batches; returns whether the log goes further than before.
+
+        Segments that were removed meanwhile are forgotten.
+        """
+        before = self._end
+        there = self._bases()
+        for base in set(self.segments.base_offsets).difference(there):
+            gone = self.segments.get(base)
+            assert gone is not None
+            gone.close_handlers()
+            self.segments.remove(base)
+        known = set(self.segments.base_offsets)
+        if known and there and there[-1] != max(known):
+            self._set_end(max(known), is_last=False)  # it was the last one, and has been closed meanwhile
+        for base in there:
+            if base not in known:
+                self.segments.add(SegmentView(self.files, self.directory, base, self.config))
+        if there:
+            self._set_end(there[-1], is_last=True)
+        return self._end.message_offset > before.message_offset
+
+    def _bases(self) -> list[int]:
+        """Base offsets of the logs in the directory, ascending."""
+        parsed = ((name, parse_file_name(name)) for name in self.files.list(self.directory))
+        return sorted(
+            one.base_offset for name, one in parsed
+            if one is not None and one.kind is FileKind.LOG and one.base_offset is not None and not one.suffix
+            and one.remote_id is None and canonical_name(one) == name
+        )  # fmt: skip
+
+    def _set_end(self, base: int, *, is_last: bool) -> None:
+        """Find out where the segment ends that begins at `base`, and with the last one the log."""
+        segment = self.segments.get(base)
+        assert isinstance(segment, SegmentView)
+        size = self.files.info(segment.log_path).size
+        if segment.is_last and is_last and size == segment.size and segment.size:
+            return
+        segment.forget(size)
+        segment.is_last = is_last
+        if not is_last:
+            return
+        position = segment.offset_index.lookup(segment.offset_index.last_offset).position
+        walk, last = LogWalk(segment.log_file, position if position < size else 0, size, batches=BatchColumns(520)), -1
+        for window in walk:
+            last = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1]
+        if walk.stop is not Stop.END and not _was_told(self._end, base, walk.position):
+            what = f"{size - walk.position} bytes at the end are no whole batch: not read"
+            self._report(Finding("torn-tail", Where(segment.log_path, walk.position), what))
+        segment.size = walk.position
+        self._end = LogOffsetMetadata(base if last < base else last + 1, base, walk.position)
+
+    def _find_start(self) -> int:
+        first = self.segments.base_offsets[0]
+        if self._asked_start is not None:
+            return max(first, self._asked_start)
+        path = f"{parent_of(self.files.absolute(self.directory))}/{FileKind.LOG_START_CHECKPOINT.value}"
+        if self.partition is None or not self.files.exists(path):
+            return first
+        known = by_partition(read_offset_checkpoint(self.files, path).entries)
+        return max(first, known.get((self.partition.topic, self.partition.partition), 0))
+
+    def _read_epochs(self) -> EpochsRead:
+        """As a broker has them after loading: none begins before the log or behind its end."""
+        path = f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+        entries = read_leader_epochs(self.files, path).entries if self.files.exists(path) else []
+        start = self.log_start_offset
+        first = [EpochEntry(entry.epoch, start) for entry in entries if entry.start_offset <= start][-1:]
+        return EpochsRead(first + [entry for entry in entries if start < entry.start_offset < self.log_end_offset])
+
+    # ---- open transactions
+
+    def _transactions(self) -> dict[int, int]:
+        """Producers with an open transaction → its first offset."""
+        if self._open_transactions is None:
+            self._open_transactions, self._followed_to = self._from_snapshot()
+        if self._followed_to < self.log_end_offset:
+            self._follow(self._open_transactions)
+            self._followed_to = self.log_end_offset
+        return self._open_transactions
+
+    def _from_snapshot(self) -> tuple[dict[int, int], int]:
+        """(the transactions open at the last sound snapshot, its offset); without one none at the log's beginning."""
+        from engine.checkpoint.producer_snapshot import ProducerSnapshot
+
+        offsets = []
+        for name in self.files.list(self.directory):
+            parsed = parse_file_name(name)
+            if parsed is not None and parsed.kind is FileKind.PRODUCER_SNAPSHOT and not parsed.suffix:
+                offset = parsed.base_offset
+                if offset is not None and self.log_start_offset <= offset <= self.log_end_offset:
+                    offsets.append((offset, name))
+        for offset, name in sorted(offsets, reverse=True):
+            snapshot = ProducerSnapshot.read(self.files, f"{self.directory}/{name}")
+            if not snapshot.sanity():
+                entries = {entry.producer_id: entry.current_txn_first_offset for entry in snapshot}
+                return {producer: first for producer, first in entries.items() if first >= 0}, offset
+        return {}, self.log_start_offset
+
+    def _follow(self, transactions: dict[int, int]) -> None:
+        """Bring the open transactions up to the log end."""
+        place = self.place(self._followed_to)
+        markers, columns = RecordColumns(8), BatchColumns()
+        for segment in self.segments.values(place.segment_base_offset):
+            start = place.position if segment.base_offset == place.segment_base_offset else 0
+            for window in LogWalk(segment.log_file, start or 0, segment.size, batches=columns):
+                _follow_window(window, transactions, markers, self._followed_to)
+
+
+def _follow_window(window: Window, transactions: dict[int, int], markers: RecordColumns, start: int) -> None:
+    """Apply what begins and ends in the batches of the window that end at `start` or behind it."""
+    from engine.kernels.verify import next_producer
+
+    table = window.batches.table
+    row = next_producer(table, 0, window.rows)
+    while row < window.rows:
+        attributes, producer = table[BatchField.ATTRIBUTES, row], table[BatchField.PRODUCER_ID, row]
+        if table[BatchField.LAST_OFFSET, row] >= start and attributes & TRANSACTIONAL_FLAG:
+            if not attributes & CONTROL_FLAG:
+                transactions.setdefault(producer, table[BatchField.BASE_OFFSET, row])
+            elif _ends_transaction(window, row, markers):
+                transactions.pop(producer, None)
+        row = next_producer(table, row + 1, window.rows)
+
+
+def _ends_transaction(window: Window, row: int, markers: RecordColumns) -> bool:
+    from engine.log.scan.recovery_walk import read_marker
+    from engine.record.control import ControlRecordInvalid
+
+    try:
+        return read_marker(window, row, markers) is not None
+    except ControlRecordInvalid:
+        return False
+
+
+def _was_told(end: LogOffsetMetadata, base: int, position: int) -> bool:
+    """Was the log seen to end at this very place already?"""
+    return (end.segment_base_offset, end.position) == (base, position)

@@ -1,0 +1,1 @@
+"""Logs of Kafka 0.7: append, read, flush, recover, retain."""

@@ -1,0 +1,1 @@
+"""Opening a log: the start-up path of a broker."""

@@ -1,0 +1,57 @@
+"""A leader-epoch-checkpoint that stops a broker is made anew from the batches, which carry their leader's epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint
+from engine.findings import Severity
+from engine.formats import BatchField
+from engine.kernels.placement import next_epoch, next_invalid
+from engine.layout import FileKind
+from engine.log.append_errors import IllegalArgument
+from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+from engine.log.report import Action
+from engine.log.segment.leftovers import offset_of, plain_files
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import Files
+    from engine.log.report import Report
+
+_NAME = FileKind.LEADER_EPOCH_CHECKPOINT.value
+_LOG = FileKind.LOG.value
+
+
+def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEpochFileCache:
+    """The epochs of the partition in `directory`; where Kafka can not read the file, it is removed and rebuilt."""
+    try:
+        return LeaderEpochFileCache(files, directory)
+    except (MalformedCheckpoint, IllegalArgument) as error:
+        reason = f"a broker would not start: {error}"
+    files.remove(f"{directory}/{_NAME}")
+    epochs = LeaderEpochFileCache(files, directory)
+    epochs.assign_all(epochs_in_logs(files, directory))
+    report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
+    return epochs
+
+
+def epochs_in_logs(files: Files, directory: str) -> Iterator[EpochEntry]:
+    """Where each epoch begins, each above all before it; of a log with damage what stands before that."""
+    logs = [(offset, name) for name in plain_files(files, directory)
+            if name.endswith(_LOG) and (offset := offset_of(name)) is not None]
+    latest = -1
+    for _, name in sorted(logs):
+        with files.open(f"{directory}/{name}") as file:
+            for window in LogWalk(file):
+                table = window.batches.table
+                rows = next_invalid(table, 0, window.rows)
+                row = next_epoch(table, 0, rows, latest)
+                while row < rows:
+                    latest = table[BatchField.LEADER_EPOCH, row]
+                    yield EpochEntry(latest, table[BatchField.BASE_OFFSET, row])
+                    row = next_epoch(table, row + 1, rows, latest)
+                if rows < window.rows:
+                    break

@@ -1,0 +1,241 @@
+"""Recovering one segment while a log is loaded, and what is done where Kafka's own recovery ends with an exception.
+
+Kafka does not start where a segment's indexes are too small for it, or where a batch contradicts the producer state.
+Ours goes on: with fewer index entries in the first case, in the others by cutting the log at that batch, as Kafka does
+at a batch with a wrong checksum, so that a broker starts on the result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Severity
+from engine.formats import BATCH_HEADER, CODEC_MASK, BatchField
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
+from engine.layout import log_file_name
+from engine.log.append_errors import AppendRefused
+from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow, TransactionOrder
+from engine.log.producers.loading import rebuild_producer_state
+from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.report import Action
+from engine.log.scan.batch_search import heads, last_head
+from engine.log.segment.recovery import ScanStop, scan_segment
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from engine.config import LogConfig
+    from engine.errors import KafkalogError
+    from engine.files import Files
+    from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+    from engine.log.producers.entry import CompletedTxn
+    from engine.log.report import Report
+    from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.recovery import SegmentScan
+
+_LARGEST_INDEX = 2**31 - 1
+_CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec
+_WHY = {
+    ScanStop.TORN: "the file ends inside a batch",
+    ScanStop.BAD_SIZE: "no batch can have the size that stands there",
+    ScanStop.INVALID: "a batch with a wrong checksum",
+    ScanStop.BAD_MARKER: "a transaction marker can not be read",
+}
+
+
+class Recovering(NamedTuple):
+    """What recovery needs of the log that is being loaded. `producers` only lends its settings."""
+
+    files: Files
+    directory: str
+    config: LogConfig
+    now: int
+    log_start_offset: int
+    segments: LogSegments
+    epochs: LeaderEpochFileCache
+    producers: ProducerStateManager
+    report: Report
+
+
+def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
+    """Rebuild the indexes of `segment` and cut what is not sound; returns the bytes cut. Leaves a producer snapshot.
+
+    damage_ends_it  the log ends where bytes are cut, so that Kafka empties a segment whose offsets run backwards;
+                    otherwise it does not start with it, and we cut it there
+
+    Raises SegmentOffsetOverflow: the segment must be split.
+    """
+    scan = _without_unreadable_marker(log, segment, scan)
+    try:
+        cut = _recover(log, segment, scan)
+    except SegmentOffsetOverflow:
+        raise
+    except InvalidOffset as error:
+        if damage_ends_it:
+            return _empty(log, segment, error)
+        cut = recover_cut(log, segment, scan, error)
+    except IndexFull as error:
+        cut = _recover_sparsely(log, segment, error)
+    except IndexOffsetOverflow as error:
+        cut = recover_cut(log, segment, scan, error)
+    except (AppendRefused, TransactionOrder) as error:
+        cut = _recover_before_contradiction(log, segment, scan, error)
+    return cut
+
+
+def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: KafkalogError | None = None) -> int:
+    """As Kafka does it. `error` is why the scan was shortened."""
+    state = _state_before(log, segment)
+    cut_bytes = _lost(segment, scan) if scan.valid_size < segment.size and scan.error is None else None
+    cut = segment.recover(state, log.epochs, scan)
+    state.take_snapshot()
+    name, end = log_file_name(segment.base_offset), _end(segment, scan)
+    log.report.drop(Action.RECOVERED, name)
+    log.report.add(Action.RECOVERED, name, "its indexes are rebuilt", offsets=(segment.base_offset, end),
+                   records=scan.records, size=scan.valid_size)
+    if cut_bytes is not None:
+        why = _WHY.get(scan.stop, "") if error is None else f"a broker would not start: {error}"
+        log.report.add(Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}{cut_bytes.text}",
+                       offsets=(end, cut_bytes.end_offset), records=cut_bytes.records, size=cut,
+                       severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR)
+    return cut
+
+
+def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:
+    """A scan that ends before a control batch whose codec can not read it: at that Kafka does not start.
+
+    One that inflates and then makes no sense is kept, as in Kafka, and what follows it is cut.
+    """
+    if scan.stop is not ScanStop.BAD_MARKER:
+        return scan
+    marker = last_head(segment.log_file, 0, scan.valid_size)
+    if marker is None or not segment.log_file.read(marker.position + _CODEC_AT, 1)[0] & CODEC_MASK:
+        return scan
+    shorter = _scan_up_to(log, segment, marker.position)
+    shorter.stop = ScanStop.BAD_MARKER
+    return shorter
+
+
+def _scan_up_to(log: Recovering, segment: LogSegment, position: int) -> SegmentScan:
+    return scan_segment(
+        log.files, segment.log_path, segment.base_offset, index_interval=log.config.index_interval,
+        max_index_size=log.config.max_index_size, size=position,
+    )
+
+
+def _end(segment: LogSegment, scan: SegmentScan) -> int:
+    return segment.base_offset if scan.next_offset is None else scan.next_offset
+
+
+def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
+    """The producers up to the base offset of `segment`, in a manager of their own."""
+    state = ProducerStateManager(
+        log.files, log.directory, producer_id_expiration_ms=log.producers.producer_id_expiration_ms,
+        max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms,
+    )
+    state.on_corrupt_snapshot = log.producers.on_corrupt_snapshot
+    rebuild_producer_state(state, log.segments, log.log_start_offset, segment.base_offset, now=log.now,
+                           reload_from_clean_shutdown=False)
+    return state
+
+
+# ---- where Kafka gives up ---------------------------------------------------------------------------
+
+
+def _empty(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
+    lost = segment.size
+    cut = segment.truncate_to(segment.base_offset, log.now)
+    log.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), f"emptied: {error}",
+                   offsets=(segment.base_offset, None), size=lost, severity=Severity.ERROR)
+    return cut
+
+
+def recover_cut(log: Recovering, segment: LogSegment, scan: SegmentScan, error: KafkalogError) -> int:
+    """Cut `segment` before the batch that stopped `scan`, which is what `error` is about."""
+    scan.error = None
+    return _recover(log, segment, scan, error)
+
+
+def _recover_before_contradiction(
+    log: Recovering, segment: LogSegment, scan: SegmentScan, error: KafkalogError
+) -> int:
+    """Cut `segment` before the first batch that the producer state refuses."""
+    state = _state_before(log, segment)
+    last_marker = -1
+    for row in scan.producers:
+        ended: list[CompletedTxn] = []
+        try:
+            state.update_recovered([row], lambda txn, _, ended=ended: ended.append(txn))  # type: ignore[misc]
+        except AppendRefused:
+            break
+        aborted = [txn.last_offset for txn in ended if txn.is_aborted]
+        if aborted and aborted[0] <= last_marker:
+            break
+        last_marker = max([last_marker, *aborted])
+    else:
+        raise error
+    position = next(head.position for head in heads(segment.log_file, 0, segment.size) if head.base_offset == row.base_offset)
+    return _recover(log, segment, _scan_up_to(log, segment, position), error)
+
+
+def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
+    """Recover `segment` with as many index entries as fit: where they end, readers search the log itself."""
+    name = log_file_name(segment.base_offset)
+    full = scan_segment(
+        log.files, segment.log_path, segment.base_offset, index_interval=log.config.index_interval,
+        max_index_size=_LARGEST_INDEX, size=segment.size,
+    )
+    size = log.config.max_index_size
+    del full.offset_entries[size // OffsetIndex.entry_size * OffsetIndex.entry_size :]
+    del full.time_entries[max(0, size // TimeIndex.entry_size - 1) * TimeIndex.entry_size :]
+    log.report.add(
+        Action.REBUILT, name, f"segment.index.bytes={size} is too small for it: its indexes stay incomplete, and a broker "
+        f"that must recover it would not start: {error}", severity=Severity.WARNING,
+    )
+    if isinstance(full.error, InvalidOffset | IndexOffsetOverflow):
+        return recover_cut(log, segment, full, full.error)
+    return _recover(log, segment, full)
+
+
+# ---- what is lost -----------------------------------------------------------------------------------
+
+
+class _Lost(NamedTuple):
+    """What stands behind the last sound batch: sound batches with so many records, up to `end_offset`."""
+
+    batches: int
+    records: int
+    end_offset: int | None
+    is_zeros: bool
+
+    @property
+    def text(self) -> str:
+        if self.is_zeros:
+            return "; only zeros are cut"
+        return f"; {self.batches} sound batches behind it are lost too" if self.batches else ""
+
+
+def _lost(segment: LogSegment, scan: SegmentScan) -> _Lost:
+    """Look through the bytes that will be cut."""
+    walk = LogWalk(segment.log_file, scan.valid_size, segment.size)
+    batches, records, end_offset, is_open = 0, 0, None, True
+    while is_open:
+        for window in walk:
+            table = window.batches.table
+            for row in range(window.rows):
+                if table[BatchField.VALID, row]:
+                    batches += 1
+                    records += max(1, table[BatchField.COUNT, row])
+                    end_offset = table[BatchField.LAST_OFFSET, row] + 1
+        is_open = walk.resynchronise() is not None
+    return _Lost(batches, records, end_offset, batches == 0 and _is_zeros(segment, scan.valid_size))
+
+
+def _is_zeros(segment: LogSegment, position: int) -> bool:
+    while position < segment.size:
+        data = segment.log_file.read(position, min(1 << 20, segment.size - position))
+        if not data or data.count(0) != len(data):
+            return False
+        position += len(data)
+    return True

@@ -1,0 +1,190 @@
+"""The logs of one broker in their log dirs: settings, checkpoints, locks apart (see `locking`), loading.
+
+Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, retention, deletion) are functions here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.offsets import PartitionOffset, by_partition, decode_offset_checkpoint, encode_offset_checkpoint
+from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
+from engine.config import is_known
+from engine.errors import KafkalogError
+from engine.files import replace
+from engine.layout import FileKind, PartitionKind, parse_file_name
+from engine.log.loading.loader import open_log
+from engine.log.logdir.cluster_metadata import METADATA_TOPIC
+from engine.log.logdir.startup import checkpoint_fault
+from engine.server_config import ServerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from engine.config import LogConfig
+    from engine.files import Files
+    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.startup import Cluster
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Report
+
+    Offsets = Mapping[tuple[str, int], int]
+
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user says about topics: server.properties, and settings that go over everything else."""
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    overrides: tuple[tuple[str, str], ...] = ()
+
+
+class NoLogOfBrokers(KafkalogError):
+    """A directory that looks like a partition and that no broker of today opens: nothing is changed in it."""
+
+    code = "no-log-of-brokers"
+
+
+def _refuse_what_no_broker_opens(files: Files, place: Place) -> None:
+    if _TOPIC.fullmatch(place.name.topic) is None or place.name.topic in (".", ".."):
+        what = f"{place.path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
+        raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
+    kinds = {parsed.kind for parsed in map(parse_file_name, files.list(place.path)) if parsed is not None}
+    if FileKind.LOG_07 in kinds:
+        what = f"{place.path}: a log of Kafka 0.7, which can be read and not changed"
+        raise NoLogOfBrokers(what, do=f"kafkalog dump-log {place.path}")
+
+
+class LogManager:
+    """Opens the logs of `cluster` with what belongs to them.
+
+    files_of  the seam for a log dir, by its path: each may have a quarantine of its own
+    now       ms since the epoch
+    """
+
+    def __init__(self, files_of: Callable[[str], Files], cluster: Cluster, settings: Settings, now: int) -> None:
+        self.files_of, self.cluster, self.settings, self.now = files_of, cluster, settings, now
+        self._configs: dict[str, LogConfig] = {}
+        self._checkpoints: dict[tuple[str, FileKind], Offsets] = {}
+
+    def config(self, topic: str) -> LogConfig:
+        """The settings of a topic: broker's, then those changed while it ran, then the topic's own, then the user's.
+
+        Raises UsageError for settings that exclude each other.
+        """
+        if topic not in self._configs:
+            server, metadata = self.settings.server, self.cluster.metadata
+            if topic == METADATA_TOPIC:
+                config = server.metadata_log
+            else:
+                given = dict(server.topic_settings)
+                if metadata is not None:
+                    given |= metadata.topic_defaults(self.cluster.node_id) | metadata.settings.get(topic, {})
+                config = server.topics.with_settings({name: text for name, text in given.items() if is_known(name)})
+            self._configs[topic] = config.with_settings(dict(self.settings.overrides))
+        return self._configs[topic]
+
+    def offsets(self, log_dir: str, kind: FileKind) -> Offsets:
+        """(topic, partition) → offset from a checkpoint of the log dir; nothing where it is missing or malformed."""
+        key = (log_dir, kind)
+        if key not in self._checkpoints:
+            files, path = self.files_of(log_dir), f"{log_dir}/{kind.value}"
+            found: Offsets = {}
+            if files.exists(path) and checkpoint_fault(files, path) is None:
+                found = by_partition(decode_offset_checkpoint(files.read(path, MAX_CHECKPOINT_SIZE), path).entries)
+            self._checkpoints[key] = found
+        return self._checkpoints[key]
+
+    def load(
+        self, place: Place, report: Report, *, clean_start: bool, recovery_point: int | None = None,
+        log_start_offset: int | None = None, jobs: int = 1, files: Files | None = None,
+    ) -> UnifiedLog:
+        """Open the log at `place`; offsets that are None come from the checkpoints of its log dir.
+
+        files  the seam to open it through; None: that of its log dir
+
+        The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
+        Mirrors LogManager.loadLog.
+        """
+        _refuse_what_no_broker_opens(self.files_of(place.log_dir), place)
+        is_metadata = place.name.topic == METADATA_TOPIC
+        points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
+        starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
+        server = self.settings.server
+        return open_log(
+            self.files_of(place.log_dir) if files is None else files, place.path, self.config(place.name.topic), now=self.now,
+            clean_shutdown=clean_start and not is_metadata,
+            recovery_point=max(0, points.get(place.key, 0)) if recovery_point is None else recovery_point,
+            log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,
+            producer_id_expiration_ms=server.producer_id_expiration_ms,
+            max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs,
+        )
+
+    def high_watermark(self, place: Place) -> int | None:
+        """As the broker noted it; None where it did not."""
+        return self.offsets(place.log_dir, FileKind.REPLICATION_CHECKPOINT).get(place.key)
+
+    def checkpoint(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
+        """Write where logs begin, and up to where they are on the disk; other partitions keep what they have.
+
+        Mirrors checkpointRecoveryOffsetsInDir and checkpointLogStartOffsetsInDir.
+        """
+        points = dict(self.offsets(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT))
+        starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
+        for place, log in standing.items():
+            # a copy to another log dir is in that of the future log, so that no two have the same key in one
+            if place.name.kind not in (PartitionKind.PLAIN, PartitionKind.FUTURE) or place.name.topic == METADATA_TOPIC:
+                continue
+            points[place.key] = log.recovery_point
+            starts.pop(place.key, None)
+            if log.log_start_offset > log.first_base_offset:
+                starts[place.key] = log.log_start_offset
+        self._write(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT, points)
+        self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
+
+    def _write(self, log_dir: str, kind: FileKind, offsets: dict[tuple[str, int], int]) -> None:
+        """Write a checkpoint, unless it says the same already."""
+        files, path = self.files_of(log_dir), f"{log_dir}/{kind.value}"
+        if files.exists(path) and dict(self.offsets(log_dir, kind)) == offsets:
+            return
+        replace(files, path, [encode_offset_checkpoint(PartitionOffset(*key, offset) for key, offset in offsets.items())])
+        self._checkpoints[log_dir, kind] = offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a log was left: what the checkpoints of its log dir say of it."""
+
+    first_base_offset: int
+    log_start_offset: int
+    recovery_point: int
+
+    @classmethod
+    def of(cls, log: UnifiedLog) -> Standing:
+        """How `log` stands."""
+        return cls(log.segments.base_offsets[0], log.log_start_offset, log.recovery_point)
+
+
+def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> int:
+    """Remove the directories of deleted topics and replicas, files first; returns the bytes that they held.
+
+    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs.
+    """
+    from engine.log.report import Action
+
+    freed = 0
+    for place in log_dir.partitions(PartitionKind.DELETE):
+        size = 0
+        for name in files.list(place.path):
+            size += files.info(f"{place.path}/{name}").size
+            files.remove(f"{place.path}/{name}")
+        files.remove_directory(place.path)
+        report.add(Action.REMOVED, place.path.removeprefix(log_dir.path + "/"), "its topic or replica was deleted", size=size)
+        freed += size
+    if log_dir.partitions(PartitionKind.DELETE):
+        files.sync_directory(log_dir.path)
+    return freed

@@ -1,0 +1,120 @@
+"""What was done, under the names of Kafka's own metrics, as a text file for the node exporter's textfile collector.
+
+The names are those that the JMX exporter makes of kafka.log:type=Log, type=LogManager and type=LogFlushStats.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import KafkalogError
+from engine.files import Files, WritableFile, replace
+from engine.layout import PartitionKind, parse_partition_dir
+from engine.log.report import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.files import Buffer
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.report import Report
+
+_LOG = ("kafka_log_log_numlogsegments", "kafka_log_log_logstartoffset", "kafka_log_log_logendoffset", "kafka_log_log_size")
+
+
+class FlushStats:
+    """How often logs were synced, and how long that took, in seconds (LogFlushStats)."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.count, self.seconds = 0, 0.0
+
+    def measure(self, sync: Callable[[], object]) -> None:
+        """Call `sync` and count it."""
+        start = self._clock()
+        sync()
+        self.count += 1
+        self.seconds += self._clock() - start
+
+
+class _MeasuredFile(WritableFile):
+    """A log whose syncs are counted."""
+
+    __slots__ = ("_below", "_stats")
+
+    def __init__(self, below: WritableFile, stats: FlushStats) -> None:
+        super().__init__(below.path, -1)
+        self._below, self._stats = below, stats
+
+    def close(self) -> None:
+        self._below.close()
+
+    def size(self) -> int:
+        return self._below.size()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        return self._below.read_into(buffer, position)
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        self._below.write_at(position, *parts)
+
+    def truncate(self, size: int) -> None:
+        self._below.truncate(size)
+
+    def sync(self) -> None:
+        self._stats.measure(self._below.sync)
+
+
+class MeasuringFiles(Files):
+    """The disk, with logs whose syncs are counted in `stats`."""
+
+    def __init__(self, stats: FlushStats) -> None:
+        self._stats = stats
+
+    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+        """As Files does."""
+        file = super().open_writable(path, create=create)
+        return _MeasuredFile(file, self._stats) if path.endswith(".log") else file
+
+
+def write_textfile(
+    files: Files, path: str, manager: LogManager, reports: Iterable[Report], errors: int, flushes: FlushStats
+) -> None:
+    """Write the metrics aside and rename them to `path`: a collector never sees half of them. Raises UnwritableFile."""
+    try:
+        from prometheus_client import CollectorRegistry, Gauge, generate_latest
+    except ImportError as error:
+        what = "metrics need the package prometheus-client"
+        raise KafkalogError(what, do="pip install 'kafkalog[metrics]'") from error
+
+    registry = CollectorRegistry()
+    labels = ("topic", "partition")
+    about = ("segments of the log", "first offset that consumers see", "offset of the next record", "bytes of all segments")
+    gauges = [Gauge(name, text, labels, registry=registry) for name, text in zip(_LOG, about, strict=True)]
+    counts = {action: Gauge(f"kafkalog_{action.value}_bytes", f"bytes that were {action.value} in this run", labels,
+                            registry=registry) for action in (Action.REMOVED, Action.TRUNCATED)}  # fmt: skip
+    for report in reports:
+        name = parse_partition_dir(report.directory.rpartition("/")[2])
+        if name is None or name.kind is not PartitionKind.PLAIN or report.segments is None:
+            continue
+        of = (name.topic, str(name.partition))
+        values = (report.segments, report.log_start_offset, report.log_end_offset, report.size)
+        for gauge, value in zip(gauges, values, strict=True):
+            gauge.labels(*of).set(value or 0)
+        for action, gauge in counts.items():
+            gauge.labels(*of).set(sum(event.size or 0 for event in report.find(action)))
+    own: list[tuple[str, str, float]] = [
+        ("kafka_log_logflushstats_logflushrateandtimems_count", "syncs of logs in this run", flushes.count),
+        ("kafka_log_logflushstats_logflushrateandtimems_sum", "ms that they took", flushes.seconds * 1000),
+        ("kafka_log_logmanager_offlinelogdirectorycount", "log dirs that could not be worked on", _offline(manager)),
+        ("kafkalog_errors", "what could not be done in this run", errors),
+        ("kafkalog_last_run_timestamp_seconds", "the clock of the last run", manager.now / 1000),
+    ]
+    for metric, text, number in own:
+        Gauge(metric, text, registry=registry).set(number)
+    replace(files, path, [generate_latest(registry)])
+
+
+def _offline(manager: LogManager) -> int:
+    """Log dirs that can not be listed any more."""
+    return sum(not manager.files_of(log_dir.path).exists(log_dir.path) for log_dir in manager.cluster.log_dirs)

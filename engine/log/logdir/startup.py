@@ -1,0 +1,336 @@
+"""What a broker would make of log dirs when it starts on them, without starting one.
+
+Each `Trouble` quotes what the broker says. Seen with Kafka 4.3.1; mirrors KafkaRaftServer.initializeLogDirs,
+LogManager.loadLogs and BrokerMetadataPublisher, in that order. Damage inside logs is not looked for here, except in
+the metadata log, whose loss is the loss of every topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.identity import (
+    MetaProperties,
+    decode_meta_properties,
+    decode_partition_metadata,
+    decode_quorum_state,
+    read_identity,
+)
+from engine.checkpoint.leader_epochs import MalformedCheckpoint, parse_leader_epochs
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.checkpoint.text import MAX_CHECKPOINT_SIZE, decode_checkpoint
+from engine.errors import UnreadableFile
+from engine.layout import FileKind, PartitionKind, parse_file_name, parse_int, parse_long
+from engine.log.logdir.cluster_metadata import METADATA_DIR, METADATA_TOPIC, ClusterMetadata, read_cluster_metadata
+from engine.log.logdir.metadata_proof import prove_metadata_log
+from engine.record.batch import read_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.metadata_proof import MetadataProof
+
+
+class Effect(Enum):
+    """What a start leads to."""
+
+    STOPS = "a broker does not start"
+    OFFLINE = "a broker takes the log dir offline"
+    STRAYS = "a broker renames the directory to -stray, and the topic comes up empty"
+    LOSES_TOPICS = "a broker starts, cuts the metadata log there, and renames every partition it then does not know to -stray"
+    WARNS = "a broker starts without it"
+
+
+class Trouble(NamedTuple):
+    """One thing that a starting broker trips over.
+
+    name   path below the log dir
+    said   the broker's own words, with … for what only it knows; None where it says nothing
+    what   what is wrong, in ours
+    kind   of the file, None for directories
+    do     what people can do where it is not ours to mend
+    """
+
+    effect: Effect
+    log_dir: str
+    name: str
+    said: str | None
+    what: str
+    kind: FileKind | None = None
+    do: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The path."""
+        return f"{self.log_dir}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What several log dirs say together.
+
+    identities  meta.properties by log dir, of those that have a sound one
+    metadata    None where no log dir holds the metadata log, which is the directory `metadata_dir`
+    metadata_place, proof   None where the metadata log was not named, alone or with its log dir
+    """
+
+    log_dirs: tuple[LogDir, ...]
+    identities: dict[str, MetaProperties]
+    metadata: ClusterMetadata | None
+    metadata_dir: str | None
+    metadata_place: Place | None
+    proof: MetadataProof | None
+
+    @property
+    def node_id(self) -> int | None:
+        """The id of the broker whose log dirs these are."""
+        return next((one.node_id for one in self.identities.values() if one.node_id is not None), None)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id: that of the dir with the metadata log, else of the first."""
+        first = None if self.metadata_place is None else self.identities.get(self.metadata_place.log_dir)
+        return next((one.cluster_id for one in (first, *self.identities.values()) if one is not None), None)
+
+
+def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
+    """Read identities and the metadata log of `log_dirs`. Raises UnreadableFile."""
+    identities: dict[str, MetaProperties] = {}
+    for log_dir in log_dirs:
+        path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
+        if files.exists(path):
+            decoded = decode_meta_properties(read_identity(files, path), path)
+            if decoded.value is not None and not decoded.findings:
+                identities[log_dir.path] = decoded.value
+    metadata, directory, place, proof = None, None, None, None
+    for log_dir in log_dirs:
+        path = f"{log_dir.path}/{METADATA_DIR}"
+        if directory is None and files.exists(path):
+            directory = path
+            place = next((one for one in log_dir.partitions() if one.path == path), None)
+            metadata = read_cluster_metadata(files, path)
+            proof = None if place is None else prove_metadata_log(files, path)
+    return Cluster(tuple(log_dirs), identities, metadata, directory, place, proof)
+
+
+def foresee(files: ReadOnlyFiles, cluster: Cluster) -> list[Trouble]:
+    """Everything in the log dirs, or in the partitions that were named, that a starting broker trips over."""
+    found: list[Trouble] = []
+    for log_dir in cluster.log_dirs:
+        if log_dir.is_whole:
+            found += _identity(files, cluster, log_dir)
+            found += _foreign(files, log_dir)
+            found += _checkpoints(files, cluster, log_dir)
+        for place in log_dir.places:
+            found += _readable_partition(files, cluster, place)
+    found += _duplicates(cluster)
+    found += _metadata(cluster)
+    order = [Effect.LOSES_TOPICS, Effect.STOPS, Effect.OFFLINE, Effect.STRAYS, Effect.WARNS]
+    return sorted(found, key=lambda trouble: order.index(trouble.effect))
+
+
+# ---- the log dir
+
+
+def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[Trouble]:
+    name = FileKind.META_PROPERTIES.value
+    path = f"{log_dir.path}/{name}"
+    identity = cluster.identities.get(log_dir.path)
+    is_a_brokers = any(parse_file_name(file) is not None for file in log_dir.files if file != FileKind.LOCK.value)
+    if not files.exists(path):
+        if is_a_brokers or cluster.identities:
+            said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
+            yield Trouble(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES)
+    elif identity is None:
+        said = f"Error while reading meta.properties file {files.absolute(path)}"
+        faults = decode_meta_properties(read_identity(files, path), path).findings
+        yield Trouble(Effect.STOPS, log_dir.path, name, said, _first(faults), FileKind.META_PROPERTIES)
+    elif identity.cluster_id != cluster.cluster_id:
+        said = f"Invalid cluster.id in: {files.absolute(path)}. Expected {cluster.cluster_id}, but read {identity.cluster_id}"
+        do = "find out which disk belongs to which cluster; nothing of this directory fits the others"
+        yield Trouble(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another cluster", None, do)
+    elif identity.node_id != cluster.node_id:
+        said = f"Stored node id {identity.node_id} doesn't match previous node id {cluster.node_id} in {files.absolute(path)}"
+        do = "find out which disk belongs to which broker"
+        yield Trouble(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another broker", None, do)
+    bootstrap = FileKind.BOOTSTRAP_CHECKPOINT.value
+    holds_metadata = cluster.metadata_place is not None and cluster.metadata_place.log_dir == log_dir.path
+    if bootstrap in log_dir.files and holds_metadata:
+        findings: list[Finding] = []
+        with files.open(f"{log_dir.path}/{bootstrap}") as file:
+            batches = sum(batch.is_valid for batch in read_batches(file, findings.append))
+        if findings or not batches:
+            what = _first(findings) if findings else "it holds no batch"
+            yield Trouble(Effect.STOPS, log_dir.path, bootstrap, None, what, FileKind.BOOTSTRAP_CHECKPOINT)
+
+
+def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:
+    for name in log_dir.foreign:
+        said = (
+            f"Found directory {files.resolve(f'{log_dir.path}/{name}')}, '{name}' is not in the form of topic-partition or "
+            "topic-partition.uniqueId-delete (if marked for deletion)."
+        )
+        do = f"mv '{log_dir.path}/{name}' somewhere outside of the log dir, or give Kafka a directory of its own"
+        yield Trouble(Effect.STOPS, log_dir.path, name, said, "the directory is not Kafka's", None, do)
+
+
+def _failed(cluster: Cluster, log_dir: str) -> Effect:
+    """What a broker does when it can not read a file of `log_dir`: without the metadata log it can not live."""
+    holds_metadata = cluster.metadata_dir is not None and cluster.metadata_dir.startswith(log_dir + "/")
+    return Effect.STOPS if holds_metadata else Effect.OFFLINE
+
+
+def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[Trouble]:
+    failed = _failed(cluster, log_dir.path)
+    effects = {
+        FileKind.RECOVERY_POINT_CHECKPOINT: failed, FileKind.LOG_START_CHECKPOINT: failed,
+        FileKind.REPLICATION_CHECKPOINT: failed, FileKind.CLEANER_CHECKPOINT: Effect.WARNS,
+    }  # fmt: skip
+    for kind, effect in effects.items():
+        if kind.value not in log_dir.files:
+            continue
+        what = checkpoint_fault(files, f"{log_dir.path}/{kind.value}")
+        if what is not None:
+            said = f"Error while reading checkpoint file {files.absolute(log_dir.path)}/{kind.value}"
+            yield Trouble(effect, log_dir.path, kind.value, said, what, kind)
+
+
+def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
+    """Why Kafka can not read the offset checkpoint at `path`; None where it can."""
+
+    def parse(words: list[str]) -> bool | None:
+        fits = len(words) == 3 and parse_int(words[1]) is not None and parse_long(words[2]) is not None
+        return True if fits else None
+
+    data = files.read(path, MAX_CHECKPOINT_SIZE)
+    checkpoint = decode_checkpoint(data, path, parse)
+    ends_early = checkpoint.version == 0 and checkpoint.expected is None and data.count(b"\n") <= 1
+    return _first(checkpoint.findings) if checkpoint.findings and not ends_early else None
+
+
+# ---- partitions
+
+
+def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> list[Trouble]:
+    """What is wrong with a partition; nothing, if a running broker has removed it meanwhile."""
+    try:
+        return list(_partition(files, cluster, place))
+    except UnreadableFile as error:
+        if not files.exists(place.path):
+            return []
+        name = place.path.removeprefix(place.log_dir + "/")
+        said = f"Error while loading log dir {files.absolute(place.log_dir)}"
+        do = "check permissions and owner, and the disk itself"
+        return [Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, str(error), None, do)]
+
+
+def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator[Trouble]:
+    names = set(files.list(place.path))
+    directory = place.path.removeprefix(place.log_dir + "/")
+    absolute = files.absolute(place.path)
+    if FileKind.LEADER_EPOCH_CHECKPOINT.value in names:
+        path = f"{place.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+        try:
+            parse_leader_epochs(files.read(path, MAX_CHECKPOINT_SIZE), path)
+        except MalformedCheckpoint as error:
+            said = f"Error while reading checkpoint file {absolute}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+            name = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+            effect = _failed(cluster, place.log_dir)
+            yield Trouble(effect, place.log_dir, name, said, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
+    yield from _topic_id(files, cluster, place, names)
+    if FileKind.QUORUM_STATE.value in names and place.name.topic == METADATA_TOPIC:
+        path = f"{place.path}/{FileKind.QUORUM_STATE.value}"
+        findings = decode_quorum_state(read_identity(files, path), path).findings
+        if findings:
+            said = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
+            name = f"{directory}/{FileKind.QUORUM_STATE.value}"
+            yield Trouble(Effect.STOPS, place.log_dir, name, said, _first(findings), FileKind.QUORUM_STATE)
+    snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value)]
+    if snapshots:  # names have 20 digits; a broker reads the latest, and others only where that one is corrupt
+        latest = max(snapshots)
+        problem = ProducerSnapshot.read(files, f"{place.path}/{latest}").error()
+        if problem is not None:
+            yield Trouble(Effect.WARNS, place.log_dir, f"{directory}/{latest}", problem, "the producer snapshot is corrupt",
+                          FileKind.PRODUCER_SNAPSHOT)
+
+
+def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[str]) -> Iterator[Trouble]:
+    kind = FileKind.PARTITION_METADATA
+    path = f"{place.path}/{kind.value}"
+    name = f"{place.path.removeprefix(place.log_dir + '/')}/{kind.value}"
+    lives = place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
+    if kind.value not in names:
+        # brokers before 2.8 wrote no ids: their log dirs lack all of them
+        if lives and (cluster.metadata is not None or cluster.identities):
+            said = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
+            yield Trouble(Effect.STRAYS, place.log_dir, name, said, "the file is missing", kind)
+        return
+    decoded = decode_partition_metadata(read_identity(files, path), path)
+    if decoded.value is None:
+        said = f"Error while reading partition metadata file {files.absolute(path)}"
+        yield Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, _first(decoded.findings), kind)
+    elif lives and cluster.metadata is not None and not cluster.metadata.findings:
+        topic_id = decoded.value.topic_id.rstrip("=")
+        topic = cluster.metadata.topics.get(topic_id)
+        replicas = () if topic is None else topic.replicas.get(place.name.partition, ())
+        if not replicas:
+            log = f"Log(dir={files.absolute(place.path)}, …)"
+            said = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
+            do = "was the topic deleted, or is this the disk of another cluster?"
+            yield Trouble(Effect.STRAYS, place.log_dir, name, said, "the metadata know no such topic", None, do)
+        elif cluster.node_id is not None and cluster.node_id not in replicas:
+            said = (f"Found stray log dir Log(dir={files.absolute(place.path)}, …): the current replica assignment "
+                    f"{list(replicas)} does not contain the local brokerId {cluster.node_id}.")
+            yield Trouble(Effect.STRAYS, place.log_dir, name, said, "other brokers hold the partition", None,
+                          "nothing, if the replica was moved away")
+
+
+def _duplicates(cluster: Cluster) -> Iterator[Trouble]:
+    for kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
+        seen: dict[tuple[str, int], Place] = {}
+        for log_dir in cluster.log_dirs:
+            for place in log_dir.partitions(kind):
+                first = seen.setdefault(place.key, place)
+                if first is place:
+                    continue
+                both = f"{place.path} and {first.path}"
+                said = (f"Duplicate log directories for {place.key[0]}-{place.key[1]} are found in both {both}."
+                        if kind is PartitionKind.PLAIN else f"Duplicate log directories found: {place.path}, {first.path}")
+                yield Trouble(Effect.STOPS, place.log_dir, place.path.removeprefix(place.log_dir + "/"), said,
+                              f"{first.path} holds the same partition", None, _which(cluster, first, place))
+
+
+def _which(cluster: Cluster, first: Place, second: Place) -> str:
+    """Advice on two directories of one partition: the metadata may know which one is meant."""
+    node_id = cluster.node_id
+    if cluster.metadata is not None and node_id is not None:
+        holder = cluster.metadata.directory_of(*first.key, node_id)
+        for keep, other in ((first, second), (second, first)):
+            identity = cluster.identities.get(keep.log_dir)
+            if identity is not None and identity.directory_id == holder is not None:
+                return f"the metadata assign the partition to {keep.log_dir}: move {other.path} out of its log dir"
+    return f"compare both with `kafkalog verify-index`, then move one out of its log dir: {first.path} or {second.path}"
+
+
+def _metadata(cluster: Cluster) -> Iterator[Trouble]:
+    proof, place = cluster.proof, cluster.metadata_place
+    if proof is None or place is None or not proof.is_lossy:
+        return
+    known = cluster.metadata.topics if cluster.metadata is not None else {}
+    names = {topic.name for topic in known.values()}
+    strays = [one for log_dir in cluster.log_dirs for one in log_dir.partitions()
+              if one.name.topic not in names and one.name.topic != METADATA_TOPIC]
+    said = f"Corruption found in segment {proof.segment}, truncating to offset {proof.offset}"
+    what = (f"{proof.what}; {proof.lost_batches} sound batches behind it would go, and {len(strays)} partition directories "
+            "would be renamed to -stray")
+    do = "get the metadata log from another controller, or go on with --accept-metadata-loss"
+    yield Trouble(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", said, what, None, do)
+
+
+def _first(findings: list[Finding]) -> str:
+    return findings[0].what

@@ -1,0 +1,167 @@
+"""Mending the small files that stop a broker: rebuilt where their truth is elsewhere on the disk, else set aside.
+
+What is replaced or removed goes through the seam, and so into the quarantine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
+from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
+from engine.files import replace
+from engine.findings import Severity
+from engine.layout import FileKind, parent_of
+from engine.log.loading.epoch_repair import open_leader_epochs
+from engine.log.logdir.cluster_metadata import METADATA_TOPIC
+from engine.log.logdir.startup import Effect
+from engine.log.report import Action, Report
+from engine.record.batch import read_batches
+
+if TYPE_CHECKING:
+    from engine.files import Files
+    from engine.findings import Finding
+    from engine.log.logdir.log_dirs import Place
+    from engine.log.logdir.startup import Cluster, Trouble
+
+_CHECKPOINTS = frozenset((
+    FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
+    FileKind.CLEANER_CHECKPOINT,
+))  # fmt: skip
+_METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def mend(files: Files, cluster: Cluster, trouble: Trouble, report: Report) -> bool:
+    """Mend `trouble`, or say in `report` why not. False: a broker still trips over it."""
+    shown = trouble.path.removeprefix(report.directory + "/")
+    if trouble.kind is FileKind.PRODUCER_SNAPSHOT:
+        return True  # the loader drops it, and rebuilds the state of producers from the log
+    if trouble.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
+        _mend_epochs(files, trouble, shown, report)
+        return True
+    mended = _mend(files, cluster, trouble)
+    why = f"{trouble.effect.value}: {trouble.said or trouble.what}"
+    if mended is None:
+        severity = Severity.WARNING if trouble.effect is Effect.WARNS else Severity.ERROR
+        report.add(Action.REFUSED, shown, f"{why} - {trouble.do or 'nothing on the disk tells what it held'}",
+                   severity=severity)
+        return False
+    action, how = mended
+    report.add(action, shown, f"{how}; {why}", severity=Severity.WARNING)
+    return True
+
+
+def _mend(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
+    if trouble.kind in _CHECKPOINTS:
+        return _mend_checkpoint(files, trouble)
+    if trouble.kind is FileKind.PARTITION_METADATA:
+        return _mend_topic_id(files, cluster, trouble)
+    if trouble.kind is FileKind.META_PROPERTIES:
+        return _mend_identity(files, cluster, trouble)
+    if trouble.kind is FileKind.BOOTSTRAP_CHECKPOINT:
+        return _mend_bootstrap(files, cluster, trouble)
+    if trouble.kind is FileKind.QUORUM_STATE:
+        _set_aside(files, trouble.path)
+        return Action.REMOVED, "set aside: the broker takes the epoch from the metadata log"
+    return None
+
+
+def _mend_epochs(files: Files, trouble: Trouble, shown: str, report: Report) -> None:
+    own = Report(parent_of(trouble.path), report.operation)
+    open_leader_epochs(files, own.directory, own)
+    why = f"{trouble.effect.value}: {trouble.said}"
+    for event in own.events:
+        how = f"made anew from the batches; {why}"
+        report.events.append(event._replace(path=shown, reason=how))
+
+
+def _set_aside(files: Files, path: str) -> None:
+    files.remove(path)
+    files.sync_directory(parent_of(path))
+
+
+def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
+    """Lines that make sense are kept; recovery points are not: a log is rather recovered once too often."""
+    if trouble.kind is not FileKind.RECOVERY_POINT_CHECKPOINT:
+        entries = decode_offset_checkpoint(files.read(trouble.path, MAX_CHECKPOINT_SIZE), trouble.path).entries
+        sound = [entry for entry in entries
+                 if entry.partition >= 0 and entry.offset >= 0
+                 and files.exists(f"{trouble.log_dir}/{entry.topic}-{entry.partition}")]
+        if sound:
+            replace(files, trouble.path, [encode_offset_checkpoint(sound)])
+            return Action.REBUILT, f"{len(sound)} lines that make sense are kept"
+    _set_aside(files, trouble.path)
+    return Action.REMOVED, "set aside: no line of it can be trusted"
+
+
+def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
+    place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if trouble.path.startswith(one.path + "/"))
+    topic_id, source = _topic_id(files, cluster, place)
+    if topic_id is None:
+        return None
+    replace(files, trouble.path, [f"version: 0\ntopic_id: {topic_id}".encode()])
+    return Action.REBUILT, f"the topic's id {topic_id} stands in {source}"
+
+
+def _topic_id(files: Files, cluster: Cluster, place: Place) -> tuple[str | None, str]:
+    """The id of the topic, and where it was found."""
+    if place.name.topic == METADATA_TOPIC:
+        return _METADATA_TOPIC_ID, "Kafka itself"
+    if cluster.metadata is not None and cluster.metadata_dir is not None:
+        topic = cluster.metadata.by_name(place.name.topic)
+        if topic is not None:
+            return topic.topic_id, cluster.metadata_dir
+        if not cluster.metadata.findings:
+            return None, ""  # the topic is gone: another partition's id would be as stray
+    for log_dir in cluster.log_dirs:
+        for other in log_dir.partitions():
+            path = f"{other.path}/{FileKind.PARTITION_METADATA.value}"
+            if other.name.topic == place.name.topic and other.path != place.path and files.exists(path):
+                decoded = decode_partition_metadata(read_identity(files, path), path).value
+                if decoded is not None:
+                    return decoded.topic_id, path
+    return None, ""
+
+
+def _mend_identity(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
+    """meta.properties from those of the other log dirs; the directory's own id from the metadata."""
+    if cluster.cluster_id is None or cluster.node_id is None:
+        return None
+    directory_id = _directory_id(cluster, trouble.log_dir)
+    own = "" if directory_id is None else f"directory.id={directory_id}\n"
+    text = f"#\nnode.id={cluster.node_id}\n{own}version=1\ncluster.id={cluster.cluster_id}\n"
+    replace(files, trouble.path, [text.encode()])
+    from_metadata = "" if directory_id is None else ", the directory's own id from the metadata log"
+    return Action.REBUILT, f"cluster and broker stand in the other log dirs{from_metadata}"
+
+
+def _directory_id(cluster: Cluster, log_dir: str) -> str | None:
+    """The id under which the metadata know most of the partitions in `log_dir`, None where they know none."""
+    if cluster.metadata is None or cluster.node_id is None:
+        return None
+    taken = {identity.directory_id for identity in cluster.identities.values()}
+    found: Counter[str] = Counter()
+    for one in cluster.log_dirs:
+        for place in one.partitions() if one.path == log_dir else ():
+            directory_id = cluster.metadata.directory_of(*place.key, cluster.node_id)
+            if directory_id is not None and directory_id not in taken and directory_id.strip("A"):
+                found[directory_id] += 1
+    return found.most_common(1)[0][0] if found else None
+
+
+def _mend_bootstrap(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str]:
+    name = FileKind.BOOTSTRAP_CHECKPOINT.value
+    for log_dir in cluster.log_dirs:
+        path = f"{log_dir.path}/{name}"
+        if path == trouble.path or not files.exists(path):
+            continue
+        findings: list[Finding] = []
+        with files.open(path) as file:
+            batches = sum(batch.is_valid for batch in read_batches(file, findings.append))
+            if batches and not findings:
+                replace(files, trouble.path, [file.read(0, file.size())])
+                return Action.REBUILT, f"copied from {path}"
+    _set_aside(files, trouble.path)
+    return Action.REMOVED, "set aside: it is only needed while the metadata log is empty"

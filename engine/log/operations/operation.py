@@ -1,0 +1,167 @@
+"""An operation on each of some logs: open as a broker does, work, close, note in the checkpoints how they were left."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.errors import KafkalogError
+from engine.files import replace
+from engine.layout import FileKind, PartitionKind
+from engine.log.logdir.cluster_metadata import METADATA_TOPIC
+from engine.log.logdir.log_manager import Standing
+from engine.log.operations.working import work_on
+from engine.log.report import Report, loses_records
+from engine.overlay import OverlayFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.files import Files
+    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.partition.unified_log import UnifiedLog
+
+    Work = Callable[[UnifiedLog], object]
+
+_MARKER_SIZE = 1 << 16  # bytes
+_BROKERS_OWN = (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)
+
+
+class LogDamaged(KafkalogError):
+    """A log whose opening would lose records: it was left as it is."""
+
+    code = "log-damaged"
+    exit_status = 4
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOptions:
+    """How logs are opened and closed.
+
+    Offsets that are None come from the checkpoints of the log dir; a high watermark that stands nowhere is the log end.
+    """
+
+    name: str
+    clean_start: bool = False
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    keep_deleted: bool = False
+    jobs: int = 1
+
+
+def operate(
+    manager: LogManager, options: OperationOptions, work: Work, errors: list[KafkalogError],
+    progress: Callable[[Place], object] | None = None,
+) -> Iterator[Report]:
+    """Do `work` on every log of the manager's log dirs; reports in their order. What fails goes to `errors`.
+
+    A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
+    something failed: a broker must not trust a directory that was left in the middle. A log is opened in memory first:
+    one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine.
+    """
+    for log_dir in manager.cluster.log_dirs:
+        places = _places(log_dir)
+        failures = len(errors)
+        marker = _take_marker(manager, log_dir)
+        standing: dict[Place, Standing] = {}
+        opening = options if marker is None else _clean(options)
+
+        one = partial(_tried, manager, opening, work, standing)
+
+        pool = ThreadPoolExecutor(options.jobs, thread_name_prefix="kafkalog") if options.jobs > 1 and len(places) > 1 else None
+        try:
+            for place, result in zip(places, (map if pool is None else pool.map)(one, places), strict=True):
+                if isinstance(result, KafkalogError):
+                    errors.append(result)
+                else:
+                    yield result
+                if progress is not None:
+                    progress(place)
+        finally:
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
+        if standing and _is_a_brokers(manager, log_dir):
+            manager.checkpoint(log_dir, standing)
+        if marker is not None and len(errors) == failures:
+            files = manager.files_of(log_dir.path)
+            replace(files, f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}", [marker])
+
+
+def _places(log_dir: LogDir) -> list[Place]:
+    """The logs that topics have; the metadata log only if it was named itself: it obeys other rules."""
+    if not log_dir.is_whole:
+        return list(log_dir.places)
+    places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
+    return [place for place in places if place.name.topic != METADATA_TOPIC]
+
+
+def _tried(
+    manager: LogManager, options: OperationOptions, work: Work, standing: dict[Place, Standing], place: Place
+) -> Report | KafkalogError:
+    try:
+        report, standing[place] = _one(manager, options, place, work)
+    except KafkalogError as error:
+        return error
+    return report
+
+
+def _clean(options: OperationOptions) -> OperationOptions:
+    return OperationOptions(
+        options.name, True, options.recovery_point, options.log_start_offset, options.high_watermark, options.keep_deleted,
+        options.jobs,
+    )
+
+
+def _take_marker(manager: LogManager, log_dir: LogDir) -> bytes | None:
+    """Remove the clean shutdown marker; what it held, None where there is none."""
+    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    if not files.exists(path):
+        return None
+    data = files.read(path, _MARKER_SIZE)
+    files.remove(path)
+    files.sync_directory(log_dir.path)
+    return data
+
+
+def _is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
+    """Is it a broker's log dir, and not just a directory that partitions were copied to?"""
+    files = manager.files_of(log_dir.path)
+    return any(files.exists(f"{log_dir.path}/{kind.value}") for kind in _BROKERS_OWN)
+
+
+def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work) -> tuple[Report, Standing]:
+    report = Report(place.path, options.name)
+
+    def open_log(clean_start: bool, into: Report, files: Files | None = None) -> UnifiedLog:
+        return manager.load(
+            place, into, clean_start=clean_start, recovery_point=options.recovery_point,
+            log_start_offset=options.log_start_offset, files=files,
+        )
+
+    def load(clean_start: bool) -> UnifiedLog:
+        rehearsal = Report(place.path, options.name)
+        open_log(clean_start, rehearsal, OverlayFiles(manager.files_of(place.log_dir), manager.now)).close_handlers()
+        losses = [event for event in rehearsal.events if loses_records(event)]
+        if losses:
+            first = losses[0]
+            what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
+            raise LogDamaged(what, do=f"kafkalog recover --dry-run {place.path}    # what it cuts, it keeps in a quarantine")
+        return open_log(clean_start, report)
+
+    def marked(log: UnifiedLog) -> None:
+        noted = manager.high_watermark(place) if options.high_watermark is None else options.high_watermark
+        log.update_high_watermark(log.log_end_offset if noted is None else noted)
+        work(log)
+
+    log = work_on(load, options.clean_start, marked)
+    try:
+        standing = Standing.of(log)
+    except BaseException:
+        log.close_handlers()
+        raise
+    log.close(keep_deleted=options.keep_deleted)
+    return report, standing

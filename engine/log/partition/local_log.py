@@ -1,0 +1,208 @@
+"""The segments of a partition on this machine: the end of the log, roll, truncate, delete. Mirrors LocalLog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.findings import Severity
+from engine.layout import log_file_name
+from engine.log.errors import RollRefused
+from engine.log.offset_metadata import LogOffsetMetadata
+from engine.log.report import Action
+from engine.log.segment.deferred import DELETED
+from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.splitting import SEGMENT_FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.config import LogConfig
+    from engine.files import Files
+    from engine.log.report import Report
+    from engine.log.segment.deferred import DeferredDeletion
+    from engine.log.segment.log_segments import LogSegments
+
+
+class LocalLog:
+    """Segments in order, the last one active.
+
+    now             the clock, ms since the epoch: it stands still until someone sets it
+    recovery_point  everything below it is on the disk
+    next_offset     log end offset, with the place where the next batch goes
+    deferred        what waits for its removal
+    names           of the files in the directory when they were last known to be on the disk
+    """
+
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, segments: LogSegments, *,
+        now: int, recovery_point: int, next_offset: LogOffsetMetadata, report: Report, deferred: DeferredDeletion,
+        names: Iterable[str] = (),
+    ) -> None:
+        self._names = set(names)
+        self.files, self.directory, self.config, self.segments = files, directory, config, segments
+        self.now, self.recovery_point, self.next_offset = now, recovery_point, next_offset
+        self.report, self.deferred = report, deferred
+        self.last_flushed_ms = now
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.next_offset.message_offset
+
+    def path(self, name: str) -> str:
+        """The path of the file of that name."""
+        return f"{self.directory}/{name}"
+
+    def update_log_end_offset(self, end_offset: int) -> None:
+        """Move the log end offset; the recovery point never lies behind it."""
+        active = self.segments.active_segment
+        self.next_offset = LogOffsetMetadata(end_offset, active.base_offset, active.size)
+        self.recovery_point = min(self.recovery_point, end_offset)
+
+    def offset_metadata(self, offset: int) -> LogOffsetMetadata:
+        """Where a read from `offset` begins: the base offset and place of the first batch that ends at or behind it.
+
+        Only the offset itself where it lies outside the log. Mirrors LocalLog.convertToOffsetMetadataOrThrow.
+        """
+        segment = self.segments.floor_segment(offset)
+        if offset > self.log_end_offset or segment is None:
+            return LogOffsetMetadata(offset)
+        if offset == self.log_end_offset:
+            return self.next_offset
+        while segment is not None:
+            found = segment.translate_offset(offset)
+            if found is not None:
+                return LogOffsetMetadata(found.base_offset, segment.base_offset, found.position)
+            segment = self.segments.higher_segment(segment.base_offset)
+        return self.next_offset
+
+    def new_segment(self, base_offset: int) -> LogSegment:
+        """Make an empty segment and add it."""
+        segment = LogSegment(self.files, self.directory, base_offset, self.config, self.now, file_already_exists=False)
+        self.segments.add(segment)
+        return segment
+
+    def flush(self, offset: int) -> None:
+        """Sync the segments from the recovery point up to, not including, `offset`. The recovery point stays."""
+        point = self.recovery_point
+        if point > offset:
+            return
+        segments = self.segments.values(point, offset)
+        for segment in segments:
+            segment.flush()
+        if any(segment.base_offset >= point for segment in segments):
+            self.files.sync_directory(self.directory)
+
+    def mark_flushed(self, offset: int) -> None:
+        """Everything below `offset` is on the disk: the recovery point moves up to it."""
+        if offset > self.recovery_point:
+            self.recovery_point = offset
+            self.last_flushed_ms = self.now
+
+    def sync_new_names(self) -> None:
+        """Wait until the names of files are on the disk that were made since the log was opened."""
+        names = set(self.files.list(self.directory))
+        if names != self._names:
+            self.files.sync_directory(self.directory)
+            self._names = names
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Begin a new segment at the larger of `expected_next_offset` and the log end offset.
+
+        Left-over files of that name are removed first; an empty active segment of the same base is deleted and made
+        anew. Raises RollRefused where a segment stands there or behind.
+        """
+        new_offset = max(expected_next_offset, self.log_end_offset)
+        active = self.segments.active_segment
+        if new_offset in self.segments:
+            if active.base_offset != new_offset or active.size:
+                raise RollRefused(f"{self.directory}: a segment at offset {new_offset} exists already")
+            segment = self.create_and_delete_segment(new_offset, active, "empty, rolled onto its own offset")
+        elif new_offset < active.base_offset:
+            where = f"offset {new_offset} lies below the active segment's base {active.base_offset}"
+            raise RollRefused(f"{self.directory}: {where}")
+        else:
+            for name in SEGMENT_FILES:
+                if self.files.exists(self.path(name(new_offset))):
+                    self.files.remove(self.path(name(new_offset)))
+                    self.report.add(Action.REMOVED, name(new_offset), "stood in the way of the new segment")
+            active.on_become_inactive_segment()
+            active.flush()  # first, and its name too: a new segment behind what is lost would leave a hole
+            self.files.sync_directory(self.directory)
+            segment = self.new_segment(new_offset)
+        self.report.add(Action.CREATED, log_file_name(new_offset), "a new segment", offsets=(new_offset, new_offset), size=0)
+        self.update_log_end_offset(self.log_end_offset)
+        return segment
+
+    def remove_and_delete_segments(
+        self, segments: Iterable[LogSegment], reason: str | Mapping[int, str], *, newest_first: bool = False
+    ) -> None:
+        """Take `segments` out of the log and mark their files `.deleted`. `reason`: one, or one by base offset."""
+        chosen = list(segments)
+        for segment in chosen:
+            self.segments.remove(segment.base_offset)
+        self.deferred.mark_segments(chosen, newest_first=newest_first)
+        for segment in chosen:
+            note_removed(self.report, segment, reason if isinstance(reason, str) else reason[segment.base_offset])
+
+    def create_and_delete_segment(self, new_offset: int, old: LogSegment, reason: str) -> LogSegment:
+        """Put an empty segment at `new_offset` in the place of `old`: the log is never without an active segment."""
+        note_removed(self.report, old, reason)
+        if new_offset == old.base_offset:
+            old.change_file_suffixes("", DELETED)
+        segment = self.new_segment(new_offset)
+        if new_offset != old.base_offset:
+            self.segments.remove(old.base_offset)
+        self.deferred.mark_segments([old])
+        return segment
+
+    def truncate_fully_and_start_at(self, new_offset: int, reason: str) -> None:
+        """Delete every segment; an empty one begins at `new_offset`, which becomes the log end offset."""
+        segments = list(self.segments)
+        if segments:
+            self.remove_and_delete_segments(segments[:-1], reason)
+            self.create_and_delete_segment(new_offset, segments[-1], reason)
+        self.update_log_end_offset(new_offset)
+
+    def truncate_to(self, target_offset: int, reason: str) -> list[LogSegment]:
+        """Delete segments that begin behind `target_offset` and cut the last one; returns the deleted ones.
+
+        `target_offset` becomes the log end offset, even where the last batch ends lower.
+        """
+        deleted = [segment for segment in self.segments if segment.base_offset > target_offset]
+        self.remove_and_delete_segments(deleted, reason, newest_first=True)
+        active = self.segments.active_segment
+        end = self.log_end_offset if not deleted else deleted[0].base_offset
+        cut = active.truncate_to(target_offset, self.now)
+        if cut:
+            name = log_file_name(active.base_offset)
+            self.report.add(Action.TRUNCATED, name, reason, offsets=(target_offset, end), size=cut)
+        fit_indexes(self.report, active)
+        self.update_log_end_offset(target_offset)
+        return deleted
+
+
+def fit_indexes(report: Report, segment: LogSegment) -> None:
+    """Grow the indexes of the active segment to segment.index.bytes, or drop what does not fit there.
+
+    A broker fails at an active segment whose indexes have more entries; with fewer of them readers search longer.
+    """
+    size = segment.config.max_index_size
+    offsets, times = segment.offset_index, segment.time_index
+    room, time_room = size // offsets.entry_size, size // times.entry_size
+    if len(offsets) > room or len(times) > time_room:
+        segment.largest()
+        offsets.truncate_to_entries(min(len(offsets), room))
+        times.truncate_to_entries(min(len(times), max(0, time_room - 1)))
+        reason = f"its indexes have more entries than segment.index.bytes={size} allows; a broker would not start"
+        report.add(Action.REBUILT, log_file_name(segment.base_offset), reason, severity=Severity.WARNING)
+    segment.resize_indexes(size)
+
+
+def note_removed(
+    report: Report, segment: LogSegment, reason: str, *, end_offset: int | None = None, records: int | None = None,
+    severity: Severity = Severity.INFO,
+) -> None:
+    """Note that a segment goes."""
+    report.add(Action.REMOVED, log_file_name(segment.base_offset), reason, offsets=(segment.base_offset, end_offset),
+               records=records, size=segment.size, severity=severity)

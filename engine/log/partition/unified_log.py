@@ -1,0 +1,347 @@
+"""A partition's log as a broker sees it: offsets that readers may see, producers, epochs. Mirrors UnifiedLog.
+
+There is one thread, so what Kafka does asynchronously (epoch file, flush after a roll) happens at once. Tiered
+storage is not part of it: the local log start offset is the log start offset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from engine.log.errors import OffsetOutOfRange
+from engine.log.fetch.reading import fetch_offset_by_timestamp, read
+from engine.log.offset_metadata import LogOffsetMetadata
+from engine.log.producers.append_info import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
+from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
+from engine.log.report import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.config import LogConfig
+    from engine.files import Buffer
+    from engine.log.append.analysis import LogAppendInfo
+    from engine.log.fetch.reading import FetchData, FetchIsolation
+    from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+    from engine.log.partition.local_log import LocalLog
+    from engine.log.producers.state_manager import ProducerStateManager
+    from engine.log.report import Report
+    from engine.log.scan.batch_search import TimestampAndOffset
+    from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.log_segments import LogSegments
+
+
+class UnifiedLog:
+    """An open log. Close it, or use it in a `with` statement; without a close it is as a killed broker leaves it.
+
+    log_start_offset  the first offset that readers may see
+    report            what was done to the directory, opening included
+    """
+
+    def __init__(
+        self, log_start_offset: int, local_log: LocalLog, leader_epoch_cache: LeaderEpochFileCache,
+        producer_state: ProducerStateManager,
+    ) -> None:
+        self.local_log, self.leader_epoch_cache, self.producer_state = local_log, leader_epoch_cache, producer_state
+        self._high_watermark = LogOffsetMetadata(log_start_offset)
+        self._first_unstable: LogOffsetMetadata | None = None
+        self.log_start_offset = log_start_offset
+        self._update_log_start_offset(max(log_start_offset, self.segments.base_offsets[0]))
+        self.maybe_increment_first_unstable_offset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: object, *_more: object) -> None:
+        """Close the log; after an error only let go of its files."""
+        if error is None:
+            self.close()
+        else:
+            self.close_handlers()
+
+    # ---- what it is -------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> str:
+        """The partition directory."""
+        return self.local_log.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's settings."""
+        return self.local_log.config
+
+    @property
+    def segments(self) -> LogSegments:
+        """All segments, in order."""
+        return self.local_log.segments
+
+    @property
+    def report(self) -> Report:
+        """What was done so far."""
+        return self.local_log.report
+
+    @property
+    def now(self) -> int:
+        """The clock, ms since the epoch; it stands still until it is set."""
+        return self.local_log.now
+
+    @now.setter
+    def now(self, now: int) -> None:
+        self.local_log.now = now
+
+    @property
+    def size(self) -> int:
+        """Bytes in all `.log` files."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.local_log.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is on the disk."""
+        return self.local_log.recovery_point
+
+    # ---- high watermark and last stable offset ----------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it are on all in-sync replicas."""
+        return self._high_watermark.message_offset
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Set the high watermark, within log start and log end; returns what it became."""
+        end = self.local_log.next_offset
+        if offset < self.log_start_offset:
+            mark = LogOffsetMetadata(self.log_start_offset)
+        elif offset >= end.message_offset:
+            mark = end
+        else:
+            mark = LogOffsetMetadata(offset)
+        self._set_high_watermark(mark)
+        return mark.message_offset
+
+    def _set_high_watermark(self, mark: LogOffsetMetadata) -> None:
+        self._high_watermark = mark
+        self.producer_state.on_high_watermark_updated(mark.message_offset)
+        self.maybe_increment_first_unstable_offset()
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest open transaction, or of one that ended at or above the high watermark."""
+        return None if self._first_unstable is None else self._first_unstable.message_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed records see what lies below it."""
+        unstable = self.first_unstable_offset
+        mark = self.high_watermark
+        return mark if unstable is None else min(unstable, mark)
+
+    def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark with its place in the log."""
+        if self._high_watermark.is_offset_only:
+            self._set_high_watermark(self.local_log.offset_metadata(self.high_watermark))
+        return self._high_watermark
+
+    def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        """The last stable offset with its place in the log."""
+        mark = self.fetch_high_watermark_metadata()
+        unstable = self._first_unstable
+        if unstable is None or unstable.message_offset >= mark.message_offset:
+            return mark
+        if unstable.is_offset_only:
+            unstable = self._first_unstable = self.local_log.offset_metadata(unstable.message_offset)
+        return unstable
+
+    def maybe_increment_first_unstable_offset(self) -> None:
+        """Follow the oldest open transaction, or one whose marker the high watermark has not passed."""
+        offset = self.producer_state.first_unstable_offset
+        if offset is None:
+            self._first_unstable = None
+            return
+        offset = max(offset, self.log_start_offset)
+        known = self._first_unstable
+        if known is None or known.is_offset_only or known.message_offset != offset:
+            self._first_unstable = self.local_log.offset_metadata(offset)
+
+    # ---- reading it -------------------------------------------------------------------------------
+
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """The log end with its place."""
+        return self.local_log.next_offset
+
+    def read(
+        self, start_offset: int, max_length: int, isolation: FetchIsolation, *, min_one_message: bool = True
+    ) -> FetchData:
+        """See `engine.log.fetch.reading.read`."""
+        return read(self, start_offset, max_length, isolation, min_one_message=min_one_message)
+
+    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """See `engine.log.fetch.reading.fetch_offset_by_timestamp`."""
+        return fetch_offset_by_timestamp(self, timestamp)
+
+    # ---- changing it ------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        data: Buffer,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = TRANSACTION_VERSION_UNKNOWN,
+    ) -> LogAppendInfo:
+        """Check `data`, one batch or an old message set, give it offsets and append it. Raises AppendRefused.
+
+        transaction_version  of markers, which coordinators write
+        """
+        from engine.log.append.analysis import append_as_leader
+
+        return append_as_leader(self, data, leader_epoch, origin, transaction_version)
+
+    def append_as_follower(self, data: Buffer, leader_epoch: int) -> LogAppendInfo:
+        """Append batches with the offsets that they have, up to the first of a higher epoch. Raises AppendRefused."""
+        from engine.log.append.analysis import append_as_follower
+
+        return append_as_follower(self, data, leader_epoch)
+
+    def roll(self, expected_next_offset: int = 0) -> LogSegment:
+        """Close the active segment and begin a new one, at the larger of `expected_next_offset` and the log end.
+
+        Leaves a producer snapshot at the new base and flushes what lies before it. Raises RollRefused.
+        """
+        segment = self.local_log.roll(expected_next_offset)
+        self.producer_state.update_map_end_offset(segment.base_offset)
+        self.producer_state.take_snapshot()
+        self.update_high_watermark_with_log_end_offset()
+        self.flush_upto_offset_exclusive(segment.base_offset)
+        return segment
+
+    def update_high_watermark_with_log_end_offset(self) -> None:
+        """Where it stood at the end of the log or behind it, it stays there: the end may have gone back, or got a place."""
+        if self.high_watermark >= self.log_end_offset:
+            self._set_high_watermark(self.local_log.next_offset)
+
+    def flush(self, *, force_flush_active_segment: bool = False) -> None:
+        """Sync everything up to the log end offset."""
+        self._flush(self.log_end_offset, including_offset=force_flush_active_segment)
+
+    def flush_upto_offset_exclusive(self, offset: int) -> None:
+        """Sync everything below `offset`; the recovery point moves up to it."""
+        self._flush(offset, including_offset=False)
+
+    def _flush(self, offset: int, *, including_offset: bool) -> None:
+        flush_offset = offset + 1 if including_offset else offset
+        if flush_offset > self.recovery_point:
+            self.local_log.flush(flush_offset)
+            self.local_log.mark_flushed(offset)
+
+    def maybe_increment_log_start_offset(self, new_log_start_offset: int, reason: str) -> bool:
+        """Move the log start offset up; False where it stands there or higher already.
+
+        Raises OffsetOutOfRange beyond the high watermark.
+        """
+        if new_log_start_offset > self.high_watermark:
+            limit = f"it is larger than the high watermark {self.high_watermark}"
+            raise OffsetOutOfRange(
+                f"{self.directory}: the log start offset can not become {new_log_start_offset}: {limit}"
+            )
+        if new_log_start_offset <= self.log_start_offset:
+            return False
+        old = self.log_start_offset
+        self._update_log_start_offset(new_log_start_offset)
+        self.report.add(Action.MOVED, "", f"log start offset: {reason}", offsets=(old, new_log_start_offset))
+        self.leader_epoch_cache.truncate_from_start(new_log_start_offset)
+        self.producer_state.on_log_start_offset_incremented(new_log_start_offset)
+        self.maybe_increment_first_unstable_offset()
+        return True
+
+    def _update_log_start_offset(self, offset: int) -> None:
+        self.log_start_offset = offset
+        if self.high_watermark < offset:
+            self.update_high_watermark(offset)
+        self.local_log.recovery_point = max(self.local_log.recovery_point, offset)
+
+    def truncate_to(self, target_offset: int, reason: str = "truncated") -> bool:
+        """Cut the log so that it ends at `target_offset`; False where it ends there or lower already.
+
+        A batch that holds the offset goes as a whole. Raises OffsetOutOfRange for a negative offset.
+        """
+        if target_offset < 0:
+            raise OffsetOutOfRange(f"{self.directory}: can not be truncated to the negative offset {target_offset}")
+        if target_offset >= self.log_end_offset:
+            self.leader_epoch_cache.truncate_from_end(self.log_end_offset)
+            return False
+        if self.segments.base_offsets[0] > target_offset:
+            self.truncate_fully_and_start_at(target_offset, reason)
+            return True
+        deleted = self.local_log.truncate_to(target_offset, reason)
+        delete_producer_snapshots(deleted, self.producer_state, self.local_log.deferred)
+        self.leader_epoch_cache.truncate_from_end(target_offset)
+        self.log_start_offset = min(target_offset, self.log_start_offset)
+        self._rebuild_producer_state(target_offset)
+        self.update_high_watermark_with_log_end_offset()
+        return True
+
+    def truncate_fully_and_start_at(self, new_offset: int, reason: str = "truncated fully") -> None:
+        """Delete everything; the log begins and ends at `new_offset`. The recovery point does not move up."""
+        self.local_log.truncate_fully_and_start_at(new_offset, reason)
+        self.leader_epoch_cache.clear_and_flush()
+        self.producer_state.truncate_fully_and_start_at(new_offset)
+        self.log_start_offset = new_offset
+        self._rebuild_producer_state(new_offset)
+        self._set_high_watermark(self.local_log.next_offset)
+
+    def _rebuild_producer_state(self, last_offset: int) -> None:
+        rebuild_producer_state(self.producer_state, self.segments, self.log_start_offset, last_offset, now=self.now,
+                               reload_from_clean_shutdown=False)
+
+    def delete_segments(self, segments: Iterable[LogSegment], reasons: Mapping[int, str]) -> int:
+        """Delete the oldest segments, all of which must lie below the high watermark; returns how many were asked for.
+
+        `reasons` says why, by base offset.
+        Where none would remain a new one is rolled first; the log start offset becomes the base of the first left.
+        """
+        chosen = list(segments)
+        count = len(chosen)
+        if not chosen:
+            return 0
+        if count == len(self.segments):
+            rolled = self.roll()
+            if chosen[-1].base_offset == rolled.base_offset:
+                chosen.pop()
+        if chosen:
+            left = self.segments.higher_segment(chosen[-1].base_offset)
+            assert left is not None, "a segment was rolled where all others go"
+            self.maybe_increment_log_start_offset(left.base_offset, "segments are deleted")
+            self.local_log.remove_and_delete_segments(chosen, reasons)
+        delete_producer_snapshots(chosen, self.producer_state, self.local_log.deferred)
+        return count
+
+    def take_producer_snapshot(self) -> None:
+        """Write a producer snapshot at the log end offset, unless there is one."""
+        self.producer_state.take_snapshot()
+
+    # ---- the end ----------------------------------------------------------------------------------
+
+    def close(self, *, keep_deleted: bool = False) -> None:
+        """Close as a broker closes it: what is marked goes (or stays), a producer snapshot, indexes trimmed, synced."""
+        self.local_log.deferred.run(keep=keep_deleted)
+        self.producer_state.take_snapshot()
+        self.describe()
+        self.segments.close()
+        self.local_log.sync_new_names()
+
+    def close_handlers(self) -> None:
+        """Let go of all files without changing them."""
+        self.local_log.deferred.release()
+        self.segments.close_handlers()
+
+    def describe(self) -> None:
+        """Note in the report how the log stands."""
+        report = self.report
+        report.log_start_offset, report.log_end_offset = self.log_start_offset, self.log_end_offset
+        report.recovery_point = self.recovery_point
+        report.segments, report.size = len(self.segments), self.size

@@ -1,0 +1,111 @@
+"""Producer state made from snapshots and batches, up to an offset. The static parts of UnifiedLog that do it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
+from engine.kernels.placement import next_producer
+from engine.log.errors import CorruptRecord
+from engine.log.scan.producer_rows import ProducerRow
+from engine.log.scan.recovery_walk import read_marker
+from engine.record.columns import RecordColumns
+from engine.record.control import ControlRecordInvalid
+from engine.record.windows import LogWalk, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.log.producers.state_manager import ProducerStateManager
+    from engine.log.segment.deferred import DeferredDeletion
+    from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.log_segments import LogSegments
+
+INT_MAX = 2**31 - 1
+
+
+def rebuild_producer_state(
+    state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, *,
+    now: int, reload_from_clean_shutdown: bool,
+) -> None:
+    """Bring `state` to `last_offset`: the newest sound snapshot, then the batches behind it; leaves snapshots.
+
+    After a clean shutdown without any snapshot nothing is read: the log comes from before there were snapshots, and
+    empty ones are written at the bases of the last two segments and at `last_offset`.
+    Mirrors UnifiedLog.rebuildProducerState.
+    """
+    wanted = _offsets_to_snapshot(segments, last_offset)
+    if state.latest_snapshot_offset is None and reload_from_clean_shutdown:
+        for offset in wanted:
+            state.update_map_end_offset(offset)
+            state.take_snapshot()
+        return
+    nothing_to_lose = state.is_empty and state.map_end_offset >= last_offset
+    state.truncate_and_reload(log_start_offset, last_offset, now)
+    if last_offset > state.map_end_offset and not nothing_to_lose:
+        last = segments.floor_segment(last_offset)
+        for segment in segments.values(state.map_end_offset, last_offset):
+            start_offset = max(segment.base_offset, state.map_end_offset, log_start_offset)
+            state.update_map_end_offset(start_offset)
+            if segment.base_offset in wanted:
+                state.take_snapshot()
+            _load_segment(state, segment, start_offset, last_offset if segment is last else None)
+    state.update_map_end_offset(last_offset)
+    state.take_snapshot()
+
+
+def _offsets_to_snapshot(segments: LogSegments, last_offset: int) -> list[int]:
+    """The bases of the last two segments, and `last_offset`."""
+    last = segments.last_segment
+    if last is None:
+        return [last_offset]
+    lower = segments.lower_segment(last.base_offset)
+    return [*([] if lower is None else [lower.base_offset]), last.base_offset, last_offset]
+
+
+def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset: int, end_offset: int | None) -> None:
+    """Take the batches of `segment` from `start_offset` on, up to the batch that holds `end_offset`."""
+    end_position = segment.size
+    if end_offset is not None:
+        found = segment.translate_offset(end_offset)
+        if found is not None:
+            end_position = found.position
+    slice_ = segment.read(start_offset, INT_MAX, end_position)
+    if slice_ is not None:
+        state.load_from_records(producer_rows(segment, slice_.position, slice_.position + slice_.size))
+
+
+def producer_rows(segment: LogSegment, start: int, end: int) -> Iterator[ProducerRow]:
+    """Every batch with a producer id in bytes [start, end) of the log, checksums unseen.
+
+    Raises CorruptRecord at a size that no batch can have, and at a marker that can not be read.
+    """
+    walk = LogWalk(segment.log_file, start, end)
+    records = RecordColumns(8)
+    for window in walk:
+        table, row = window.batches.table, next_producer(window.batches.table, 0, window.rows)
+        while row < window.rows:
+            attributes = table[BatchField.ATTRIBUTES, row]
+            is_control = bool(attributes & CONTROL_FLAG)
+            try:
+                marker = read_marker(window, row, records) if is_control else None
+            except ControlRecordInvalid as error:
+                raise CorruptRecord(f"{segment.log_path}: {error}", do="kafkalog recover") from error
+            yield ProducerRow(
+                table[BatchField.PRODUCER_ID, row], table[BatchField.PRODUCER_EPOCH, row],
+                table[BatchField.BASE_SEQUENCE, row], table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row],
+                table[BatchField.MAX_TIMESTAMP, row], bool(attributes & TRANSACTIONAL_FLAG), is_control, marker,
+            )  # fmt: skip
+            row = next_producer(table, row + 1, window.rows)
+    if walk.stop is Stop.BAD_SIZE:
+        raise CorruptRecord(f"{segment.log_path}: no batch has the size found at byte {walk.position}", do="kafkalog recover")
+
+
+def delete_producer_snapshots(
+    segments: Iterable[LogSegment], state: ProducerStateManager, deferred: DeferredDeletion
+) -> None:
+    """Mark the snapshots at the bases of `segments` `.deleted`. Mirrors UnifiedLog.deleteProducerSnapshots."""
+    for segment in segments:
+        path = state.remove_and_mark_snapshot_for_deletion(segment.base_offset)
+        if path is not None:
+            deferred.add_path(path)

@@ -1,0 +1,363 @@
+"""Idempotent and transactional producers of a partition, and their snapshots on disk. Mirrors ProducerStateManager.
+
+Verification of transactions (KIP-890) is left out: nobody verifies offline. Times are given, there is no clock.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.producer_map import ProducerMap
+from engine.checkpoint.producer_snapshot import ProducerSnapshot, encode_producer_snapshot
+from engine.formats import NO_PRODUCER_ID, AbortedTxn
+from engine.layout import parse_long, producer_snapshot_file_name
+from engine.log.append_errors import IllegalArgument
+from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
+from engine.log.producers.entry import CompletedTxn, ProducerStateEntry, TxnMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from engine.files import Files
+    from engine.log.scan.producer_rows import ProducerRow
+
+PRODUCER_ID_EXPIRATION_MS = 86_400_000
+MAX_TRANSACTION_TIMEOUT_MS = 900_000
+LATE_TRANSACTION_BUFFER_MS = 300_000
+_SUFFIX = ".snapshot"
+_DELETED = ".deleted"
+
+
+class Transactions:
+    """Transactions by the offset that they begin at, the lowest first."""
+
+    def __init__(self) -> None:
+        self._by_offset: dict[int, TxnMetadata] = {}
+        self._offsets: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def put(self, txn: TxnMetadata) -> None:
+        """Add `txn`; one that begins at the same offset goes."""
+        if txn.first_offset not in self._by_offset:
+            insort(self._offsets, txn.first_offset)
+        self._by_offset[txn.first_offset] = txn
+
+    def take(self, first_offset: int) -> TxnMetadata | None:
+        """Remove and return the transaction that begins at `first_offset`."""
+        txn = self._by_offset.pop(first_offset, None)
+        if txn is not None:
+            self._offsets.remove(first_offset)
+        return txn
+
+    def first(self, wanted: Callable[[TxnMetadata], bool] = lambda _: True) -> TxnMetadata | None:
+        """The lowest transaction that is `wanted`."""
+        return next((txn for offset in self._offsets if wanted(txn := self._by_offset[offset])), None)
+
+    def remove_ended_below(self, offset: int) -> None:
+        """Forget those whose marker lies below `offset`."""
+        for txn in list(self._by_offset.values()):
+            if txn.last_offset is not None and txn.last_offset < offset:
+                self.take(txn.first_offset)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._by_offset.clear()
+        self._offsets.clear()
+
+
+class ProducerStateManager:
+    """The producers as they stand at `map_end_offset`, and the snapshot files of the partition in `directory`.
+
+    on_corrupt_snapshot  is told of each snapshot that is removed because Kafka can not read it: path, why
+    ongoing       transactions without a marker
+    unreplicated  those whose marker may lie above the high watermark
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        *,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+    ) -> None:
+        self.files, self.directory = files, directory
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.max_transaction_timeout_ms = max_transaction_timeout_ms
+        self.topic_partition = directory.rstrip("/").rpartition("/")[2]
+        self.producers: ProducerMap[ProducerStateEntry] = ProducerMap()
+        self.ongoing, self.unreplicated = Transactions(), Transactions()
+        self._map_end_offset = self._last_snapshot_offset = 0
+        self._snapshots = self._load_snapshots()
+        self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
+
+    # ---- what it knows ----------------------------------------------------------------------------
+
+    @property
+    def map_end_offset(self) -> int:
+        """Every batch below it is accounted for."""
+        return self._map_end_offset
+
+    def update_map_end_offset(self, offset: int) -> None:
+        """Every batch below `offset` is accounted for."""
+        self._map_end_offset = offset
+
+    @property
+    def is_empty(self) -> bool:
+        """Is no producer known, and no transaction waited for?"""
+        return not len(self.producers) and not len(self.unreplicated)
+
+    def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
+        """What is known of a producer."""
+        return self.producers.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest transaction that is open, or that the high watermark has not passed."""
+        found = [txn.first_offset for txn in (self.ongoing.first(), self.unreplicated.first()) if txn is not None]
+        return min(found, default=None)
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """The first offset of the oldest open transaction."""
+        first = self.ongoing.first()
+        return None if first is None else first.first_offset
+
+    def has_late_transaction(self, now: int) -> bool:
+        """Is the oldest open transaction older than any producer may let it become? It hangs then."""
+        first = self.ongoing.first()
+        entry = None if first is None else self.producers.get(first.producer_id)
+        if entry is None or entry.last_timestamp <= 0:
+            return False
+        return now - entry.last_timestamp > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+
+    # ---- appends ----------------------------------------------------------------------------------
+
+    def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
+        """Where the batches of an append are checked and collected, before `update`."""
+        current = self.producers.get(producer_id) or ProducerStateEntry(producer_id)
+        return ProducerAppendInfo(self.topic_partition, current, origin)
+
+    def update(self, info: ProducerAppendInfo) -> None:
+        """Take over what an append changed. Raises IllegalArgument without a producer id."""
+        if info.producer_id == NO_PRODUCER_ID:
+            raise IllegalArgument(f"Invalid producer id {NO_PRODUCER_ID} passed to update for partition{self.topic_partition}")
+        current = self.producers.get(info.producer_id)
+        if current is None:
+            self.producers[info.producer_id] = info.entry
+        else:
+            current.update(info.entry)
+        for txn in info.started:
+            self.ongoing.put(txn)
+
+    def last_stable_offset(self, completed: CompletedTxn) -> int:
+        """The last stable offset once `completed` is: where another producer's oldest open transaction begins."""
+        other = self.ongoing.first(lambda txn: txn.producer_id != completed.producer_id)
+        return completed.last_offset + 1 if other is None else other.first_offset
+
+    def complete_txn(self, completed: CompletedTxn) -> None:
+        """A transaction ended; the high watermark has to pass its marker yet. Raises IllegalArgument if it is not open."""
+        txn = self.ongoing.take(completed.first_offset)
+        if txn is None:
+            raise IllegalArgument(
+                f"Attempted to complete transaction {completed} on partition {self.topic_partition} which was not started"
+            )
+        txn.last_offset = completed.last_offset
+        self.unreplicated.put(txn)
+
+    def update_recovered(
+        self, rows: Iterable[ProducerRow], on_completed: Callable[[CompletedTxn, int], object] = lambda *_: None
+    ) -> None:
+        """Take in batches of a segment that is recovered, in log order.
+
+        on_completed  is told of each transaction that ends, and the last stable offset then: the transaction index wants to
+                      know of the aborted ones
+        `update_map_end_offset` is the caller's. Raises InvalidTxnState for a plain batch within a transaction.
+        Mirrors LogSegment.updateProducerState.
+        """
+        for row in rows:
+            info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
+            completed = info.append(row)
+            self.update(info)
+            if completed is not None:
+                on_completed(completed, self.last_stable_offset(completed))
+                self.complete_txn(completed)
+
+    def load_from_records(self, rows: Iterable[ProducerRow]) -> None:
+        """Take in batches behind a snapshot, in log order. Mirrors UnifiedLog.loadProducersFromRecords."""
+        loaded: ProducerMap[ProducerAppendInfo] = ProducerMap()
+        completed: list[CompletedTxn] = []
+        for row in rows:
+            info = loaded.get(row.producer_id)
+            if info is None:
+                info = loaded[row.producer_id] = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
+            txn = info.append(row)
+            if txn is not None:
+                completed.append(txn)
+        for info in loaded.values():
+            self.update(info)
+        for txn in completed:
+            self.complete_txn(txn)
+
+    # ---- offsets that move ------------------------------------------------------------------------
+
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        """Markers below the high watermark are replicated."""
+        self.unreplicated.remove_ended_below(high_watermark)
+
+    def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
+        """Nothing below the log start offset matters any more."""
+        self.unreplicated.remove_ended_below(log_start_offset)
+        self._map_end_offset = max(self._map_end_offset, log_start_offset)
+        latest = self.latest_snapshot_offset
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
+
+    def remove_expired_producers(self, now: int) -> None:
+        """Forget producers that were silent for producer.id.expiration.ms and have no transaction open."""
+        for producer_id in list(self.producers):
+            if self._is_expired(self.producers[producer_id], now):
+                del self.producers[producer_id]
+
+    def _is_expired(self, entry: ProducerStateEntry, now: int) -> bool:
+        return entry.current_txn_first_offset is None and now - entry.last_timestamp >= self.producer_id_expiration_ms
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget every producer, remove every snapshot."""
+        self._forget()
+        for snapshot_offset in list(self._snapshots):
+            self._remove_snapshot(snapshot_offset)
+        self._last_snapshot_offset = 0
+        self._map_end_offset = offset
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now: int) -> None:
+        """Remove snapshots outside (log start offset, log end offset] and go back to the newest sound one left.
+
+        The producers stay where they already stand at the log end offset. Snapshots that are corrupt are removed too;
+        producers that have expired are left out.
+        """
+        for offset in list(self._snapshots):
+            if offset > log_end_offset or offset <= log_start_offset:
+                self._remove_snapshot(offset)
+        if log_end_offset == self._map_end_offset:
+            self.on_log_start_offset_incremented(log_start_offset)
+        else:
+            self._forget()
+            self._load_from_snapshot(log_start_offset, now)
+
+    def _forget(self) -> None:
+        self.producers.clear()
+        self.ongoing.clear()
+        self.unreplicated.clear()
+
+    def _load_from_snapshot(self, log_start_offset: int, now: int) -> None:
+        offset = log_start_offset
+        while self._snapshots:
+            latest = max(self._snapshots)
+            snapshot = ProducerSnapshot.read(self.files, self._snapshots[latest])
+            error = snapshot.error()
+            if error is None:
+                for stored in snapshot:
+                    entry = ProducerStateEntry.of_snapshot(stored)
+                    if not self._is_expired(entry, now):
+                        self.load_entry(entry)
+                offset = latest
+                break
+            if self.on_corrupt_snapshot is not None:
+                self.on_corrupt_snapshot(self._snapshots[latest], error)
+            self._remove_snapshot(latest)
+        self._last_snapshot_offset = self._map_end_offset = offset
+
+    def load_entry(self, entry: ProducerStateEntry) -> None:
+        """Take a producer, and the transaction that it has open, from elsewhere."""
+        self.producers[entry.producer_id] = entry
+        if entry.current_txn_first_offset is not None:
+            self.ongoing.put(TxnMetadata(entry.producer_id, entry.current_txn_first_offset))
+
+    # ---- snapshots --------------------------------------------------------------------------------
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        """The offset of the newest snapshot."""
+        return max(self._snapshots, default=None)
+
+    @property
+    def oldest_snapshot_offset(self) -> int | None:
+        """The offset of the oldest snapshot."""
+        return min(self._snapshots, default=None)
+
+    def snapshot_path(self, offset: int) -> str | None:
+        """The file of the snapshot at `offset`."""
+        return self._snapshots.get(offset)
+
+    def take_snapshot(self, *, sync: bool = True) -> str | None:
+        """Write a snapshot at `map_end_offset`, unless the last one is as new; its path."""
+        offset = self._map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        path = f"{self.directory}/{producer_snapshot_file_name(offset)}"
+        data = encode_producer_snapshot(entry.to_snapshot() for entry in self.producers.values())
+        with self.files.open_writable(path, create=True) as file:
+            file.write_at(0, data)
+            file.truncate(len(data))  # Kafka leaves what a longer file had behind, and the snapshot is corrupt then
+            if sync:
+                file.sync()
+        self._snapshots[offset] = path
+        self._last_snapshot_offset = offset
+        return path
+
+    def reload_snapshots(self) -> None:
+        """Forget everything, remove the snapshots that are known, and look which are there.
+
+        Mirrors truncateFullyAndReloadSnapshots.
+        """
+        self.truncate_fully_and_start_at(0)
+        self._snapshots = self._load_snapshots()
+
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
+        """Remove snapshots that no segment begins at, but for the largest, if it is not below the last segment's base."""
+        self._snapshots = self._load_snapshots()
+        bases = set(segment_base_offsets)
+        strays = sorted(offset for offset in self._snapshots if offset not in bases)
+        if strays and (not bases or strays[-1] >= max(bases)):
+            strays.pop()
+        for offset in strays:
+            self._remove_snapshot(offset)
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        """Remove the snapshots below `offset`."""
+        for snapshot_offset in [found for found in self._snapshots if 0 <= found < offset]:
+            self._remove_snapshot(snapshot_offset)
+
+    def remove_and_mark_snapshot_for_deletion(self, offset: int) -> str | None:
+        """Rename the snapshot at `offset` to `.deleted`; the new path, None where there is none."""
+        path = self._snapshots.pop(offset, None)
+        if path is None or not self.files.exists(path):
+            return None
+        self.files.rename(path, path + _DELETED)
+        return path + _DELETED
+
+    def _remove_snapshot(self, offset: int) -> None:
+        path = self._snapshots.pop(offset, None)
+        if path is not None:
+            self.files.remove(path)
+
+    def _load_snapshots(self) -> dict[int, str]:
+        """Path by offset. A name that begins with no offset, at which Kafka fails, is nobody's."""
+        found: dict[int, str] = {}
+        if not self.files.exists(self.directory):
+            return found
+        for name in self.files.list(self.directory):
+            if not name.endswith(_SUFFIX):
+                continue
+            offset, path = parse_long(name.partition(".")[0]), f"{self.directory}/{name}"
+            if offset is not None and self.files.info(path).is_file:
+                found[offset] = path
+        return found
+
+
+def aborted_txn(completed: CompletedTxn, last_stable_offset: int) -> AbortedTxn:
+    """The entry of the transaction index for a transaction that was aborted."""
+    return AbortedTxn(0, completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)

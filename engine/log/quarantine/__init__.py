@@ -1,0 +1,1 @@
+"""What is cut is kept: a seam that copies aside, its manifest, the way back."""

@@ -1,0 +1,342 @@
+"""A seam that keeps what it changes: a repair can be undone byte for byte (see `restore`).
+
+The engine knows nothing of it. Before the bytes that a file had are cut, overwritten or replaced, they are copied into
+the quarantine; a removed file is moved there. What came into being here is not kept, only noted.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import contextmanager
+from hashlib import sha256
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import UnwritableFile, UsageError
+from engine.files import FileInfo, Files, Lock, OpenFile, WritableFile
+from engine.log.quarantine.manifest import STORED, Do, Entry, ManifestWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import Buffer
+
+_CHUNK = 256 * 1024  # bytes copied at a time
+_ZEROS = bytes(_CHUNK)
+
+
+class _State:
+    """What became of a file that was opened for writing.
+
+    path     where it is now
+    intact   so many of its first bytes are the old ones, and in place; None until it is changed
+    is_new   nothing of it needs to be kept: it was made here, or is kept already
+    is_kept  it lies in the quarantine: what is still written to it is dropped
+    """
+
+    __slots__ = ("intact", "is_kept", "is_new", "path")
+
+    def __init__(self, path: str, *, is_new: bool) -> None:
+        self.path, self.is_new = path, is_new
+        self.intact: int | None = None
+        self.is_kept = False
+
+
+class QuarantinedFile(WritableFile):
+    """A file open for reading and writing, whose old bytes are kept before they change."""
+
+    __slots__ = ("_files", "_state", "below")
+
+    def __init__(self, files: QuarantiningFiles, below: WritableFile, state: _State) -> None:
+        super().__init__(below.path, -1)
+        self._files, self.below, self._state = files, below, state
+
+    def close(self) -> None:
+        """Release the descriptor. A second call does nothing."""
+        self.below.close()
+
+    def size(self) -> int:
+        """Bytes in the file at this moment."""
+        return self.below.size()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from byte `position`; returns how many bytes came."""
+        return self.below.read_into(buffer, position)
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        if self.prepare(position):
+            self.below.write_at(position, *parts)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or lengthen it with zeros. Raises UnwritableFile."""
+        if size != self.below.size() and self.prepare(size):
+            self.below.truncate(size)
+
+    def sync(self) -> None:
+        """Wait until the file's bytes and size are on the disk. Raises UnwritableFile."""
+        self.below.sync()
+
+    def prepare(self, position: int) -> bool:
+        """Keep the old bytes from `position` on, which are about to change. False: the change has no object any more."""
+        state = self._state
+        if not state.is_new and position >= 0:
+            self._files.keep(self.below, state, position)
+        return not state.is_kept
+
+
+class QuarantiningFiles(Files):
+    """`below` with a quarantine.
+
+    directory  the quarantine; made, with its manifest, when the first thing changes. Raises UsageError if it exists.
+    log_dirs   whose files are going to be changed: they are locked when it is undone
+    Methods are those of Files. May be used by several threads, if each keeps to partitions of its own.
+    """
+
+    def __init__(self, below: Files, directory: str, *, command: str, now: int, log_dirs: tuple[str, ...] = ()) -> None:
+        if below.exists(directory):
+            raise UsageError(f"{directory}: exists already; a quarantine is a directory of its own")
+        self._below = below
+        self.directory = below.absolute(directory)
+        self._about = (command, now, tuple(below.absolute(path) for path in log_dirs))
+        self._lock = RLock()
+        self._manifest: ManifestWriter | None = None
+        self._states: dict[str, _State] = {}
+        self._stored = 0
+        self.stored_size = 0
+
+    @property
+    def is_used(self) -> bool:
+        """Was anything changed?"""
+        return self._manifest is not None
+
+    def finish(self) -> None:
+        """Note how everything was left, so that restoring can tell what others changed later. Nothing may follow."""
+        if self._manifest is not None:
+            left: dict[str, tuple[int, int]] = {}
+            for path in self._states:
+                if self._below.exists(path):
+                    info = self._below.info(path)
+                    left[path] = (info.size, info.modified_ms)
+            self._manifest.close(left)
+
+    # ---- looking
+
+    def info(self, path: str) -> FileInfo:
+        """As Files does."""
+        return self._below.info(path)
+
+    def exists(self, path: str) -> bool:
+        """As Files does."""
+        return self._below.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        """As Files does."""
+        return self._below.list(directory)
+
+    def resolve(self, path: str) -> str:
+        """As Files does."""
+        return self._below.resolve(path)
+
+    def open(self, path: str) -> OpenFile:
+        """As Files does."""
+        return self._below.open(path)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """As Files does."""
+        return self._below.read(path, limit)
+
+    def absolute(self, path: str) -> str:
+        """As Files does."""
+        return self._below.absolute(path)
+
+    # ---- changing
+
+    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+        """As Files does; a new file is noted."""
+        place = self._place(path)
+        is_new = create and not self._below.exists(path)
+        entry = Entry(Do.CREATE, place) if is_new else None
+        with self._noted(entry):
+            file = self._below.open_writable(path, create=create)
+        with self._lock:
+            if is_new or place not in self._states:
+                self._states[place] = _State(place, is_new=is_new)
+            return QuarantinedFile(self, file, self._states[place])
+
+    def rename(self, path: str, to: str) -> None:
+        """As Files does; a file that is replaced is kept."""
+        place, target = self._place(path), self._place(to)
+        if place == target or not self._below.exists(path):
+            self._below.rename(path, to)
+            return
+        replaced: dict[str, Any] = {}
+        is_directory = self._below.info(path).is_directory
+        there = self._below.info(to) if self._below.exists(to) else None
+        old = self._states.get(target)
+        if there is not None and not there.is_directory and (old is None or not old.is_new):
+            replaced = self._copy(to, target, 0, there)
+        empty = Entry(Do.REMOVE_DIRECTORY, target) if there is not None and there.is_directory else None
+        with self._noted(empty), self._noted(Entry(Do.RENAME, place, target, **replaced)):
+            self._below.rename(path, to)
+        with self._lock:
+            if old is not None:
+                old.is_new = True
+                del self._states[target]
+            moved = [known for known in self._states if known.startswith(place + "/")] if is_directory else [place]
+            for known in moved:
+                if known not in self._states:
+                    continue
+                state = self._states.pop(known)
+                state.path = target + known[len(place) :]
+                self._states[state.path] = state
+
+    def remove(self, path: str) -> None:
+        """As Files does; a file that was there before is moved into the quarantine."""
+        place = self._place(path)
+        state = self._states.get(place)
+        if self._below.exists(path) and not self._below.info(path).is_directory and (state is None or not state.is_new):
+            self._take_away(path, place, state)
+        else:
+            self._below.remove(path)
+        with self._lock:
+            self._states.pop(place, None)
+
+    def make_directory(self, path: str) -> None:
+        """As Files does; a new directory is noted."""
+        entry = None if self._below.exists(path) else Entry(Do.MAKE_DIRECTORY, self._place(path))
+        with self._noted(entry):
+            self._below.make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        """As Files does; it is noted."""
+        with self._noted(Entry(Do.REMOVE_DIRECTORY, self._place(path)) if self._below.exists(path) else None):
+            self._below.remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        """As Files does."""
+        self._below.sync_directory(path)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """As Files does; the time that it had is noted."""
+        place = self._place(path)
+        state, entry = self._states.get(place), None
+        if (state is None or not state.is_new) and self._below.exists(path):
+            entry = Entry(Do.TIME, place, modified_ms=self._below.info(path).modified_ms)
+        with self._noted(entry):
+            self._below.set_modified(path, modified_ms)
+
+    def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
+        """As Files does."""
+        if not isinstance(to, QuarantinedFile):
+            self._below.copy(file, start, end, to, position)
+        elif start < end and to.prepare(position):
+            self._below.copy(file, start, end, to.below, position)
+
+    def lock(self, path: str) -> Lock:
+        """As Files does."""
+        return self._below.lock(path)
+
+    # ---- keeping
+
+    def keep(self, file: WritableFile, state: _State, position: int) -> None:
+        """Keep the old bytes of `file` from `position` on, or note that it is going to be longer."""
+        is_first = state.intact is None
+        intact = file.size() if state.intact is None else state.intact
+        if position < intact:
+            info = self._below.info(state.path)
+            kept = self._copy(state.path, state.path, position, info._replace(size=intact))
+            self._note(Entry(Do.CUT, state.path, position=position, **kept))
+            intact = position
+        elif is_first:
+            modified_ms = self._below.info(state.path).modified_ms
+            self._note(Entry(Do.GROW, state.path, size=intact, modified_ms=modified_ms))
+        state.intact = intact
+
+    def _take_away(self, path: str, place: str, state: _State | None) -> None:
+        info = self._below.info(path)
+        name = self._new_name(place)
+        stored = f"{self.directory}/{STORED}/{name}"
+        with self._below.open(path) as file:
+            digest = _hash(file, 0, info.size)
+        with self._noted(Entry(Do.REMOVE, place, None, None, info.size, name, digest, info.modified_ms)):
+            try:
+                self._below.rename(path, stored)
+            except UnwritableFile as error:
+                if getattr(error.__cause__, "errno", None) != errno.EXDEV:
+                    raise
+                aside = stored + ".tmp"  # the copy has its name only when it is whole
+                self._store(path, aside, 0, info.size)
+                self._below.rename(aside, stored)
+                self._below.sync_directory(f"{self.directory}/{STORED}")
+                self._below.remove(path)
+        self.stored_size += info.size
+        if state is not None:
+            state.is_new = state.is_kept = True
+
+    def _copy(self, path: str, place: str, position: int, info: FileInfo) -> dict[str, Any]:
+        """Copy the bytes of `path` from `position` up to `info.size`; what an entry says of the copy."""
+        self._begin()
+        name = self._new_name(place)
+        digest = self._store(path, f"{self.directory}/{STORED}/{name}", position, info.size)
+        self._below.sync_directory(f"{self.directory}/{STORED}")
+        size = info.size - position
+        self.stored_size += size
+        return {"size": size, "stored": name, "sha256": digest, "modified_ms": info.modified_ms}
+
+    def _store(self, path: str, stored: str, start: int, end: int) -> str:
+        """Copy the bytes [start, end) of `path` to the new file `stored`, zeros as holes; returns their SHA-256."""
+        digest = sha256()
+        with self._below.open(path) as file, self._below.open_writable(stored, create=True) as copy:
+            copy.truncate(end - start)
+            for at in range(start, end, _CHUNK):
+                data = file.read_exactly(at, min(_CHUNK, end - at))
+                digest.update(data)
+                if data != _ZEROS[: len(data)]:
+                    copy.write_at(at - start, data)
+            copy.sync()
+        return digest.hexdigest()
+
+    def _new_name(self, place: str) -> str:
+        """A name in the quarantine that tells people where the file was."""
+        with self._lock:
+            self._stored += 1
+            number = self._stored
+        words = [word for word in place.split("/") if word]
+        return f"{number:06d}-{'-'.join(words[-2:])[-200:]}"
+
+    @contextmanager
+    def _noted(self, entry: Entry | None) -> Iterator[None]:
+        """Note what is about to be done; and that it was refused, should it be."""
+        number = None if entry is None else self._note(entry)
+        try:
+            yield
+        except UnwritableFile:
+            if entry is not None:
+                self._note(Entry(Do.REFUSED, entry.path, position=number))
+            raise
+
+    def _note(self, entry: Entry) -> int:
+        with self._lock:
+            return self._begin().append(entry)
+
+    def _begin(self) -> ManifestWriter:
+        with self._lock:
+            if self._manifest is None:
+                self._below.make_directory(self.directory)
+                self._below.make_directory(f"{self.directory}/{STORED}")
+                self._manifest = ManifestWriter(self._below, self.directory, *self._about)
+                self._below.sync_directory(self.directory)
+                self._below.sync_directory(self.directory.rpartition("/")[0] or "/")
+            return self._manifest
+
+    def _place(self, path: str) -> str:
+        """`path` absolute, spelled in one way."""
+        return "/" + "/".join(word for word in self._below.absolute(path).split("/") if word not in ("", "."))
+
+
+def _hash(file: OpenFile, start: int, end: int) -> str:
+    digest = sha256()
+    for at in range(start, end, _CHUNK):
+        digest.update(file.read_exactly(at, min(_CHUNK, end - at)))
+    return digest.hexdigest()

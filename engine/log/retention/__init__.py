@@ -1,0 +1,1 @@
+"""Which segments are old or too many, why, and when."""

@@ -1,0 +1,92 @@
+"""Which segments to delete, of many logs, so that so many bytes become free: an emergency, whatever retention says.
+
+Left-overs go first, since opening a log removes them anyway; then whole segments, the oldest of all logs first. The
+active segments stay, and what is not replicated.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.index.time import TimeIndex
+from engine.layout import FileKind, log_file_name, offset_index_file_name, time_index_file_name
+from engine.log.segment.deferred import DELETED
+from engine.log.segment.leftovers import offset_of, plain_files
+from engine.log.segment.splitting import CLEANED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import ReadOnlyFiles
+    from engine.log.partition.unified_log import UnifiedLog
+
+_LOG = FileKind.LOG.value
+
+
+class OldSegment(NamedTuple):
+    """A segment that may go. Sorted by `age_ms`: its largest timestamp, or that of one before it in the same log."""
+
+    age_ms: int
+    directory: str
+    base_offset: int
+    end_offset: int
+    size: int  # of log and indexes
+
+
+class FreePlan(NamedTuple):
+    """What is to go.
+
+    leftovers    bytes of files that opening the logs removes
+    end_offsets  by partition directory: the segments that end at or below this offset go
+    size         bytes that become free in all
+    """
+
+    leftovers: int
+    end_offsets: dict[str, int]
+    size: int
+
+
+def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int) -> FreePlan:
+    """Choose what frees `wanted` bytes in these partition directories; less where there is not enough."""
+    leftovers = 0
+    old: list[OldSegment] = []
+    for directory in directories:
+        names = plain_files(files, directory)
+        leftovers += sum(files.info(f"{directory}/{name}").size for name in names if name.endswith((DELETED, CLEANED)))
+        old += _old_segments(files, directory, names)
+    size, end_offsets = leftovers, dict[str, int]()
+    for segment in sorted(old):
+        if size >= wanted:
+            break
+        size += segment.size
+        end_offsets[segment.directory] = segment.end_offset
+    return FreePlan(leftovers, end_offsets, size)
+
+
+def _old_segments(files: ReadOnlyFiles, directory: str, names: list[str]) -> list[OldSegment]:
+    bases = sorted(offset for name in names if name.endswith(_LOG) and (offset := offset_of(name)) is not None)
+    found: list[OldSegment] = []
+    age = -1
+    for base, following in pairwise(bases):
+        age = max(age, _largest_timestamp(files, directory, base))
+        paths = [f"{directory}/{name(base)}" for name in (log_file_name, offset_index_file_name, time_index_file_name)]
+        size = sum(files.info(path).size for path in paths if files.exists(path))
+        found.append(OldSegment(age, directory, base, following, size))
+    return found
+
+
+def _largest_timestamp(files: ReadOnlyFiles, directory: str, base_offset: int) -> int:
+    """As the last entry of the time index says it; without one the time of the file."""
+    path = f"{directory}/{time_index_file_name(base_offset)}"
+    timestamp = TimeIndex.read(files, path, base_offset).last_entry().timestamp if files.exists(path) else -1
+    return timestamp if timestamp >= 0 else files.info(f"{directory}/{log_file_name(base_offset)}").modified_ms
+
+
+def free(log: UnifiedLog, plan: FreePlan) -> int:
+    """Delete what `plan` has chosen of this log, as far as it lies below the high watermark; returns how many segments."""
+    end_offset = min(plan.end_offsets.get(log.directory, 0), log.high_watermark)
+    segments = list(log.segments)
+    goes = [segment for segment, following in pairwise(segments) if following.base_offset <= end_offset]
+    reason = "among the oldest of all, to free space"
+    return log.delete_segments(goes, {segment.base_offset: reason for segment in goes})

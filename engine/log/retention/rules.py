@@ -1,0 +1,116 @@
+"""Which segments retention deletes: below the log start offset, beyond the size, older than the time.
+
+Mirrors UnifiedLog.deleteOldSegments. `verdicts` tells for every segment why it goes or stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
+
+    Breach = Callable[[LogSegment, LogSegment | None], str | None]  # why a segment goes, given the one behind it
+
+
+class Verdict(NamedTuple):
+    """Why a segment goes (`goes`), or why it stays."""
+
+    segment: LogSegment
+    goes: bool
+    why: str
+
+
+def delete_old_segments(log: UnifiedLog) -> int:
+    """Delete what retention allows at `log.now`; returns how many segments. Mirrors deleteOldSegments.
+
+    The reasons are tried one after the other: log start offset, then size, then time. Each begins with the oldest
+    segment and ends at the first that stays. A topic that is not cleaned by deletion only loses what lies below the
+    log start offset.
+    """
+    deleted = delete_below_log_start_offset(log)
+    if log.config.delete:
+        deleted += _delete(log, beyond_size(log))
+        deleted += _delete(log, beyond_time(log))
+    return deleted
+
+
+def delete_below_log_start_offset(log: UnifiedLog) -> int:
+    """Delete the segments that lie below the log start offset whole; returns how many."""
+    return _delete(log, below_log_start_offset(log))
+
+
+def _delete(log: UnifiedLog, breach: Breach | None) -> int:
+    """Delete the oldest segments that `breach` names, one event each with its own reason."""
+    if breach is None:
+        return 0
+    goes = [verdict for verdict in verdicts(log, breach) if verdict.goes]
+    if not goes:
+        return 0
+    reasons = {verdict.segment.base_offset: verdict.why for verdict in goes}
+    return log.delete_segments([verdict.segment for verdict in goes], reasons)
+
+
+def verdicts(log: UnifiedLog, breach: Breach) -> list[Verdict]:
+    """From the oldest segment on, up to and including the first that stays. Mirrors deletableSegments."""
+    segments = list(log.segments)
+    found: list[Verdict] = []
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        upper_bound = log.log_end_offset if following is None else following.base_offset
+        if log.high_watermark < upper_bound:
+            why = f"offsets up to {upper_bound} are not all below the high watermark {log.high_watermark}"
+            return [*found, Verdict(segment, False, why)]
+        reason = breach(segment, following)
+        if reason is None:
+            return [*found, Verdict(segment, False, "not yet")]
+        if following is None and not segment.size:
+            return [*found, Verdict(segment, False, "the active segment is empty")]
+        found.append(Verdict(segment, True, reason))
+    return found
+
+
+def below_log_start_offset(log: UnifiedLog) -> Breach:
+    """A segment goes when the next one begins at or below the log start offset."""
+    start = log.log_start_offset
+
+    def breach(_segment: LogSegment, following: LogSegment | None) -> str | None:
+        if following is None or following.base_offset > start:
+            return None
+        return f"all of it lies below the log start offset {start}"
+
+    return breach
+
+
+def beyond_size(log: UnifiedLog) -> Breach | None:
+    """A segment goes while without it retention.bytes or more remain; None: there is no limit, or it is not reached."""
+    limit, size = log.config.retention_size, log.size
+    if limit < 0 or size < limit:
+        return None
+    excess = size - limit
+
+    def breach(segment: LogSegment, _following: LogSegment | None) -> str | None:
+        nonlocal excess
+        if excess < segment.size:
+            return None
+        excess -= segment.size
+        return f"{limit + excess} bytes remain without it, retention.bytes is {limit}"
+
+    return breach
+
+
+def beyond_time(log: UnifiedLog) -> Breach | None:
+    """A segment goes when its largest timestamp, or its file's time where it has none, is older than retention.ms."""
+    limit, now = log.config.retention_ms, log.now
+    if limit < 0:
+        return None
+
+    def breach(segment: LogSegment, _following: LogSegment | None) -> str | None:
+        largest = segment.largest_timestamp
+        if now - largest <= limit:
+            return None
+        return f"its largest timestamp {largest} is {now - largest} ms old, retention.ms is {limit}"
+
+    return breach

@@ -1,0 +1,65 @@
+"""Files that were renamed to `.deleted`: a broker removes them after file.delete.delay.ms, we when the log is closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.layout import file_name
+from engine.log.report import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import Files
+    from engine.log.report import Report
+    from engine.log.segment.log_segment import LogSegment
+
+DELETED = ".deleted"
+
+
+class DeferredDeletion:
+    """Segments and single files that carry `.deleted` and wait for their removal."""
+
+    def __init__(self, files: Files, directory: str, report: Report) -> None:
+        self._files, self._directory, self._report = files, directory, report
+        self._segments: list[LogSegment] = []
+        self._paths: list[str] = []
+
+    def mark_segments(self, segments: Iterable[LogSegment], *, newest_first: bool = False) -> None:
+        """Rename all files of `segments` to `.deleted` and remember them. Mirrors LocalLog.deleteSegmentFiles.
+
+        One segment is gone for sure before the next one goes: after a power cut the log must not have a hole. From the
+        oldest on where the log begins later from now on, `newest_first` where it ends earlier.
+        """
+        marked = [segment for segment in segments if segment not in self._segments]
+        for segment in reversed(marked) if newest_first else marked:
+            if segment.suffix != DELETED:
+                segment.change_file_suffixes(segment.suffix, DELETED)
+            self._files.sync_directory(self._directory)
+        self._segments += marked
+
+    def add_path(self, path: str) -> None:
+        """Remember a file that carries `.deleted` already."""
+        self._paths.append(path)
+
+    def run(self, *, keep: bool) -> None:
+        """Remove what waits, or with `keep` only let go of it. Afterwards nothing waits."""
+        if keep:
+            for path in (*(segment.log_path for segment in self._segments), *self._paths):
+                self._report.add(Action.MARKED, file_name(path), "left for whoever may still want it")
+            self.release()
+            return
+        segments, paths = self._segments, self._paths
+        self._segments, self._paths = [], []
+        for segment in segments:
+            segment.delete_if_exists()
+        for path in paths:
+            self._files.remove(path)
+        if segments or paths:
+            self._files.sync_directory(self._directory)
+
+    def release(self) -> None:
+        """Let go of what waits: it stays as it is."""
+        for segment in self._segments:
+            segment.close_handlers()
+        self._segments, self._paths = [], []

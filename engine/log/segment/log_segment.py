@@ -1,0 +1,451 @@
+"""A segment of a log: the .log with its offset, time and transaction index. Mirrors LogSegment."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
+from engine.index.offset import OffsetIndex, OffsetPosition
+from engine.index.time import TimeIndex, TimestampOffset
+from engine.kernels.placement import PLACE_FIELDS, Place, Placed, place_entries
+from engine.log.errors import (
+    IndexFull,
+    IndexOffsetOverflow,
+    InvalidOffset,
+    InvalidTimestamp,
+    OffsetIndexMissing,
+    SegmentOffsetOverflow,
+)
+from engine.log.scan.batch_search import (
+    BatchHead,
+    TimestampAndOffset,
+    heads,
+    largest_timestamp_after,
+    last_head,
+    search_for_offset,
+    search_for_timestamp,
+)
+from engine.log.segment.segment_files import INT_MAX, SegmentFiles
+from engine.record.columns import BATCH_ROWS, BatchColumns
+from engine.record.windows import scan_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.config import LogConfig
+    from engine.files import Buffer, Files, OpenFile
+    from engine.index.transaction import AbortedTxns
+    from engine.log.scan.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
+    from engine.log.segment.recovery import SegmentScan
+
+_COPY = 1 << 20  # bytes that a split copies at a time
+_SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
+
+
+class RollParams(NamedTuple):
+    """What decides whether an append goes to a new segment. Sizes in bytes, times in ms. Mirrors RollParams."""
+
+    max_segment_ms: int
+    max_segment_size: int
+    max_timestamp_in_messages: int
+    max_offset_in_messages: int
+    messages_size: int
+    now: int
+
+
+class FetchSlice(NamedTuple):
+    """Bytes [position, position + size) of the .log, from the batch that begins with `base_offset` on.
+
+    first_entry_incomplete  the first batch has more bytes than were asked for
+    """
+
+    base_offset: int
+    position: int
+    size: int
+    first_entry_incomplete: bool = False
+
+
+class LogSegment(SegmentFiles):
+    """The segment that begins at `base_offset` in `directory`. Its .log is made at once, its indexes when first used.
+
+    now                  ms; the time from which a segment without timestamps waits to be rolled
+    suffix               of all its files: "", ".cleaned", ".swap", ".deleted"
+    file_already_exists  False: a new one, whose .log is allocated in full where the topic says `preallocate`
+    writable             False: nothing is ever made or changed; missing files count as empty
+    roll_jitter_ms       how much earlier than segment.ms it rolls
+
+    Raises UnreadableFile, UnwritableFile, SegmentTooLarge. Not for several threads.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        config: LogConfig,
+        now: int,
+        suffix: str = "",
+        *,
+        file_already_exists: bool = True,
+        writable: bool = True,
+        roll_jitter_ms: int = 0,
+    ) -> None:
+        super().__init__(
+            files, directory, base_offset, config, suffix, file_already_exists=file_already_exists, writable=writable
+        )
+        self.created = now
+        self.roll_jitter_ms = roll_jitter_ms
+        self._largest: TimestampOffset | None = None  # None: not read yet
+        self._rolling_based_timestamp: int | None = None
+        self._since_entry = 0  # bytes since the last entry of the offset index
+
+    # appending
+
+    def can_convert_to_relative_offset(self, offset: int) -> bool:
+        """Does `offset` fit behind the base offset in 31 bits?"""
+        return 0 <= offset - self.base_offset <= INT_MAX
+
+    def should_roll(self, params: RollParams) -> bool:
+        """Must a new segment begin before this append?"""
+        waited = self.time_waited_for_roll(params.now, params.max_timestamp_in_messages)
+        return (
+            self.size > params.max_segment_size - params.messages_size
+            or (self.size > 0 and waited > params.max_segment_ms - self.roll_jitter_ms)
+            or self.offset_index.is_full
+            or self.time_index.is_full
+            or not self.can_convert_to_relative_offset(params.max_offset_in_messages)
+        )
+
+    def append(
+        self, largest_offset: int, data: Buffer, batches: BatchColumns | None = None, rows: int = 0, first: int = 0
+    ) -> None:
+        """Add whole batches at the end, with the index entries that fall on them.
+
+        largest_offset  last offset of the last batch      data  one batch or several, one behind the other
+        batches         their headers, if they are known, in the columns first … rows − 1: as `scan_range` fills them
+        Raises SegmentOffsetOverflow before anything is written, UnwritableFile; IndexFull and InvalidOffset behind the
+        write, as the broker does: it rolls before indexes are full.
+        """
+        if not len(data):
+            return
+        if not self.can_convert_to_relative_offset(largest_offset):
+            raise SegmentOffsetOverflow(self.log_path, self.base_offset, largest_offset)
+        position = self.size
+        self._write(data)
+        if batches is None:
+            for columns, count in _columns(data):
+                position = self._place(columns, count, position)
+        else:
+            self._place(batches, rows, position, first)
+
+    def _write(self, data: Buffer) -> None:
+        file = self._writable_log()
+        try:
+            file.write_at(self.size, data)
+        except Exception:
+            if not self.config.preallocate:
+                file.truncate(self.size)  # what part of it came to the disk is no batch
+            raise
+        self.size += len(data)
+        self._is_dirty = True
+
+    def _place(self, batches: BatchColumns, rows: int, position: int, first: int = 0) -> int:
+        """Add the entries for batches first … rows − 1, which lie in the .log from byte `position` on → behind them."""
+        offset_index, time_index, largest = self.offset_index, self.time_index, self.largest()
+        last = time_index.last_entry()
+        state = memoryview(array("q", bytes(8 * PLACE_FIELDS)))
+        state[Place.BASE_OFFSET] = self.base_offset
+        state[Place.INTERVAL] = self.config.index_interval
+        state[Place.POSITION] = position
+        state[Place.SINCE_ENTRY] = self._since_entry
+        state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET] = largest
+        state[Place.OFFSETS], state[Place.OFFSETS_MAX] = len(offset_index), offset_index.max_entries
+        state[Place.LAST_OFFSET] = offset_index.last_offset
+        state[Place.TIMES], state[Place.TIMES_MAX] = len(time_index), time_index.max_entries
+        state[Place.LAST_TIME], state[Place.LAST_TIME_OFFSET] = last
+        offsets = memoryview(bytearray(OffsetIndex.entry_size * (rows - first)))
+        times = memoryview(bytearray(TimeIndex.entry_size * (rows - first)))
+        row, status = first, int(Placed.NO_ROOM)
+        while status == Placed.NO_ROOM:
+            row, status = place_entries(batches.table, row, rows, state, offsets, times)
+            offset_index.extend(offsets[: state[Place.OFFSETS_AT]])
+            time_index.extend(times[: state[Place.TIMES_AT]])
+            state[Place.OFFSETS_AT] = state[Place.TIMES_AT] = 0
+        self._since_entry = state[Place.SINCE_ENTRY]
+        self._largest = TimestampOffset(state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET])
+        if status != Placed.END:
+            from engine.log.segment.recovery import refusal
+
+            raise refusal(status, self.log_path, state, batches.table[BatchField.LAST_OFFSET, row])
+        return state[Place.POSITION]
+
+    def append_from_file(self, source: OpenFile, start: int, end: int) -> int:
+        """Append the batches of `source` from byte `start` on while they fit behind the base offset → bytes taken.
+
+        They are copied in runs of up to 1 MiB, at least one batch each. Mirrors LogSegment.appendFromFile.
+        """
+        position = start
+        while position < end:
+            size, last_offset = 0, 0
+            for head in heads(source, position, end):
+                fits = size == 0 or size + head.size < _COPY
+                if not fits or not self.can_convert_to_relative_offset(head.last_offset):
+                    break
+                size, last_offset = size + head.size, head.last_offset
+            if not size:
+                break
+            self.append(last_offset, source.read_exactly(position, size))
+            position += size
+        return position - start
+
+    # reading
+
+    def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
+        """The batch that holds `offset`, else the first one above it; None: neither is here.
+
+        Mirrors LogSegment.translateOffset.
+        """
+        position = max(self.offset_index.lookup(offset).position, starting_position)
+        return search_for_offset(self.log_file, offset, position, self.size) if position < self.size else None
+
+    def read(
+        self, start_offset: int, max_size: int, max_position: int | None, *, min_one_message: bool = False
+    ) -> FetchSlice | None:
+        """Where to read from `start_offset` on, at most `max_size` bytes and not behind byte `max_position`.
+
+        max_position     None: nothing may be read yet, but where it would begin is told
+        min_one_message  the first batch is read in full whatever `max_size` says
+        Returns None where nothing at or above `start_offset` is here. Mirrors LogSegment.read.
+        """
+        head = self.translate_offset(start_offset)
+        if head is None:
+            return None
+        size = max(max_size, head.size) if min_one_message else max_size
+        if size == 0 or max_position is None:
+            return FetchSlice(head.base_offset, head.position, 0)
+        size_here = max(0, min(max_position - head.position, size, self.size - head.position))
+        return FetchSlice(head.base_offset, head.position, size_here, size < head.size)
+
+    def fetch_upper_bound_offset(self, start: OffsetPosition, fetch_size: int) -> int | None:
+        """Offset of an index entry at least `fetch_size` bytes behind `start`; None: there is none."""
+        entry = self.offset_index.fetch_upper_bound(start, fetch_size)
+        return None if entry is None else entry.offset
+
+    def find_offset_by_timestamp(self, timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
+        """First record with at least this timestamp and offset; None: there is none."""
+        entry = self.time_index.lookup(timestamp)
+        position = self.offset_index.lookup(max(entry.offset, starting_offset)).position
+        return search_for_timestamp(self.log_file, timestamp, position, starting_offset, self.size)
+
+    def read_next_offset(self) -> int:
+        """Behind the last batch; the base offset without one. Read from the last index entry on."""
+        head = self.translate_offset(self.offset_index.last_offset)
+        last = None if head is None else last_head(self.log_file, head.position, self.size)
+        return self.base_offset if last is None else last.next_offset
+
+    def has_overflow(self) -> bool:
+        """Does the last offset not fit behind the base offset?"""
+        next_offset = self.read_next_offset()
+        return next_offset > self.base_offset and not self.can_convert_to_relative_offset(next_offset - 1)
+
+    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
+        """The aborted transactions that a reader of these offsets must know, as far as this segment tells."""
+        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
+
+    # times
+
+    def largest(self) -> TimestampOffset:
+        """Largest timestamp so far and the last offset of the first batch that has it (readMaxTimestampAndOffsetSoFar).
+
+        As long as nothing was appended or recovered, what the last entry of the time index says.
+        """
+        if self._largest is None:
+            self._largest = self.time_index.last_entry()
+        return self._largest
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Of the records, ms; where none has one, when the .log was changed last."""
+        timestamp = self.largest().timestamp
+        return timestamp if timestamp >= 0 else self.last_modified
+
+    @property
+    def largest_record_timestamp(self) -> int | None:
+        """Of the records, ms; None where none has one."""
+        timestamp = self.largest().timestamp
+        return timestamp if timestamp >= 0 else None
+
+    @property
+    def rolling_based_timestamp(self) -> int | None:
+        """Largest timestamp of the first batch, ms; None: there is no batch."""
+        if self._rolling_based_timestamp is None and self.size:
+            first = next(iter(heads(self.log_file, 0, self.size)), None)
+            self._rolling_based_timestamp = None if first is None else first.max_timestamp
+        return self._rolling_based_timestamp
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """As `rolling_based_timestamp`, 2^63 − 1 where there is none (getFirstBatchTimestamp)."""
+        timestamp = self.rolling_based_timestamp
+        return timestamp if timestamp is not None and timestamp >= 0 else 2**63 - 1
+
+    def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
+        """How long the segment waits to be rolled, ms: by timestamps, without them by the clock."""
+        timestamp = self.rolling_based_timestamp
+        return message_timestamp - timestamp if timestamp is not None and timestamp >= 0 else now - self.created
+
+    # repairing
+
+    def sanity_check(self, *, time_index_newly_created: bool) -> None:
+        """Raises OffsetIndexMissing and CorruptIndex where loading must recover the segment.
+
+        Offset and time index are not looked at. A time index that was missing is made, empty.
+        """
+        if not self.files.exists(self.offset_index_path):
+            raise OffsetIndexMissing(f"{self.offset_index_path}: no offset index beside the log")
+        if time_index_newly_created:
+            self.time_index.resize(0)
+        self.txn_index.sanity_check()
+
+    def resize_indexes(self, size: int) -> None:
+        """Make offset and time index files `size` bytes long, rounded down; never shorter than their entries."""
+        self.offset_index.resize(size)
+        self.time_index.resize(size)
+
+    def scan(self) -> SegmentScan:
+        """What recovery would find. Changes nothing, and may run in another thread."""
+        from engine.log.segment.recovery import scan_segment
+
+        return scan_segment(
+            self.files,
+            self.log_path,
+            self.base_offset,
+            index_interval=self.config.index_interval,
+            max_index_size=self.config.max_index_size,
+            size=self.size,
+        )
+
+    def recover(self, producers: RecoveringProducers, leader_epochs: RecoveringEpochs, scan: SegmentScan | None = None) -> int:
+        """Cut the .log behind its last sound batch and write all indexes anew → bytes cut.
+
+        producers      state up to the base offset; what the segment's batches make of it is added
+        leader_epochs  takes epochs above its latest
+        scan           what `scan` returned, if it was done before
+        Raises SegmentOffsetOverflow, InvalidOffset, IndexFull, IndexOffsetOverflow at a batch that the indexes refuse: what
+        came before it is in them, nothing is cut. Mirrors LogSegment.recover.
+        """
+        scan = self.scan() if scan is None else scan
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.txn_index.reset()
+        self.offset_index.extend(scan.offset_entries)
+        self.time_index.extend(scan.time_entries)
+        self._largest = scan.largest
+        for epoch, start_offset in scan.epochs:
+            if leader_epochs.latest_epoch is None or epoch > leader_epochs.latest_epoch:
+                leader_epochs.assign(epoch, start_offset)
+        producers.update_recovered(scan.producers, self.update_txn_index)
+        if scan.map_end_offset is not None:
+            producers.update_map_end_offset(scan.map_end_offset)
+        if scan.error is not None:
+            raise scan.error
+        cut = self._truncate_log(scan.valid_size)
+        self.offset_index.trim_to_valid_size()
+        self.time_index.maybe_append(*self._largest, skip_full_check=True)
+        self.time_index.trim_to_valid_size()
+        return cut
+
+    def update_txn_index(self, completed: CompletedTxn, last_stable_offset: int) -> None:
+        """Note a transaction whose marker lies here, if it was aborted."""
+        if completed.is_aborted:
+            txn = AbortedTxn(0, completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
+            self.txn_index.append(txn)
+
+    def truncate_to(self, offset: int, now: int | None = None) -> int:
+        """Cut before the first batch whose last offset is `offset` or larger, and the indexes with it → bytes cut.
+
+        now  ms; if the segment is empty afterwards, it waits from then on to be rolled (default: as before)
+        Mirrors LogSegment.truncateTo.
+        """
+        head = self.translate_offset(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.resize_indexes(self.config.max_index_size)
+        cut = 0 if head is None else self._truncate_log(head.position)
+        if self.size == 0:
+            self.created = self.created if now is None else now
+            self._rolling_based_timestamp = None
+        self._since_entry = 0
+        if self.largest().timestamp >= 0:
+            self._largest = self._read_largest()
+        return cut
+
+    def _read_largest(self) -> TimestampOffset:
+        """The last entry of the time index, or a later timestamp behind it. Mirrors readLargestTimestamp."""
+        last = self.time_index.last_entry()
+        position = self.offset_index.lookup(last.offset).position
+        found = largest_timestamp_after(self.log_file, position, self.size)
+        return TimestampOffset(found.timestamp, found.offset) if found.timestamp > last.timestamp else last
+
+    def _truncate_log(self, size: int) -> int:
+        cut = self.size - size
+        if cut:
+            self._writable_log().truncate(size)
+            self._is_dirty = True
+            self.size = size
+        return cut
+
+    # closing
+
+    def sync_changes(self) -> None:
+        """Wait until what was changed in log and indexes is on the disk. Raises UnwritableFile."""
+        if self._is_dirty:
+            self._writable_log().sync()
+            self._is_dirty = False
+        for index in (self._offset_index, self._time_index, self.txn_index):
+            if index is not None:
+                index.sync_changes()
+
+    def on_become_inactive_segment(self) -> None:
+        """Add the closing entry of the time index, and trim log and indexes."""
+        self.time_index.maybe_append(*self.largest(), skip_full_check=True)
+        self.offset_index.trim_to_valid_size()
+        self.time_index.trim_to_valid_size()
+        self._trim_log()
+
+    def close(self) -> None:
+        """Write everything back, add the closing entry of the time index if the largest timestamp is known, and trim.
+
+        The segment may be used again; its files are then opened anew.
+        """
+        if self.writable:
+            if self._largest is not None:
+                self._append_closing_entry()
+            if self._offset_index is not None:
+                self._offset_index.close()
+            if self._time_index is not None:
+                self._time_index.close()
+            self.txn_index.close()
+            self._trim_log()
+            self.sync_changes()
+        self._release_log()
+
+    def _append_closing_entry(self) -> None:
+        try:
+            self.time_index.maybe_append(*self.largest(), skip_full_check=True)
+        except (IndexFull, InvalidOffset, InvalidTimestamp, IndexOffsetOverflow):
+            return  # as in the broker: an index that is out of order anyway closes without it
+
+
+def _columns(data: Buffer) -> Iterator[tuple[BatchColumns, int]]:
+    """The headers of the batches in `data`, as many at a time as columns take."""
+    view, at = memoryview(data).toreadonly(), 0
+    batches = BatchColumns(min(BATCH_ROWS, 1 + len(view) // _SMALLEST_BATCH))
+    while at < len(view):
+        rows = scan_range(view, at, len(view), batches)
+        if not rows:
+            raise ValueError(f"{len(view) - at} bytes at the end are no whole batch")
+        yield batches, rows
+        at = batches.table[BatchField.POSITION, rows - 1] + batches.table[BatchField.SIZE, rows - 1]

@@ -1,0 +1,122 @@
+"""The segments of a log by base offset. Mirrors LogSegments."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.log.segment.log_segment import LogSegment
+
+
+class LogSegments:
+    """A map from base offset to segment, sorted. Iteration goes from the oldest to the newest, over a copy."""
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._segments: dict[int, LogSegment] = {}
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter([self._segments[base] for base in self._bases])
+
+    def __contains__(self, base_offset: int) -> bool:
+        return base_offset in self._segments
+
+    def add(self, segment: LogSegment) -> LogSegment | None:
+        """Add `segment`; returns the one of the same base offset that it takes the place of."""
+        before = self._segments.get(segment.base_offset)
+        if before is None:
+            insort(self._bases, segment.base_offset)
+        self._segments[segment.base_offset] = segment
+        return before
+
+    def remove(self, base_offset: int) -> None:
+        """Forget the segment that begins at `base_offset`, if there is one. Its files stay."""
+        if self._segments.pop(base_offset, None) is not None:
+            del self._bases[bisect_left(self._bases, base_offset)]
+
+    def clear(self) -> None:
+        """Forget all segments. Their files stay."""
+        self._bases.clear()
+        self._segments.clear()
+
+    def close(self) -> None:
+        """Close all segments."""
+        for segment in self:
+            segment.close()
+
+    def close_handlers(self) -> None:
+        """Let go of all files without changing them further."""
+        for segment in self:
+            segment.close_handlers()
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Of all segments, ascending."""
+        return list(self._bases)
+
+    def get(self, base_offset: int) -> LogSegment | None:
+        """The segment that begins at `base_offset`."""
+        return self._segments.get(base_offset)
+
+    def values(self, first: int | None = None, end: int | None = None) -> list[LogSegment]:
+        """From the segment that contains offset `first` (or the one behind it) to the last that begins below `end`."""
+        low, high = 0, len(self._bases)
+        if first is not None:
+            if end is not None and end < first:
+                raise ValueError(f"segments from offset {first} to {end}")
+            if first == end:
+                return []
+            low = max(0, bisect_right(self._bases, first) - 1)
+        if end is not None:
+            high = bisect_left(self._bases, end)
+        return [self._segments[base] for base in self._bases[low:high]]
+
+    def non_active_segments_from(self, first: int) -> list[LogSegment]:
+        """The segments from the one that contains `first` on, without the active one."""
+        active = self.active_segment.base_offset
+        return [] if first > active else self.values(first, active)
+
+    def floor_segment(self, offset: int) -> LogSegment | None:
+        """The segment with the largest base offset at or below `offset`."""
+        return self._at(bisect_right(self._bases, offset) - 1)
+
+    def lower_segment(self, offset: int) -> LogSegment | None:
+        """The segment with the largest base offset below `offset`."""
+        return self._at(bisect_left(self._bases, offset) - 1)
+
+    def higher_segment(self, offset: int) -> LogSegment | None:
+        """The segment with the smallest base offset above `offset`."""
+        return self._at(bisect_right(self._bases, offset))
+
+    def higher_segments(self, base_offset: int) -> list[LogSegment]:
+        """All segments that begin above `base_offset`."""
+        return [self._segments[base] for base in self._bases[bisect_right(self._bases, base_offset) :]]
+
+    @property
+    def first_segment(self) -> LogSegment | None:
+        """The oldest one."""
+        return self._at(0)
+
+    @property
+    def last_segment(self) -> LogSegment | None:
+        """The newest one."""
+        return self._at(len(self._bases) - 1)
+
+    @property
+    def active_segment(self) -> LogSegment:
+        """The one that takes appends. There must be a segment."""
+        return self._segments[self._bases[-1]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all .log files."""
+        return sum(segment.size for segment in self)
+
+    def _at(self, number: int) -> LogSegment | None:
+        return self._segments[self._bases[number]] if 0 <= number < len(self._bases) else None

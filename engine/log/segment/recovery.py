@@ -1,0 +1,123 @@
+"""What recovery finds in a segment, and why the indexes may refuse it. Mirrors the reading half of LogSegment.recover.
+
+Nothing is changed here, so segments can be scanned side by side and applied in turn (LogSegment.recover).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.formats import NO_TIMESTAMP
+from engine.index.time import TimestampOffset
+from engine.kernels.placement import Place, Placed
+from engine.kernels.recovery import Walk
+from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow
+from engine.log.scan.recovery_walk import RecoveryWalk, RowChunk, ScanStop, read_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.errors import KafkalogError
+    from engine.files import ReadOnlyFiles
+    from engine.log.scan.producer_rows import ProducerRow
+
+__all__ = ["Producers", "ScanStop", "SegmentScan", "read_marker", "refusal", "scan_segment"]
+
+_UNKNOWN = TimestampOffset(NO_TIMESTAMP, -1)
+_MOST_ROWS = 1 << 17  # producer rows that a scan keeps: 10 MiB
+
+
+class Producers:
+    """The producer rows of a scan, to iterate over as often as need be.
+
+    A scan that met very many reads the segment once more for each iteration instead of keeping them: memory is bounded.
+    """
+
+    def __init__(self, again: Callable[[], Iterator[RowChunk]]) -> None:
+        self._chunks: list[RowChunk] | None = []
+        self._again = again
+        self._count = 0
+
+    def keep(self, chunk: RowChunk) -> None:
+        """Take rows as they are met."""
+        self._count += chunk.count
+        if self._count > _MOST_ROWS:
+            self._chunks = None
+        elif self._chunks is not None:
+            self._chunks.append(chunk)
+
+    def __iter__(self) -> Iterator[ProducerRow]:
+        for chunk in self._again() if self._chunks is None else self._chunks:
+            yield from chunk
+
+
+@dataclass(slots=True)
+class SegmentScan:
+    """What recovery finds in a segment. Offsets are absolute, positions and sizes bytes of the .log."""
+
+    size: int  # of the file
+    valid_size: int = 0  # bytes of sound batches, from the start
+    batches: int = 0
+    records: int = 0  # of batches of format 2, as their headers count them; a v0/v1 entry counts as one
+    next_offset: int | None = None  # behind the last sound batch; None: there is none
+    map_end_offset: int | None = None  # the same for the last batch of format 2
+    offset_entries: bytearray = field(default_factory=bytearray)
+    time_entries: bytearray = field(default_factory=bytearray)
+    largest: TimestampOffset = _UNKNOWN
+    epochs: list[EpochEntry] = field(default_factory=list)  # each above all before it in the segment
+    producers: Iterable[ProducerRow] = ()  # what state is made of, in order: see kernels.recovery.recover_batches
+    stop: ScanStop = ScanStop.END
+    error: KafkalogError | None = None  # what LogSegment.recover raises, behind what came before it
+
+
+def scan_segment(
+    files: ReadOnlyFiles, path: str, base_offset: int, *, index_interval: int, max_index_size: int, size: int | None = None
+) -> SegmentScan:
+    """Read the .log at `path`, up to `size` bytes (default: all), as LogSegment.recover reads it. Changes nothing.
+
+    Raises UnreadableFile, FileChangedWhileReading.
+    """
+    with files.open(path) as file:
+        end = file.size() if size is None else size
+        walk = RecoveryWalk(file, end, base_offset, index_interval, max_index_size)
+        scan = SegmentScan(end)
+
+        def again() -> Iterator[RowChunk]:
+            with files.open(path) as second:
+                yield from RecoveryWalk(second, scan.valid_size, base_offset, index_interval, max_index_size).chunks()
+
+        scan.producers = producers = Producers(again)
+        for chunk in walk.chunks():
+            producers.keep(chunk)
+    state = walk.state
+    scan.valid_size = state[Place.POSITION]
+    scan.batches, scan.records = state[Walk.BATCHES], state[Walk.RECORDS]
+    scan.next_offset = state[Walk.NEXT_OFFSET] if scan.batches else None
+    scan.map_end_offset = state[Walk.MAP_END] if state[Walk.HAS_MAP_END] else None
+    scan.largest = TimestampOffset(state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET])
+    scan.offset_entries, scan.time_entries, scan.epochs = walk.offset_entries, walk.time_entries, walk.epochs
+    scan.stop = walk.stop
+    if walk.stop is ScanStop.REFUSED:
+        scan.error = refusal(walk.refused, path, state, walk.refused_offset)
+    return scan
+
+
+def refusal(status: int, path: str, state: memoryview, last_offset: int) -> KafkalogError:
+    """The error for a batch that `place_entries` refused with `status`; `last_offset` is that of the batch."""
+    placed = Placed(status)
+    if placed is Placed.OVERFLOW:
+        return SegmentOffsetOverflow(path, state[Place.BASE_OFFSET], last_offset)
+    if placed is Placed.OFFSETS_FULL:
+        return IndexFull(f"{path}: Attempt to append to a full index (size = {state[Place.OFFSETS]}).")
+    if placed is Placed.TIMES_FULL:
+        return IndexFull(f"{path}: Attempt to append to a full time index (size = {state[Place.TIMES]}).")
+    if placed is Placed.OFFSET_ORDER:
+        what = f"Attempt to append an offset {last_offset} to position {state[Place.OFFSETS]} no larger than the last offset"
+        return InvalidOffset(f"{path}: {what} appended ({state[Place.LAST_OFFSET]})")
+    offset = state[Place.MAX_TIMESTAMP_OFFSET]
+    if placed is Placed.TIME_ORDER:
+        what = f"Attempt to append an offset ({offset}) to slot {state[Place.TIMES]} no larger than the last offset appended"
+        return InvalidOffset(f"{path}: {what} ({state[Place.LAST_TIME_OFFSET]})")
+    return IndexOffsetOverflow(f"{path}: Integer overflow for offset: {offset}")

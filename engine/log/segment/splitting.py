@@ -1,0 +1,132 @@
+"""Segments put in the place of others, and the split of one whose offsets do not fit its index (KAFKA-6264).
+
+Crash-safe by names: new segments are written as `.cleaned`, become `.swap` when they are whole, the old ones become
+`.deleted`, and only then the new ones get their final names. `loader` finishes what was interrupted.
+Mirrors LocalLog.replaceSegments and LocalLog.splitOverflowedSegment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Severity
+from engine.layout import (
+    log_file_name,
+    offset_index_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)
+from engine.log.errors import CorruptRecord, SplitFailed
+from engine.log.report import Action
+from engine.log.scan.batch_search import heads
+from engine.log.segment.log_segment import LogSegment
+
+if TYPE_CHECKING:
+    from engine.config import LogConfig
+    from engine.files import Files
+    from engine.log.report import Report
+    from engine.log.scan.batch_search import BatchHead
+    from engine.log.segment.deferred import DeferredDeletion
+    from engine.log.segment.log_segments import LogSegments
+
+CLEANED, SWAP = ".cleaned", ".swap"
+SEGMENT_FILES = (log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name)
+
+
+class Place(NamedTuple):
+    """Where segments are replaced: all that a replacement needs to know of the log."""
+
+    files: Files
+    directory: str
+    config: LogConfig
+    now: int
+    segments: LogSegments
+    report: Report
+    deferred: DeferredDeletion
+
+
+def new_cleaned_segment(place: Place, base_offset: int) -> LogSegment:
+    """An empty segment whose files end in `.cleaned`; what was left there before is removed."""
+    for name in SEGMENT_FILES:
+        place.files.remove(f"{place.directory}/{name(base_offset, CLEANED)}")
+    return LogSegment(place.files, place.directory, base_offset, place.config, place.now, CLEANED, file_already_exists=False)
+
+
+def replace_segments(place: Place, new: list[LogSegment], old: list[LogSegment]) -> list[LogSegment]:
+    """Put `new` (files `.cleaned`, closed or synced) in the place of `old`; returns the old ones without a successor.
+
+    The log is whole after a crash at any point: with a `.cleaned` of a lower offset the `.swap` files are discarded,
+    without one they replace whatever they cover.
+    """
+    ascending = sorted(new, key=lambda segment: segment.base_offset)
+    for segment in reversed(ascending):
+        segment.change_file_suffixes(CLEANED, SWAP)
+        place.files.sync_directory(place.directory)  # `.swap` of a lower offset would discard a higher `.cleaned`
+    bases = {segment.base_offset for segment in ascending}
+    leaving = sorted(old, key=lambda segment: segment.base_offset)
+    for segment in leaving:
+        place.segments.remove(segment.base_offset)
+    for segment in ascending:
+        place.segments.add(segment)
+    place.deferred.mark_segments(leaving)
+    for segment in ascending:
+        segment.change_file_suffixes(SWAP, "")
+    place.files.sync_directory(place.directory)
+    return [segment for segment in leaving if segment.base_offset not in bases]
+
+
+def split_overflowed_segment(place: Place, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
+    """Split `segment` into pieces whose offsets fit 31 bits behind their bases; (those deleted, the new ones).
+
+    Each piece begins at the base offset of its first batch, the first piece too. Bytes at the end that are no whole
+    batch are left out. Raises SplitFailed where only a batch in the middle overflows, or two pieces would begin at the
+    same offset; then nothing has changed.
+    """
+    size = _end_of_batches(segment)
+    pieces: list[LogSegment] = []
+    try:
+        position = 0
+        while position < size:
+            position += _split_off(place, segment, position, size, pieces)
+        if position < segment.size:
+            place.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), "what follows is no whole batch",
+                             size=segment.size - position, severity=Severity.ERROR)
+        for piece in pieces:
+            piece.on_become_inactive_segment()
+            piece.flush()
+            piece.set_last_modified(segment.last_modified)
+    except BaseException:
+        for piece in pieces:
+            piece.delete_if_exists()
+        raise
+    names = ", ".join(log_file_name(piece.base_offset) for piece in pieces)
+    ends = (pieces[0].base_offset, None)
+    place.report.add(Action.SPLIT, log_file_name(segment.base_offset), "its offsets do not fit one segment's indexes",
+                     offsets=ends, size=size, to=names, severity=Severity.WARNING)
+    return replace_segments(place, pieces, [segment]), pieces
+
+
+def _end_of_batches(segment: LogSegment) -> int:
+    """Byte position behind the last whole batch. Raises SplitFailed where its offset fits behind the base."""
+    last: BatchHead | None = None
+    try:
+        for head in heads(segment.log_file, 0, segment.size):
+            last = head
+    except CorruptRecord:
+        pass  # up to there it is sound
+    if last is None or segment.can_convert_to_relative_offset(last.last_offset):
+        raise SplitFailed(f"{segment.log_path}: only a batch in the middle overflows")
+    return last.position + last.size
+
+
+def _split_off(place: Place, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
+    """Copy what fits one piece, from byte `position` on, and add it to `pieces`; returns the bytes taken."""
+    base_offset = next(heads(segment.log_file, position, end)).base_offset
+    if any(piece.base_offset == base_offset for piece in pieces):
+        raise SplitFailed(f"{segment.log_path}: two pieces would begin at offset {base_offset}")
+    piece = new_cleaned_segment(place, base_offset)
+    pieces.append(piece)
+    taken = piece.append_from_file(segment.log_file, position, end)
+    if not taken:
+        raise SplitFailed(f"{segment.log_path}: the batch at byte {position} does not fit a segment of its own")
+    return taken

@@ -1,0 +1,303 @@
+"""Every file of a partition against its logs: indexes, producer snapshots, leader epochs. Nothing is written.
+
+The logs are read once, from the first segment to the last; the other files are small and read whole, before the log they
+belong to, so that a running broker can not make them run ahead of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
+from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.errors import UnreadableFile
+from engine.findings import Finding, Severity, Where
+from engine.formats import MAGIC_V2, MIN_RECORD_SIZE, BatchField
+from engine.index.offset import OffsetIndex
+from engine.index.time import TimeIndex
+from engine.index.transaction import TransactionIndex
+from engine.kernels.select import next_unsound
+from engine.layout import (
+    FileKind,
+    PartitionKind,
+    canonical_name,
+    parent_of,
+    parse_file_name,
+    partition_of,
+    transaction_index_file_name,
+)
+from engine.log.verify.epochs import EpochCheck
+from engine.log.verify.indexes import OffsetCheck, TimeCheck
+from engine.log.verify.producers import ProducerCheck
+from engine.record.columns import BatchColumns
+from engine.record.kafka07_file import valid_size
+from engine.record.windows import LogWalk, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import OpenFile, ReadOnlyFiles
+    from engine.index.entries import SparseIndex
+    from engine.record.windows import Window
+
+    Report = Callable[[Finding], None]
+
+MAX_BASE_OFFSET = 2**62  # kernels add 32-bit numbers to it
+_CHUNK = 1 << 20
+_LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
+_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+
+@dataclass
+class Verification:
+    """What was compared, and the worst that was found: None where all is as a broker writes it."""
+
+    path: str
+    segments: int = 0
+    bytes: int = 0
+    batches: int = 0
+    offset_entries: int = 0
+    time_entries: int = 0
+    aborted_transactions: int = 0
+    producer_snapshots: int = 0
+    leader_epochs: int = 0
+    worst: Severity | None = None
+    is_log_damaged: bool = False  # are there errors in a log itself?
+
+
+def verify_partition(
+    files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True
+) -> Verification:
+    """Compare all files of the partition in `directory` → what was compared. `report` takes what is wrong.
+
+    go_on  is asked now and then; False: stop in the middle, what was found so far was reported
+    Files with `.deleted`, `.cleaned`, `.swap` and the like are left out: they are no part of the log. Memory: one window,
+    one index of each sort, and the producers. Raises UnreadableFile, and FileChangedWhileReading.
+    """
+    return _Partition(files, directory, report, go_on).run()
+
+
+class _Partition:
+    def __init__(self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool]) -> None:
+        self._files = files
+        self._prefix = directory if directory.endswith("/") else directory + "/"
+        self._outer, self._go_on = report, go_on
+        self.result = Verification(directory)
+        self._paths: dict[tuple[FileKind, int | None], str] = {}
+        self._columns = BatchColumns()
+        self._partition = partition_of(files.absolute(self._prefix + "x"))
+        self._log_dir = parent_of(files.absolute(self._prefix.rstrip("/")))
+
+    def run(self) -> Verification:
+        """See verify_partition."""
+        bases = self._list()
+        self._epochs = self._epoch_check()
+        self._producers = ProducerCheck(self._snapshots(), self._report)
+        for base in bases:
+            if not self._segment(base, is_last=base == bases[-1]):
+                return self.result
+        for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
+            if kind is FileKind.LOG_07:
+                self._log_07(path)
+        self._producers.finish()
+        self._epochs.finish()
+        return self.result
+
+    def _log_07(self, path: str) -> None:
+        """A log of Kafka 0.7: there is nothing beside it, so only its own checksums can be compared."""
+        with self._files.open(path) as file:
+            part = valid_size(file)
+            self.result.segments += 1
+            self.result.bytes += file.size()
+        if part.problem is not None:
+            self._report(Finding(part.problem.code, Where(path, part.size), part.problem.what))
+
+    def _report(self, finding: Finding) -> None:
+        order = (None, Severity.INFO, Severity.WARNING, Severity.ERROR)
+        self.result.worst = max(self.result.worst, finding.severity, key=order.index)
+        if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
+            self.result.is_log_damaged = True
+        self._outer(finding)
+
+    # ---- what is there
+
+    def _list(self) -> list[int]:
+        """Note the paths of all files → base offsets of the logs, growing."""
+        bases: list[int] = []
+        for name in self._files.list(self._prefix):
+            parsed = parse_file_name(name)
+            if parsed is None or parsed.suffix or parsed.remote_id is not None:
+                continue
+            if parsed.base_offset is None:
+                if parsed.kind in (*_INDEXES, FileKind.LOG, FileKind.PRODUCER_SNAPSHOT):
+                    self._report(Finding("name-invalid", Where(self._prefix + name), "the name holds no offset: not read"))
+                self._paths[parsed.kind, None] = self._prefix + name
+            elif parsed.kind is FileKind.LOG_07:
+                self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
+            elif canonical_name(parsed) != name or not 0 <= parsed.base_offset < MAX_BASE_OFFSET:
+                self._report(Finding("name-invalid", Where(self._prefix + name), "no broker names a file so: not read"))
+            else:
+                self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
+                if parsed.kind is FileKind.LOG:
+                    bases.append(parsed.base_offset)
+        for (kind, base), path in self._paths.items():
+            if kind in _INDEXES and base is not None and base not in bases:
+                self._report(Finding("log-missing", Where(path), "a broker that starts deletes it"))
+        return sorted(bases)
+
+    def _epoch_check(self) -> EpochCheck:
+        """The checker of leader epochs. A checkpoint that a broker refuses is no evidence."""
+        start = self._log_start_offset()
+        path = self._paths.get((FileKind.LEADER_EPOCH_CHECKPOINT, None))
+        entries: list[EpochEntry] | None = []
+        if path is not None:
+            checkpoint = read_leader_epochs(self._files, path)
+            for finding in checkpoint.findings:
+                self._report(finding)
+            entries = None if checkpoint.findings else checkpoint.entries
+            self.result.leader_epochs = len(checkpoint.entries)
+        return EpochCheck(entries, path or self._prefix + FileKind.LEADER_EPOCH_CHECKPOINT.value, start, self._report)
+
+    def _log_start_offset(self) -> int | None:
+        """What the log dir's checkpoint says, 0 where it does not name the partition; None: there is no checkpoint.
+
+        What is wrong with it is not this partition's.
+        """
+        path = f"{self._log_dir.rstrip('/')}/{FileKind.LOG_START_CHECKPOINT.value}"
+        if self._partition is None or not self._files.exists(path):
+            return None
+        known = by_partition(read_offset_checkpoint(self._files, path).entries)
+        return known.get((self._partition.topic, self._partition.partition), 0)
+
+    def _snapshots(self) -> list[tuple[int, ProducerSnapshot]]:
+        found: list[tuple[int, ProducerSnapshot]] = []
+        for (kind, offset), path in self._paths.items():
+            if kind is not FileKind.PRODUCER_SNAPSHOT or offset is None:
+                continue
+            snapshot = ProducerSnapshot.read(self._files, path)
+            self.result.producer_snapshots += 1
+            problems = snapshot.sanity()
+            for finding in problems:
+                self._report(finding)
+            if not problems:
+                found.append((offset, snapshot))
+        return found
+
+    # ---- a segment
+
+    def _segment(self, base: int, *, is_last: bool) -> bool:
+        """Compare the segment that begins at `base` → go on?"""
+        offsets, times, aborted = (self._index(kind, base) for kind in _INDEXES)
+        self._producers.begin_segment(aborted if isinstance(aborted, TransactionIndex) else None)
+        path = self._paths[FileKind.LOG, base]
+        if not self._files.exists(path):
+            self._report(Finding("path-vanished", Where(path), "the segment was there a moment ago"))
+            return True
+        checks = [
+            OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report),
+            TimeCheck(times if isinstance(times, TimeIndex) else TimeIndex(b"", base, path), self._report),
+        ]
+        offset_check, time_check = checks
+        with self._files.open(path) as file:
+            walk = LogWalk(file, batches=self._columns)
+            for window in walk:
+                if not self._go_on():
+                    return False
+                self._check_batches(window, path)
+                for check in checks:
+                    check.feed(window)
+                self._producers.feed(window)
+                self._epochs.feed(window, path)
+            self._end_of_log(walk, file)
+        self.result.segments += 1
+        self.result.bytes += walk.end
+        self.result.offset_entries += offset_check.count
+        self.result.time_entries += time_check.count
+        self.result.aborted_transactions += 0 if aborted is None else len(aborted)
+        assert isinstance(offset_check, OffsetCheck)
+        assert isinstance(time_check, TimeCheck)
+        offset_check.finish(walk.position)
+        if times is not None:
+            in_use = is_last and isinstance(times, TimeIndex) and times.used_entries < len(times)
+            time_check.finish(is_closed=not in_use)
+        elif time_check.largest_timestamp >= 0:
+            self._missing(path, ".timeindex", "a broker takes an empty one, by which lookups by time pass the segment by")
+        if offsets is None and walk.end:
+            self._missing(path, ".index", "a broker that starts rebuilds it from the log")
+        for index in (offsets, times):
+            if index is not None and not isinstance(index, TransactionIndex):
+                self._zero_tail(index, is_last=is_last)
+        self._producers.end_segment(
+            aborted if isinstance(aborted, TransactionIndex) else None,
+            self._prefix + transaction_index_file_name(base),
+        )
+        return True
+
+    def _index(self, kind: FileKind, base: int) -> OffsetIndex | TimeIndex | TransactionIndex | None:
+        """The index of that kind; None where there is none, or it can not be read."""
+        path = self._paths.get((kind, base))
+        if path is None:
+            return None
+        try:
+            if kind is FileKind.OFFSET_INDEX:
+                return OffsetIndex.read(self._files, path, base)
+            if kind is FileKind.TIME_INDEX:
+                return TimeIndex.read(self._files, path, base)
+            return TransactionIndex.read(self._files, path, base)
+        except UnreadableFile as error:
+            if self._files.exists(path):
+                raise
+            self._report(Finding("path-vanished", Where(path), str(error)))
+            return None
+
+    def _missing(self, log_path: str, suffix: str, what: str) -> None:
+        path = log_path.removesuffix(FileKind.LOG.value) + suffix
+        self._report(Finding("index-missing", Where(path), what))
+
+    def _zero_tail(self, index: SparseIndex, *, is_last: bool) -> None:
+        """Unused space is harmless where a broker looks at it: in the last segment, after a crash or in a running one."""
+        tail = index.zero_tail()
+        if not tail:
+            return
+        kind = PartitionKind.PLAIN if self._partition is None else self._partition.kind
+        is_clean = self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")
+        if is_last and (not is_clean or kind is PartitionKind.DELETE):
+            self._report(tail[0])
+            return
+        why = "the log dir says that it was shut down cleanly" if is_last else "this is not the last segment"
+        self._report(Finding("index-untrimmed", tail[0].where, f"{tail[0].what}, but {why}: not harmless"))
+
+    # ---- the log itself
+
+    def _check_batches(self, window: Window, path: str) -> None:
+        """Findings for checksums: nothing else in a header is needed to be sound here."""
+        table, rows = window.batches.table, window.rows
+        self.result.batches += rows
+        row = next_unsound(table, 0, rows)
+        while row < rows:
+            where = Where(path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
+            magic = table[BatchField.MAGIC, row]
+            if not 0 <= magic <= MAGIC_V2:
+                self._report(Finding("unknown-magic", where, f"magic {magic}"))
+            if not table[BatchField.VALID, row]:
+                what = f"stored checksum {table[BatchField.CRC, row]:08x} does not fit the {table[BatchField.SIZE, row]} bytes"
+                self._report(Finding("crc-mismatch", where, what))
+            row = next_unsound(table, row + 1, rows)
+
+    def _end_of_log(self, walk: LogWalk, file: OpenFile) -> None:
+        """What stands behind the last batch."""
+        if walk.stop is Stop.END:
+            return
+        left, where = walk.end - walk.position, Where(file.path, walk.position)
+        spans = range(walk.position, walk.end, _CHUNK)
+        if all(not file.read_exactly(at, min(_CHUNK, walk.end - at)).strip(b"\0") for at in spans):
+            self._report(Finding("zero-tail", where, f"{left} zero bytes behind the last batch"))
+        elif walk.stop is Stop.TORN:
+            self._report(Finding("torn-tail", where, f"{left} bytes at the end are no whole batch"))
+        else:
+            size = int.from_bytes(file.read_exactly(walk.position + 8, 4), "big", signed=True)
+            what = f"size field {size}, the smallest legal one is {MIN_RECORD_SIZE}; {left} bytes from here on were not read"
+            self._report(Finding("batch-size-invalid", where, what))
+

@@ -1,0 +1,266 @@
+"""Transaction indexes and producer snapshots of a partition against its batches, while the log is walked once.
+
+The state of every producer is followed from the first batch on, as ProducerStateManager does when it rebuilds. What lies
+before the first batch is not known, and the cleaner removes batches: then only what contradicts the batches is reported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.findings import Finding, Where
+from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
+from engine.kernels.verify import first_from, next_hole, next_producer
+from engine.log.scan.recovery_walk import read_marker
+from engine.log.verify.indexes import FileFindings
+from engine.record.columns import RecordColumns
+from engine.record.control import ControlRecordInvalid
+from engine.record.sequences import increment_sequence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from engine.checkpoint.producer_snapshot import ProducerSnapshot
+    from engine.formats import AbortedTxn, ProducerSnapshotEntry
+    from engine.index.transaction import TransactionIndex
+    from engine.record.windows import Window
+
+    Report = Callable[[Finding], None]
+
+_LONG_MIN = -(2**63)
+_FIELDS = (
+    BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
+    BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
+)
+
+
+class ProducerState:
+    """What the batches so far say of one producer. Mirrors ProducerStateEntry, of whose batches it keeps the last."""
+
+    __slots__ = (
+        "coordinator_epoch", "epoch", "has_data", "last_offset", "last_sequence", "marker_offset", "offset_delta",
+        "timestamp", "txn_first_offset",
+    )
+
+    def __init__(self) -> None:
+        self.epoch = self.last_sequence = self.last_offset = self.timestamp = self.coordinator_epoch = -1
+        self.marker_offset = -1
+        self.offset_delta = 0
+        self.txn_first_offset = -1  # of the open transaction
+        self.has_data = False  # has the open transaction records, or did the cleaner take them all?
+
+    def _enter(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.last_sequence = self.last_offset = -1
+            self.offset_delta = 0
+
+    def append(self, epoch: int, first: int, last: int, base_sequence: int, timestamp: int) -> None:
+        """A batch with data."""
+        self._enter(epoch)
+        self.last_offset, self.offset_delta, self.timestamp = last, last - first, timestamp
+        self.last_sequence = increment_sequence(base_sequence, last - first) if base_sequence >= 0 else -1
+
+    def end(self, epoch: int, coordinator_epoch: int, timestamp: int, offset: int) -> None:
+        """A marker at `offset`."""
+        self._enter(epoch)
+        self.marker_offset = offset
+        self.coordinator_epoch, self.timestamp = coordinator_epoch, timestamp
+        self.txn_first_offset, self.has_data = -1, False
+
+
+class Aborted(NamedTuple):
+    """An abort marker at offset `last_offset`, and what an index entry for it would say; `first_offset` −1: not known."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    has_data: bool
+
+
+class ProducerCheck:
+    """Feed it every window of every log of a partition, from the first segment on.
+
+    snapshots  those that can be read, by offset
+    """
+
+    def __init__(self, snapshots: Iterable[tuple[int, ProducerSnapshot]], report: Report) -> None:
+        self._report = report
+        self._due = sorted(snapshots, reverse=True, key=lambda item: item[0])
+        self._producers: dict[int, ProducerState] = {}
+        self._open: dict[int, int] = {}  # producer → first offset of its open transaction
+        self._first_offset: int | None = None  # of the log
+        self._end = -1  # last offset so far
+        self._has_holes = False
+        self._aborted: list[Aborted] = []  # of this segment
+        self._committed: set[int] = set()  # those commit markers of this segment that its index names
+        self._named: set[int] = set()
+        self._records = RecordColumns(8)
+
+    @property
+    def _knows_all(self) -> bool:
+        """Has the log been seen from its very first batch on, and lacks none?"""
+        return not self._has_holes and self._first_offset == 0
+
+    def begin_segment(self, index: TransactionIndex | None) -> None:
+        """A segment begins; `index`: its transaction index."""
+        self._aborted.clear()
+        self._committed.clear()
+        self._named = set() if index is None else {txn.last_offset for txn in index}
+
+    def feed(self, window: Window) -> None:
+        """Follow the producers of the window's batches."""
+        table, row = window.batches.table, 0
+        if self._first_offset is None:
+            self._first_offset = table[BatchField.BASE_OFFSET, 0]
+            self._end = max(self._first_offset - 1, _LONG_MIN)
+        if not self._has_holes:
+            self._has_holes = next_hole(table, 0, window.rows, self._end) < window.rows
+        while row < window.rows:
+            behind = first_from(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
+            self._follow(window, row, behind)
+            row = behind
+            if row < window.rows:
+                self._compare(*self._due.pop())
+        self._end = table[BatchField.LAST_OFFSET, window.rows - 1]
+
+    def _follow(self, window: Window, row: int, last_row: int) -> None:
+        table = window.batches.table
+        row = next_producer(table, row, last_row)
+        while row < last_row:
+            producer, epoch, attributes, first, last, sequence, timestamp, count = (table[field, row] for field in _FIELDS)
+            if attributes & CONTROL_FLAG:
+                if count > 0:
+                    self._marker(window, row)
+            else:
+                state = self._producers.get(producer)
+                if state is None:
+                    state = self._producers[producer] = ProducerState()
+                state.append(epoch, first, last, sequence, timestamp)
+                if attributes & TRANSACTIONAL_FLAG:
+                    if state.txn_first_offset < 0:
+                        state.txn_first_offset = self._open[producer] = first
+                    state.has_data = state.has_data or count > 0
+            row = next_producer(table, row + 1, last_row)
+
+    def _marker(self, window: Window, row: int) -> None:
+        """A control batch of a producer."""
+        table = window.batches.table
+        producer, offset = table[BatchField.PRODUCER_ID, row], table[BatchField.BASE_OFFSET, row]
+        try:
+            marker = read_marker(window, row, self._records)
+        except ControlRecordInvalid:
+            return  # dump-log tells of it
+        if marker is None:
+            return
+        state = self._producers.setdefault(producer, ProducerState())
+        self._open.pop(producer, None)
+        if marker.control_type is ControlType.ABORT:
+            stable = min(self._open.values(), default=offset + 1)
+            self._aborted.append(Aborted(producer, state.txn_first_offset, offset, stable, state.has_data))
+        elif offset in self._named and state.txn_first_offset >= 0:
+            self._committed.add(offset)
+        state.end(table[BatchField.PRODUCER_EPOCH, row], marker.coordinator_epoch, marker.timestamp, offset)
+
+    # ---- transaction index
+
+    def end_segment(self, index: TransactionIndex | None, path: str) -> None:
+        """The segment ends: compare with its transaction index, which would stand at `path`."""
+        findings = FileFindings(path, self._report)
+        entries: dict[int, tuple[int, AbortedTxn]] = {}
+        if index is not None:
+            for finding in index.sanity():
+                self._report(finding)
+            entries = {txn.last_offset: (number * index.entry_size, txn) for number, txn in enumerate(index)}
+        for aborted in self._aborted:
+            if aborted.last_offset in entries:
+                position, txn = entries.pop(aborted.last_offset)
+                what = self._contradiction(aborted, txn)
+                if what:
+                    findings.add("txnindex-mismatch", what, position, aborted.last_offset)
+            elif aborted.has_data:
+                what = (
+                    f"no entry for the transaction of producer {aborted.producer_id} from offset {aborted.first_offset}, "
+                    f"aborted at {aborted.last_offset}: not harmless"
+                )
+                findings.add("txnindex-incomplete", what, None, aborted.last_offset)
+        for offset, (position, txn) in entries.items():
+            if offset in self._committed:
+                what = f"producer {txn.producer_id} committed at offset {offset}: not harmless, its records are hidden"
+                findings.add("txnindex-mismatch", what, position, offset)
+            elif self._knows_all or offset > self._end:
+                what = f"no abort marker of producer {txn.producer_id} stands at offset {offset}"
+                findings.add("txnindex-mismatch", what, position, offset)
+        findings.finish()
+
+    def _contradiction(self, seen: Aborted, txn: AbortedTxn) -> str | None:
+        """What in `txn` does not fit the abort marker; None: nothing."""
+        if txn.producer_id != seen.producer_id:
+            return f"producer {txn.producer_id}, the abort marker there is of producer {seen.producer_id}"
+        if not self._fits(txn.first_offset, seen.first_offset):
+            found = f"begins at {seen.first_offset}" if seen.first_offset >= 0 else "has no records"
+            return f"first offset {txn.first_offset}, the transaction {found}: not harmless"
+        if not self._fits(txn.last_stable_offset, seen.last_stable_offset):
+            return f"last stable offset {txn.last_stable_offset}, it was {seen.last_stable_offset}"
+        return None
+
+    def _fits(self, said: int, seen: int) -> bool:
+        """May an offset be right that should be `seen`, or lie before that in batches that are gone?"""
+        if said == seen:
+            return True
+        is_gone = self._has_holes or said < (self._first_offset or 0)
+        return is_gone and (seen < 0 or said < seen)
+
+    # ---- snapshots
+
+    def finish(self) -> int:
+        """The log ends: compare the snapshots that are left → log end offset."""
+        while self._due:
+            offset, snapshot = self._due.pop()
+            if offset > self._end + 1:
+                what = f"taken at offset {offset}, the log ends before {self._end + 1}"
+                self._report(Finding("snapshot-beyond-log", Where(snapshot.path, None, offset), what))
+            else:
+                self._compare(offset, snapshot)
+        return self._end + 1
+
+    def _compare(self, offset: int, snapshot: ProducerSnapshot) -> None:
+        """Compare a snapshot with the state at its offset. Producers that it lacks may have expired."""
+        findings = FileFindings(snapshot.path, self._report)
+        listed: set[int] = set()
+        for entry in snapshot:
+            listed.add(entry.producer_id)
+            what = self._difference(entry, self._producers.get(entry.producer_id))
+            if what:
+                findings.add("snapshot-mismatch", f"producer {entry.producer_id}: {what}", None, offset)
+        for producer, first in self._open.items():
+            if producer not in listed and self._knows_all:
+                what = f"producer {producer} is missing, its transaction from offset {first} is open: not harmless"
+                findings.add("snapshot-mismatch", what, None, offset)
+        findings.finish()
+
+    def _difference(self, said: ProducerSnapshotEntry, seen: ProducerState | None) -> str | None:
+        """What in `said` contradicts the batches; None: nothing."""
+        before = self._first_offset or 0
+        if seen is None:
+            if self._knows_all or (said.last_offset >= before and not self._has_holes):
+                return f"last offset {said.last_offset}, no batch of it is there"
+            return None
+        if said.last_offset == seen.marker_offset >= 0 and said.offset_delta == 0:
+            return None  # brokers before 1.1 took the marker for the last batch
+        if seen.last_offset > said.last_offset:
+            return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
+        if seen.last_offset < said.last_offset:
+            if self._has_holes or said.last_offset < before:
+                return None
+            return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
+        for name in ("last_sequence", "offset_delta", "producer_epoch", "coordinator_epoch", "timestamp"):
+            value = getattr(said, name)
+            found = seen.epoch if name == "producer_epoch" else getattr(seen, name)
+            if value != found and (name in ("last_sequence", "offset_delta") or self._knows_all):
+                return f"{name.replace('_', ' ')} {value}, the batches say {found}"
+        if not self._fits(said.current_txn_first_offset, seen.txn_first_offset):
+            what = f"open transaction from {said.current_txn_first_offset}, the batches say {seen.txn_first_offset}"
+            return what + ": not harmless"
+        return None

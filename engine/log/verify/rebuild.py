@@ -1,0 +1,136 @@
+"""Make anew what verification found broken beside a sound log: indexes, producer snapshots, leader epochs.
+
+Rebuilt files are what a broker would write: indexes as LogSegment.recover leaves them, snapshots from the batches before
+their offset. The log itself is never touched; where it is damaged, recovery has to decide first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import KafkalogError
+from engine.files import replace
+from engine.findings import Severity
+from engine.layout import FileKind, file_name, log_file_name, parse_file_name, producer_snapshot_file_name
+from engine.log.loading.epoch_repair import epochs_in_logs
+from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+from engine.log.producers.loading import rebuild_producer_state
+from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.segment.leftovers import offset_of, plain_files
+from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.log_segments import LogSegments
+from engine.overlay import OverlayFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.config import LogConfig
+    from engine.files import Files
+    from engine.findings import Finding
+
+_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+
+class LogDamaged(KafkalogError):
+    """Files can not be made from a log that is damaged itself."""
+
+    code = "log-damaged"
+
+
+class _KnownEpochs:
+    """Takes no epochs: the checkpoint is not what is rebuilt with a segment."""
+
+    latest_epoch = 2**31 - 1
+
+    def assign(self, _epoch: int, _start_offset: int) -> None:
+        """Nothing to note."""
+
+
+class Rebuilder:
+    """Rebuilds files of the partition in `directory`.
+
+    findings  what `verify_partition` reported of it       now  ms, the clock by which producers expire
+    Raises LogDamaged where the log must be recovered first.
+    """
+
+    def __init__(self, files: Files, directory: str, config: LogConfig, findings: Iterable[Finding], now: int) -> None:
+        self._files, self._directory, self._config, self._now = files, directory.rstrip("/") or "/", config, now
+        self._bases: set[int] = set()  # of segments whose indexes are rebuilt
+        self._snapshots: set[int] = set()
+        self._epochs = False
+        self._sort_out(findings)
+        self.segments = self._open_segments()
+
+    def _sort_out(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            name = parse_file_name(file_name(finding.where.file))
+            if name is None or finding.severity is Severity.INFO or finding.code in ("log-missing", "name-invalid"):
+                continue
+            if name.kind is FileKind.LOG:
+                raise LogDamaged(f"{finding.where.file}: {finding.what}: nothing is rebuilt",
+                                 do=f"kafkalog recover --dry-run {self._directory}")
+            if name.kind in _INDEXES and name.base_offset is not None:
+                self._bases.add(name.base_offset)
+            elif name.kind is FileKind.PRODUCER_SNAPSHOT and name.base_offset is not None:
+                self._snapshots.add(name.base_offset)
+            elif name.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
+                self._epochs = True
+
+    def _open_segments(self) -> LogSegments:
+        """All segments; only those that are rebuilt may change anything."""
+        segments = LogSegments()
+        for name in plain_files(self._files, self._directory):
+            base = offset_of(name)
+            if base is not None and name == log_file_name(base):
+                writable = base in self._bases
+                segments.add(LogSegment(self._files, self._directory, base, self._config, self._now, writable=writable))
+        return segments
+
+    def run(self) -> list[str]:
+        """Rebuild what is broken → names of the files written. Raises UnwritableFile, and what recovery raises."""
+        done = [name for base in sorted(self._bases) for name in self._segment(base)]
+        done += [self._snapshot(offset) for offset in sorted(self._snapshots)]
+        if self._epochs:
+            done.append(self._leader_epochs())
+        self.segments.close_handlers()
+        if done:
+            self._files.sync_directory(self._directory)
+        return done
+
+    def _segment(self, base: int) -> list[str]:
+        """All indexes of one segment, from the first segment on, so that those before it can be relied on."""
+        segment = self.segments.get(base)
+        if segment is None:
+            return []
+        state, _ = self._state_at(base)
+        segment.recover(state, _KnownEpochs())
+        segment.close()
+        return [file_name(path) for path in segment.paths[1:] if self._files.exists(path)]
+
+    def _state_at(self, offset: int) -> tuple[ProducerStateManager, OverlayFiles]:
+        """The producers as the batches before `offset` leave them, and the files that this wrote, on no disk."""
+        overlay = OverlayFiles(self._files, now=self._now)
+        for broken in self._snapshots:
+            overlay.remove(f"{self._directory}/{producer_snapshot_file_name(broken)}")
+        state = ProducerStateManager(overlay, self._directory)
+        first = self.segments.base_offsets[0]
+        rebuild_producer_state(state, self.segments, first, offset, now=self._now, reload_from_clean_shutdown=False)
+        return state, overlay
+
+    def _snapshot(self, offset: int) -> str:
+        """A snapshot from the next older sound one and the batches behind it."""
+        name = producer_snapshot_file_name(offset)
+        path = f"{self._directory}/{name}"
+        _, overlay = self._state_at(offset)
+        if overlay.exists(path):
+            replace(self._files, path, [overlay.read(path, overlay.info(path).size)])
+        else:  # nothing was appended before that offset: a broker keeps none
+            self._files.remove(path)
+        return name
+
+    def _leader_epochs(self) -> str:
+        """The epochs that the batches carry."""
+        name = FileKind.LEADER_EPOCH_CHECKPOINT.value
+        self._files.remove(f"{self._directory}/{name}")
+        LeaderEpochFileCache(self._files, self._directory).assign_all(epochs_in_logs(self._files, self._directory))
+        return name
