@@ -23,6 +23,7 @@ KERNELS = (
     "recovery",
     "verify",
     "blocks",
+    "frames",
     "admission",
     "offset_map",
     "cleaning",

@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What becomes of the batches of a window when it is compacted: runs that go, runs that stay as they are, the rest."""
+"""What becomes of the batches of a window when it is compacted: runs that go, runs that stay as they are, the rest.
+
+Also which offsets survive, a bit each, once every key is known: a batch without one need not be read a second time.
+"""
 
 import cython
 
@@ -12,9 +15,19 @@ from engine.formats import (
     BatchField,
     RecordField,
 )
-from engine.kernels.offset_map import KEPT, READ, TOMBSTONES
+from engine.kernels.offset_map import KEPT, READ, SLOT_WORDS, TOMBSTONES
 
 DROP, COPY, ALONE = range(3)  # runs that go · runs that stay as they are · one batch that needs a closer look
+
+# verdicts on the records of a batch
+ASK, KEEP_ALL, KEEP_NONE, ASK_SURVIVORS, SUPERSEDED = range(5)
+LONGEST = 1 << 16  # offsets of a batch that are looked through for a survivor: so the work is bounded by the input
+
+_ASK = cython.declare(cython.int, ASK)
+_ASK_SURVIVORS = cython.declare(cython.int, ASK_SURVIVORS)
+_SUPERSEDED = cython.declare(cython.int, SUPERSEDED)
+_LONGEST = cython.declare(cython.longlong, LONGEST)
+_SLOT_WORDS = cython.declare(cython.Py_ssize_t, SLOT_WORDS)
 
 _DROP = cython.declare(cython.int, DROP)
 _COPY = cython.declare(cython.int, COPY)
@@ -25,11 +38,16 @@ _TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
 
 _FIELDS = cython.declare(cython.Py_ssize_t, RECORD_FIELDS)
 _TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
+_BATCH = cython.declare(cython.int, RecordField.BATCH)
+_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
+_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
 _MAGIC = cython.declare(cython.int, BatchField.MAGIC)
 _VALID = cython.declare(cython.int, BatchField.VALID)
 _CODEC = cython.declare(cython.longlong, CODEC_MASK)
 _ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
+_BASE_OFFSET = cython.declare(cython.int, BatchField.BASE_OFFSET)
 _LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
+_COUNT = cython.declare(cython.int, BatchField.COUNT)
 _CONTROL = cython.declare(cython.longlong, CONTROL_FLAG)
 _HORIZON = cython.declare(cython.longlong, DELETE_HORIZON_FLAG)
 _TRANSACTIONAL = cython.declare(cython.longlong, TRANSACTIONAL_FLAG | CONTROL_FLAG)
@@ -106,6 +124,108 @@ def take_kept(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: c
             if records[_TIMESTAMP, index] > largest: largest = records[_TIMESTAMP, index]
             count += 1
         return count, largest
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def check_order(batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
+                end: cython.Py_ssize_t, last: cython.longlong) -> cython.longlong:
+    """The last offset of the records first … end − 1; −1: they are not as producers and brokers write them.
+
+    They are if every record has a key, lies in the range of offsets that its batch names, and offsets grow, from `last` on.
+    """
+    index: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    offset: cython.longlong
+    if first < 0 or end > records.shape[1]: return -1
+    with cython.nogil:
+        for index in range(first, end):
+            row = records[_BATCH, index]
+            offset = records[_OFFSET, index]
+            if row < 0 or row >= batches.shape[1] or offset <= last or records[_KEY_SIZE, index] < 0: return -1
+            if offset > batches[_LAST_OFFSET, row]: return -1
+            if batches[_MAGIC, row] >= 2 and offset < batches[_BASE_OFFSET, row]: return -1
+            last = offset
+        return last
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def note_survivors(slots: cython.const[cython.ulonglong][::1], start: cython.longlong,
+                   survivors: cython.ulonglong[::1]) -> cython.bint:
+    """Set the bit of every offset in the map `slots`, bit 0 standing for `start`; False: one of them lies outside."""
+    index: cython.Py_ssize_t
+    number: cython.Py_ssize_t
+    at: cython.ulonglong
+    one: cython.ulonglong = 1
+    first: cython.ulonglong = max(start, 0)
+    size: cython.ulonglong = survivors.shape[0]
+    with cython.nogil:
+        for index in range(slots.shape[0] // _SLOT_WORDS):
+            number = index * _SLOT_WORDS
+            if slots[number] == 0 and slots[number + 1] == 0: continue
+            if slots[number + 2] < first: return False
+            at = slots[number + 2] - first
+            if at >> 6 >= size: return False
+            survivors[at >> 6] |= one << (at & 63)
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def judge(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.uchar[::1],
+          survivors: cython.const[cython.ulonglong][::1], start: cython.longlong, latest: cython.longlong) -> cython.bint:
+    """Turn ASK into ASK_SURVIVORS or SUPERSEDED for batches whose keys were all put into the map.
+
+    These lie between the offsets `start` and `latest` as a whole and are not transactional: what became of a transaction
+    may be seen in another way by each pass. False: arguments that do not fit each other.
+    """
+    row: cython.Py_ssize_t
+    if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0] or start < 0: return False
+    if latest >= start and (latest - start) >> 6 >= survivors.shape[0]: return False
+    with cython.nogil:
+        for row in range(rows):
+            if verdicts[row] != _ASK or batches[_MAGIC, row] < 2 or batches[_ATTRIBUTES, row] & _TRANSACTIONAL: continue
+            if batches[_BASE_OFFSET, row] < start or batches[_LAST_OFFSET, row] > latest: continue
+            if batches[_LAST_OFFSET, row] < batches[_BASE_OFFSET, row] or batches[_COUNT, row] < 1: continue
+            verdicts[row] = _ASK_SURVIVORS
+            if batches[_LAST_OFFSET, row] - batches[_BASE_OFFSET, row] < _LONGEST and not _survives(
+                    survivors, batches[_BASE_OFFSET, row] - start, batches[_LAST_OFFSET, row] - start):
+                verdicts[row] = _SUPERSEDED
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def end_of_run(verdicts: cython.const[cython.uchar][::1], row: cython.Py_ssize_t,
+               rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Behind the last batch in a row with `row` that is superseded as it is, or is not as it is not."""
+    superseded: cython.bint
+    if row < 0 or row >= rows or rows > verdicts.shape[0]: return rows
+    with cython.nogil:
+        superseded = verdicts[row] == _SUPERSEDED
+        while row < rows and (verdicts[row] == _SUPERSEDED) == superseded:
+            row += 1
+        return row
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _survives(survivors: cython.const[cython.ulonglong][::1], first: cython.longlong, last: cython.longlong) -> cython.bint:
+    """Is one of the bits first … last set?"""
+    word: cython.Py_ssize_t = first >> 6
+    end: cython.Py_ssize_t = last >> 6
+    bits: cython.ulonglong = survivors[word] >> (first & 63)
+    one: cython.ulonglong = 1
+    if word == end: return bits & (((one << (last - first)) << 1) - 1) != 0
+    if bits: return True
+    word += 1
+    while word < end:
+        if survivors[word]: return True
+        word += 1
+    return survivors[end] & (((one << (last & 63)) << 1) - 1) != 0
 
 
 @cython.cfunc

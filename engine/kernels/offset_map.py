@@ -172,13 +172,19 @@ def _expect(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.
 @cython.nogil
 @cython.exceptval(check=False)
 def _look_ahead(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-                end: cython.Py_ssize_t, secret_0: cython.ulonglong, secret_1: cython.ulonglong,
-                slots: cython.ulonglong[::1], count: cython.Py_ssize_t, ones: cython.p_ulonglong,
-                others: cython.p_ulonglong) -> cython.bint:
-    """Digests of the keys of the records first … end − 1 into `ones` and `others`; False: one lies outside `data`."""
+                end: cython.Py_ssize_t, settled: cython.const[cython.uchar][::1], secret_0: cython.ulonglong,
+                secret_1: cython.ulonglong, slots: cython.ulonglong[::1], count: cython.Py_ssize_t,
+                ones: cython.p_ulonglong, others: cython.p_ulonglong) -> cython.bint:
+    """Digests of the keys of the records first … end − 1 into `ones` and `others`.
+
+    settled  by batch: not 0 where nobody will ask for them
+    False: a key lies outside `data`, or there is no such batch.
+    """
     index: cython.Py_ssize_t
     for index in range(first, end):
         if records[_KEY_SIZE, index] < 0: continue
+        if records[_BATCH, index] < 0 or records[_BATCH, index] >= settled.shape[0]: return False
+        if settled[records[_BATCH, index]]: continue
         if records[_KEY, index] < 0 or records[_KEY_SIZE, index] > data.shape[0] - records[_KEY, index]: return False
         ones[index - first], others[index - first] = _digest(
             data, records[_KEY, index], records[_KEY_SIZE, index], secret_0, secret_1)
@@ -241,10 +247,10 @@ def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, 
     with cython.nogil:
         for index in range(first, end):
             if (index - first) % _BLOCK == 0 and not _look_ahead(
-                    data, records, index, min(end, index + _BLOCK), secret_0, secret_1, slots, count, ones, others):
+                    data, records, index, min(end, index + _BLOCK), skipped, secret_0, secret_1, slots, count, ones,
+                    others):
                 return index, _BAD_START
             if records[_KEY_SIZE, index] < 0 or records[_OFFSET, index] < start_offset: continue
-            if records[_BATCH, index] < 0 or records[_BATCH, index] >= skipped.shape[0]: return index, _BAD_START
             if skipped[records[_BATCH, index]]: continue
             if state[_ENTRIES] >= state[_CAPACITY]: return index, _FULL
             one = ones[(index - first) % _BLOCK]
@@ -303,13 +309,15 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
                   records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
                   kept_whole: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1],
                   secret_0: cython.ulonglong, secret_1: cython.ulonglong, latest_offset: cython.longlong,
-                  now: cython.longlong, retain_legacy_deletes: cython.bint, keep: cython.uchar[::1],
+                  now: cython.longlong, retain_legacy_deletes: cython.bint, survivors: cython.const[cython.ulonglong][::1],
+                  survivors_start: cython.longlong, keep: cython.uchar[::1],
                   counts: cython.longlong[:, ::1]) -> cython.int:
     """Write 1 into keep[index − first] for each of the records first … end − 1 that compaction keeps, else 0 → status.
 
-    kept_whole  by batch: 1 keeps all its records, 2 keeps none, 0 asks the map
+    kept_whole  by batch: 1 keeps all its records, 2 keeps none, 0 asks the map, 3 asks `survivors`
     latest_offset  records above it stay     now  ms; a tombstone goes when the delete horizon of its batch is reached
     retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
+    survivors   a bit for each offset from `survivors_start` on (see cleaning.note_survivors)
     counts      by field (READ, KEPT, TOMBSTONES kept, WITHOUT_KEY dropped) and batch: added to
     status      END · BAD_START (arguments that do not fit each other)
     Mirrors Cleaner.shouldRetainRecord.
@@ -330,7 +338,8 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     with cython.nogil:
         for index in range(first, end):
             if (index - first) % _BLOCK == 0 and not _look_ahead(
-                    data, records, index, min(end, index + _BLOCK), secret_0, secret_1, slots, count, ones, others):
+                    data, records, index, min(end, index + _BLOCK), kept_whole, secret_0, secret_1, slots, count, ones,
+                    others):
                 return _BAD_START
             row = records[_BATCH, index]
             if row < 0 or row >= kept_whole.shape[0] or row >= counts.shape[1] or row >= batches.shape[1]: return _BAD_START
@@ -343,9 +352,14 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
                 stays = False
                 counts[_WITHOUT_KEY, row] += 1
             else:
-                at = _slot(slots, count, ones[(index - first) % _BLOCK], others[(index - first) % _BLOCK])
-                stays = at < 0 or (slots[at] == 0 and slots[at + 1] == 0)
-                if not stays: stays = records[_OFFSET, index] >= _signed(slots[at + 2])
+                if kept_whole[row] == 3:
+                    at = records[_OFFSET, index] - survivors_start
+                    if at < 0 or at >> 6 >= survivors.shape[0]: return _BAD_START
+                    stays = (survivors[at >> 6] >> (at & 63)) & 1
+                else:
+                    at = _slot(slots, count, ones[(index - first) % _BLOCK], others[(index - first) % _BLOCK])
+                    stays = at < 0 or (slots[at] == 0 and slots[at + 1] == 0)
+                    if not stays: stays = records[_OFFSET, index] >= _signed(slots[at + 2])
                 if stays and records[_VALUE_SIZE, index] < 0:
                     if batches[_MAGIC, row] < 2:
                         stays = retain_legacy_deletes

@@ -17,6 +17,7 @@ from engine.errors import UsageError
 from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
 from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, snappy_block, snappy_bound
+from engine.kernels.frames import NOT_PLAIN, plain_zstd_size
 from engine.record import lz4_frames, zstd_frames
 from engine.record.damage import CorruptError
 
@@ -354,12 +355,13 @@ def _inflate_zstd(data: memoryview, output: _Output, _magic: int) -> None:
     context = _contexts.decompressor
     if context is None:
         context = _contexts.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    try:
-        if zstd_frames.is_one_frame(data) and -1 <= zstandard.frame_content_size(data) <= output.left:
+    if NOT_PLAIN < plain_zstd_size(data) <= output.left:
+        try:
             output.add(_zstd_frame(data, context, output.left))
+        except zstandard.ZstdError:
+            pass  # damage, or larger than expected: step by step
+        else:
             return
-    except zstandard.ZstdError:
-        pass  # damage, or larger than expected: step by step
     for part in zstd_frames.blocks(data, context):
         output.add(part)
 

@@ -45,6 +45,11 @@ def header_checksum(descriptor: bytes) -> int:
     return (value ^ value >> 16) >> 8 & 0xFF
 
 
+def written_checksums() -> bytes:
+    """What ends the header of a frame of independent blocks without checksums, for blocks of 64 KiB up to 4 MiB."""
+    return bytes(header_checksum(bytes((_WRITTEN_DESCRIPTOR[0], size << 4))) for size in range(4, 8))
+
+
 def _rotate(value: int, by: int) -> int:
     value &= _U32
     return (value << by | value >> 32 - by) & _U32

@@ -6,13 +6,16 @@ all data. Damage becomes findings; what could be decoded before it is in the col
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, BatchField, Codec, RecordField, Status
+from engine.kernels import BUILD
 from engine.kernels.decode import decode_records, read_varint
+from engine.kernels.frames import inflate_lz4
 from engine.kernels.select import run_end
-from engine.record.codecs import FINDINGS, InflateStatus, inflate
+from engine.record.codecs import FINDINGS, Inflated, InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
 _ARENA = 256 << 10  # inflated bytes that are decoded in one go, while they are in the cache
+_NOTHING = Inflated(b"", InflateStatus.OK, None)
 
 _WHAT = {
     Status.BAD_VARINT: ("record-invalid", "a varint of record {record} is cut off or too long"),
@@ -74,51 +78,71 @@ class Chunk(NamedTuple):
 
 
 class Arena(NamedTuple):
-    """Inflated bodies of batches row … row + len(spans) − 1, and what is wrong with some of them: (code, what) by row."""
+    """Inflated bodies of batches row … end − 1, and what is wrong with some of them: (code, what) by row."""
 
     row: int
+    end: int
     data: memoryview
-    spans: list[tuple[int, int]]  # where each body begins and ends in `data`
     problems: dict[int, tuple[str, str]]
 
 
 class _Arenas:
-    """Inflates the batches row … end − 1 of a window, as many at a time as fill an arena. Touches no columns."""
+    """Inflates the batches row … end − 1 of a window into `room`, as many at a time as it takes."""
 
-    def __init__(self, window: Window, row: int, end: int, limit: int) -> None:
-        self._window, self._row, self._limit = window, row, limit
-        table = window.batches.table
-        fields = (BatchField.ATTRIBUTES, BatchField.BODY, BatchField.BODY_END, BatchField.COUNT)
-        self._batches = [tuple(table[field, current] for field in fields) for current in range(row, end)]
+    def __init__(self, window: Window, row: int, end: int, limit: int, room: memoryview) -> None:
+        self._window, self._row, self._end, self._limit, self._room = window, row, end, limit, room
+        self._inflated: Inflated | None = None  # of the next batch, for which there was no room any more
 
     @property
     def exhausted(self) -> bool:
         """Every batch is in an arena."""
-        return not self._batches
+        return self._row == self._end
 
     def fill(self) -> Arena:
-        """The next arena: about _ARENA bytes, or one larger batch."""
-        arena = bytearray()
-        alone: memoryview | None = None  # a batch that fills an arena by itself, taken without a copy
-        spans: list[tuple[int, int]] = []
+        """The next arena: what fits `room`, or one larger batch. BODY and BODY_END of the batches point into it."""
+        first, table, at = self._row, self._window.batches.table, 0
+        if BUILD == "compiled" and self._inflated is None and self._limit >= len(self._room):
+            self._row, at = inflate_lz4(self._window.data, table, first, self._end, _lz4_checksums(), self._room, 0)
+            if self._row > first:
+                return Arena(first, self._row, self._room[:at], {})
         problems: dict[int, tuple[str, str]] = {}
-        for attributes, body, body_end, count in self._batches:
-            start = len(arena)
-            if count or body < body_end:
-                inflated = inflate(attributes & CODEC_MASK, self._window.data[body:body_end], self._limit)
-                if inflated.status != InflateStatus.OK:
-                    problems[self._row + len(spans)] = (FINDINGS[inflated.status], inflated.problem or "")
-                if not start and len(inflated.data) >= _ARENA:
-                    alone = memoryview(inflated.data)
-                    spans.append((0, len(alone)))
+        while self._row < self._end:
+            row = self._row
+            inflated = self._inflated or self._inflate(row)
+            self._inflated = None
+            size = len(inflated.data)
+            if size > len(self._room) - at:
+                if row > first:
+                    self._inflated = inflated
                     break
-                arena += inflated.data
-            spans.append((start, len(arena)))
-            if len(arena) >= _ARENA:
-                break
-        first, self._row = self._row, self._row + len(spans)
-        del self._batches[: len(spans)]
-        return Arena(first, memoryview(arena) if alone is None else alone, spans, problems)
+                data = memoryview(inflated.data)  # a batch that fills an arena by itself, taken without a copy
+                self._take(row, 0, inflated, problems)
+                return Arena(row, row + 1, data, problems)
+            self._room[at : at + size] = inflated.data
+            self._take(row, at, inflated, problems)
+            at += size
+        return Arena(first, self._row, self._room[:at], problems)
+
+    def _inflate(self, row: int) -> Inflated:
+        table = self._window.batches.table
+        body, body_end = table[BatchField.BODY, row], table[BatchField.BODY_END, row]
+        if not table[BatchField.COUNT, row] and body == body_end:
+            return _NOTHING
+        return inflate(table[BatchField.ATTRIBUTES, row] & CODEC_MASK, self._window.data[body:body_end], self._limit)
+
+    def _take(self, row: int, at: int, inflated: Inflated, problems: dict[int, tuple[str, str]]) -> None:
+        table = self._window.batches.table
+        table[BatchField.BODY, row], table[BatchField.BODY_END, row] = at, at + len(inflated.data)
+        if inflated.status != InflateStatus.OK:
+            problems[row] = (FINDINGS[inflated.status], inflated.problem or "")
+        self._row = row + 1
+
+
+@cache
+def _lz4_checksums() -> memoryview:
+    from engine.record.lz4_frames import written_checksums
+
+    return memoryview(written_checksums())
 
 
 class ChunkReader:
@@ -138,6 +162,7 @@ class ChunkReader:
         self._report = report
         self._limit = limit
         self._records = RecordColumns() if records is None else records
+        self._room = memoryview(b"")  # where compressed batches are inflated, once there is one
 
     def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
         """Batches row … last_row − 1 of `window` (default: all) in order, with their records."""
@@ -182,13 +207,12 @@ class ChunkReader:
 
     def _inflate(self, window: Window, row: int, end: int, control: bool) -> Iterator[Chunk]:
         """Compressed batches, many small ones decoded together."""
-        table = window.batches.table
-        arenas = _Arenas(window, row, end, self._limit)
+        if not self._room:
+            self._room = memoryview(bytearray(_ARENA))
+        arenas = _Arenas(window, row, end, self._limit, self._room)
         while not arenas.exhausted:
             arena = arenas.fill()
-            for current, (start, behind) in enumerate(arena.spans, arena.row):
-                table[BatchField.BODY, current], table[BatchField.BODY_END, current] = start, behind
-            yield from self._decode(window, arena.data, arena.row, arena.row + len(arena.spans), control, arena.problems)
+            yield from self._decode(window, arena.data, arena.row, arena.end, control, arena.problems)
             del arena  # a large one must not be there beside the next
 
     def _decode(

@@ -22,18 +22,6 @@ _SKIPPABLE_REST = b"\x2a\x4d\x18"
 _INPUT_BUFFER = 131075  # zstd-jni reads its input in such pieces (ZSTD_DStreamInSize)
 
 
-def is_one_frame(data: memoryview) -> bool:
-    """Is `data` exactly one frame that is not skippable and not said to be empty? Its blocks may be damaged."""
-    import zstandard
-
-    if data[:4] != MAGIC:
-        return False
-    end = 0
-    for step in _steps(data, 0):
-        end = step
-    return end == len(data) and zstandard.frame_content_size(data) != 0  # the library does not look at empty ones
-
-
 def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
     """What comes out of all frames, at most 128 KiB at a time. Raises CorruptError where Kafka would stop."""
     import zstandard

@@ -99,3 +99,94 @@ def test_kept_records_that_do_not_fit(kernel):
     assert kernel.take_kept(RecordColumns(9).table, 0, 9, memoryview(b"\1" * 9), RecordColumns(8).table) == (-1, 0)
     assert kernel.take_kept(RecordColumns(9).table, 0, 9, memoryview(b"\1" * 8), RecordColumns(9).table) == (-1, 0)
     assert kernel.take_kept(RecordColumns(9).table, -1, 9, memoryview(b"\1" * 20), RecordColumns(20).table) == (-1, 0)
+
+
+def records_of(offsets, rows=None, keys=None):
+    table = RecordColumns(len(offsets) + 8).table
+    for index, offset in enumerate(offsets):
+        table[RecordField.OFFSET, index] = offset
+        table[RecordField.BATCH, index] = rows[index] if rows else 0
+        table[RecordField.KEY_SIZE, index] = keys[index] if keys else 3
+    return table
+
+
+def ranges(*described):
+    """Batches of (base offset, last offset)."""
+    batches, _ = table_of([(2, 0, 1, 1)] * len(described))
+    for row, (base, last) in enumerate(described):
+        batches[BatchField.BASE_OFFSET, row], batches[BatchField.LAST_OFFSET, row] = base, last
+        batches[BatchField.COUNT, row] = 1
+    return batches
+
+
+def test_order_of_records(kernel):
+    batches = ranges((5, 7), (8, 9))
+    def check(offsets, last=-1, **settings):
+        return kernel.check_order(batches, records_of(offsets, **settings), 0, len(offsets), last)
+
+    assert check([5, 7, 8], rows=[0, 0, 1]) == 8
+    assert check([], last=4) == 4
+    assert check([5], last=5) == -1, "offsets grow from chunk to chunk"
+    assert check([6, 6]) == -1
+    assert check([5, 8]) == -1, "behind the last offset of its batch"
+    assert check([7], rows=[1]) == -1, "before the first one"
+    assert check([5, 6], keys=[0, -1]) == -1, "a record without a key"
+    assert check([5], rows=[99]) == -1
+    batches[BatchField.MAGIC, 1] = 1
+    assert check([7], rows=[1]) == 7, "an old entry names its last offset only"
+
+
+def survivors_of(kernel, offsets, start, words):
+    slots = memoryview(array("Q", [word for offset in offsets for word in (1, offset, offset)] + [0, 0, 0]))
+    bits = memoryview(array("Q", bytes(8 * words)))
+    return bits if kernel.note_survivors(slots, start, bits) else None
+
+
+@given(st.sets(st.integers(10, 400)), st.lists(st.tuples(st.integers(0, 450), st.integers(0, 200)), min_size=1, max_size=30))
+@settings(deadline=None, max_examples=150)
+def test_a_batch_without_a_survivor_is_superseded(kernel, survivors, described):
+    bits = survivors_of(kernel, survivors, 10, 7)
+    batches = ranges(*((base, base + size) for base, size in described))
+    verdicts = memoryview(bytearray(len(described)))
+    assert kernel.judge(batches, len(described), verdicts, bits, 10, 420)
+    for verdict, (base, size) in zip(verdicts, described, strict=True):
+        if base < 10 or base + size > 420:
+            assert verdict == kernel.ASK
+        else:
+            lives = any(base <= offset <= base + size for offset in survivors)
+            assert verdict == (kernel.ASK_SURVIVORS if lives else kernel.SUPERSEDED)
+
+
+@pytest.mark.parametrize("offset", [10, 73, 74, 137, 138])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 128])
+def test_ends_of_words(kernel, offset, size):
+    for survivor in (offset - 1, offset, offset + size, offset + size + 1):
+        bits, verdicts = survivors_of(kernel, [survivor], 9, 6), memoryview(bytearray(1))
+        assert kernel.judge(ranges((offset, offset + size)), 1, verdicts, bits, 9, 9 + 64 * 6 - 1)
+        assert (verdicts[0] == kernel.SUPERSEDED) == (not offset <= survivor <= offset + size)
+
+
+def test_batches_that_are_asked_by_their_records(kernel):
+    bits = memoryview(array("Q", [0] * 2048))
+    batches = ranges((0, 1), (0, 1), (0, 1), (0, kernel.LONGEST), (0, 1), (0, 1))
+    batches[BatchField.MAGIC, 0] = 1
+    batches[BatchField.ATTRIBUTES, 1] = 16
+    batches[BatchField.ATTRIBUTES, 2] = 32
+    batches[BatchField.COUNT, 4] = 0
+    verdicts = memoryview(bytearray(b"\0\0\0\0\0\1"))
+    assert kernel.judge(batches, 6, verdicts, bits, 0, 100_000)
+    assert list(verdicts) == [kernel.ASK, kernel.ASK, kernel.ASK, kernel.ASK_SURVIVORS, kernel.ASK, kernel.KEEP_ALL]
+    assert not kernel.judge(batches, 6, verdicts, bits, 0, 200_000), "fewer bits than offsets"
+    assert not kernel.judge(batches, 7, verdicts, bits, 0, 1)
+
+
+def test_survivors_that_do_not_fit(kernel):
+    assert survivors_of(kernel, [5], 6, 1) is None
+    assert survivors_of(kernel, [70], 6, 1) is None
+    assert list(survivors_of(kernel, [6, 69], 6, 1)) == [1 | 1 << 63]
+
+
+def test_runs_of_superseded_batches(kernel):
+    verdicts = memoryview(bytes([4, 4, 0, 3, 2, 4]))
+    assert [kernel.end_of_run(verdicts, row, 6) for row in range(6)] == [2, 2, 5, 5, 5, 6]
+    assert kernel.end_of_run(verdicts, 6, 6) == 6

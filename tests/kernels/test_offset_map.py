@@ -12,6 +12,7 @@ from engine.formats import BatchField, RecordField, Status
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
 
+NO_BITS = memoryview(array("Q", [0]))
 NONE_SKIPPED = memoryview(b"\0")
 SECRET = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 keys = st.none() | st.binary(max_size=40) | st.integers(0, 20).map(lambda number: b"key%d" % number)
@@ -129,7 +130,7 @@ def test_what_stays(kernel, given_records, latest, verdict, horizon, magic, reta
     data, table = columns(records)
     keep, counts = memoryview(bytearray(len(records) or 1)), memoryview(array("q", bytes(8 * 4))).cast("B").cast("q", (4, 1))
     status = kernel.mark_retained(data, batches, table, 0, len(records), memoryview(bytes([verdict])), map_, *SECRET, latest, 51,
-                                  retain_legacy, keep, counts)
+                                  retain_legacy, NO_BITS, 0, keep, counts)
     assert status == Status.END
     last = {key: offset for offset, key, _ in records if key is not None and offset <= latest}
     tombstones_stay = retain_legacy if magic == 1 else horizon is None or horizon > 51
@@ -147,6 +148,36 @@ def test_what_stays(kernel, given_records, latest, verdict, horizon, magic, reta
     assert [counts[field, 0] for field in range(4)] == [
         len(records), len(kept), sum(not has_value for _, _, has_value in kept), sum(key is None for _, key, _ in asked),
     ]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=60), st.integers(0, 40))
+@settings(deadline=None, max_examples=60)
+def test_survivors_say_the_same_as_the_map(kernel, given_records, start):
+    records = [(start + offset, b"%d" % key, has_value) for offset, (key, has_value) in enumerate(given_records)]
+    _, _, _, map_ = put(kernel, records, 80, 90, start)
+    batches, (data, table) = BatchColumns(8).table, columns(records)
+    batches[BatchField.MAGIC, 0] = 2
+    last = {key: offset for offset, key, _ in records}
+    bits = memoryview(array("Q", [0, 0]))
+    for offset in last.values():
+        bits[(offset - start) // 64] |= 1 << (offset - start) % 64
+    found = []
+    for verdict in (0, 3):
+        keep, counts = memoryview(bytearray(len(records))), memoryview(array("q", bytes(32))).cast("B").cast("q", (4, 1))
+        assert kernel.mark_retained(data, batches, table, 0, len(records), memoryview(bytes([verdict])), map_, *SECRET, 999, 51,
+                                    False, bits, start, keep, counts) == Status.END
+        found.append((bytes(keep), [counts[field, 0] for field in range(4)]))
+    assert found[0] == found[1]
+    assert found[0][0] == bytes(last[key] == offset for offset, key, _ in records)
+
+
+def test_an_offset_outside_the_survivors_is_a_status(kernel):
+    data, table = columns([(70, b"a", True)])
+    batches, keep = BatchColumns(8).table, memoryview(bytearray(1))
+    counts = memoryview(array("q", bytes(32))).cast("B").cast("q", (4, 1))
+    for start in (5, 71):
+        assert kernel.mark_retained(data, batches, table, 0, 1, memoryview(b"\3"), slots(4), *SECRET, 999, 51, False, NO_BITS,
+                                    start, keep, counts) == Status.BAD_START
 
 
 def test_twenty_thousand_keys_do_not_fall_together(kernel):

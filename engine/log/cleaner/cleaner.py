@@ -58,12 +58,13 @@ class Cleaner:
         config, segments = log.config, log.segments
         before = segments.values(0, first_dirty_offset)
         legacy_delete_horizon = before[-1].last_modified - config.delete_retention_ms if before else 0
-        build_offset_map(
+        survivors = build_offset_map(
             log, first_dirty_offset, first_uncleanable_offset, self.offset_map, stats, self._on_bytes, self._space.columns
         )
         end_offset = self.offset_map.latest_offset + 1
         this_round = Round(
-            self.offset_map, self._now, first_uncleanable_offset, legacy_delete_horizon, stats, self._on_bytes, self._space,
+            self.offset_map, survivors, self._now, first_uncleanable_offset, legacy_delete_horizon, stats, self._on_bytes,
+            self._space,
         )  # fmt: skip
         transactions = CleanedTransactionMetadata()
         for group in group_segments_by_size(

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
-from engine.kernels.cleaning import COPY, DROP, next_run
+from engine.kernels.cleaning import COPY, DROP, KEEP_ALL, KEEP_NONE, SUPERSEDED, end_of_run, judge, next_run
 from engine.kernels.offset_map import COUNTS, KEPT, READ, TOMBSTONES, WITHOUT_KEY
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from engine.config import LogConfig
-    from engine.log.cleaner.offset_map import SkimpyOffsetMap
+    from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
     from engine.log.segment.log_segment import LogSegment
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
-_ASK, _KEEP_ALL, _KEEP_NONE = range(3)  # verdicts on the records of a batch
 _PENDING = 1 << 20  # bytes that are collected before they are appended
 _ZEROS = memoryview(array("q", bytes(8 * BATCH_ROWS)))
 
@@ -49,6 +48,7 @@ class Round(NamedTuple):
     """What holds for all segments of a round."""
 
     offset_map: SkimpyOffsetMap
+    survivors: Survivors
     now: int
     first_uncleanable_offset: int
     legacy_delete_horizon: int  # ms: segments of formats 0 and 1 that were changed later keep their tombstones
@@ -89,7 +89,7 @@ class FilterPass:
         ends = {record.last_data_offset for record in last_records.values() if record.last_data_offset is not None}
         self._precious = memoryview(array("q", sorted(ends | {this_round.first_uncleanable_offset - 1})))
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
-        self._verdicts = bytearray()  # of the window, by batch
+        self._verdicts = memoryview(b"")  # of the window, by batch
         self._idle_markers: set[int] = set()  # of the window: markers of transactions that have no data left
         self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count
         self._out = _Output(cleaned)
@@ -113,7 +113,7 @@ class FilterPass:
     def _judge(self, window: Window) -> None:
         """Prepare the window: which batches stay or go as a whole because of their transactions."""
         table = window.batches.table
-        self._verdicts = bytearray(window.rows)
+        self._verdicts = memoryview(bytearray(window.rows))
         self._idle_markers.clear()
         self._passed_over = 0
         for field in range(COUNTS):
@@ -125,16 +125,39 @@ class FilterPass:
                     self._idle_markers.add(row)
                     horizon = table[BatchField.BASE_TIMESTAMP, row]
                     discard = has_delete_horizon(window.batches, row) and horizon <= self._round.now
-                self._verdicts[row] = _KEEP_NONE if discard else _KEEP_ALL
+                self._verdicts[row] = KEEP_NONE if discard else KEEP_ALL
             elif discard:
-                self._verdicts[row] = _KEEP_NONE
-            if self._verdicts[row] == _KEEP_NONE and not self._stays_empty(window.batches, row):
+                self._verdicts[row] = KEEP_NONE
+            if self._verdicts[row] == KEEP_NONE and not self._stays_empty(window.batches, row):
                 self._passed_over += table[BatchField.COUNT, row]
+        survivors = self._round.survivors
+        if not judge(table, window.rows, self._verdicts, survivors.bits, survivors.start, survivors.latest):
+            raise AssertionError("batches, verdicts and survivors that do not fit each other")
 
     def _filter(self, window: Window) -> None:
         """Hand on what stays of the window, in order."""
-        settled = 0
-        for chunk in self._walk.chunks(window):
+        row = 0
+        while row < window.rows:
+            behind = end_of_run(self._verdicts, row, window.rows)
+            if self._verdicts[row] == SUPERSEDED:
+                self._pass_over(window, row, behind)
+            else:
+                self._read(window, row, behind)
+            row = behind
+
+    def _pass_over(self, window: Window, row: int, end: int) -> None:
+        """Batches row … end − 1, no record of which survives: none is read, a few leave a header."""
+        self._counts.field(READ)[row:end] = window.batches.field(BatchField.COUNT)[row:end]
+        while row < end:
+            kind, behind = next_run(window.batches.table, self._counts.table, row, end, self._precious)
+            if kind != DROP:
+                self._settle_alone(window, row, ())
+            row = behind
+
+    def _read(self, window: Window, row: int, end: int) -> None:
+        """Batches row … end − 1, by their records."""
+        settled = row
+        for chunk in self._walk.chunks(window, row, end):
             first = bisect_left(chunk.records.field(RecordField.BATCH), settled, chunk.first, chunk.end)
             rest = chunk._replace(first=first)  # the rest of a batch that was settled already is not marked again
             keep = self._mark(window, rest)
@@ -151,7 +174,8 @@ class FilterPass:
     def _mark(self, window: Window, chunk: Chunk) -> memoryview:
         keep = self._keep[: chunk.end - chunk.first]
         self._round.offset_map.mark(
-            chunk, window.batches, self._verdicts, self._round.now, self._retain_legacy_deletes, keep, self._counts.table,
+            chunk, window.batches, self._verdicts, self._round.now, self._retain_legacy_deletes, self._round.survivors, keep,
+            self._counts.table,
         )  # fmt: skip
         return keep
 

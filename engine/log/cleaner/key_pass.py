@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.formats import BatchField, RecordField
+from engine.kernels.cleaning import check_order
+from engine.log.cleaner.offset_map import NO_SURVIVORS
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.log.cleaner.walk import SegmentWalk, aborted_transactions, can_discard, is_control, transactional_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.log.cleaner.offset_map import SkimpyOffsetMap
+    from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.cleaner.walk import WalkColumns
     from engine.log.partition.unified_log import UnifiedLog
@@ -22,26 +24,42 @@ if TYPE_CHECKING:
 def build_offset_map(
     log: UnifiedLog, start: int, end: int, offset_map: SkimpyOffsetMap, stats: CleanerStats, on_bytes: Callable[[int], None],
     columns: WalkColumns,
-) -> None:  # fmt: skip
+) -> Survivors:  # fmt: skip
     """Fill `offset_map` with the keys of the records from `start` up to, not including, `end`.
 
     Aborted data and control batches are passed over. Where the map is full it ends early, in the middle of a batch if
     need be: `offset_map.latest_offset` says how far it came. Raises Uncleanable.
+    Returns the offsets that survive, as far as the records are such that an offset stands for one of them.
     """
     offset_map.clear()
+    order = _Order()
     dirty = log.segments.values(start, end)
     transactions = CleanedTransactionMetadata()
     transactions.add_aborted_transactions(aborted_transactions(log, start, end))
     for number, segment in enumerate(dirty):
         walk = SegmentWalk(segment, segment.offset_index.lookup(start).position, log.config.max_message_size, columns)
-        if not _map_segment(walk, start, offset_map, transactions, stats, on_bytes):
-            return
+        if not _map_segment(walk, start, offset_map, order, transactions, stats, on_bytes):
+            break
         following = dirty[number + 1].base_offset if number + 1 < len(dirty) else end
         offset_map.update_latest_offset(following - 1)
+    return offset_map.survivors(start) if order.is_regular else NO_SURVIVORS
+
+
+class _Order:
+    """Are all records as producers and brokers write them (see check_order)?"""
+
+    def __init__(self) -> None:
+        self._last, self.is_regular = -1, True
+
+    def check(self, chunk: Chunk) -> None:
+        """Records that follow those before."""
+        if self.is_regular and chunk.first < chunk.end and not chunk.control:
+            self._last = check_order(chunk.batches.table, chunk.records.table, chunk.first, chunk.end, self._last)
+            self.is_regular = self._last >= 0
 
 
 def _map_segment(
-    walk: SegmentWalk, start: int, offset_map: SkimpyOffsetMap, transactions: CleanedTransactionMetadata,
+    walk: SegmentWalk, start: int, offset_map: SkimpyOffsetMap, order: _Order, transactions: CleanedTransactionMetadata,
     stats: CleanerStats, on_bytes: Callable[[int], None],
 ) -> bool:  # fmt: skip
     """One segment; False: the map is full."""
@@ -55,6 +73,7 @@ def _map_segment(
             if is_control(window.batches, row):
                 stats.map_messages_read += 1 - table[BatchField.COUNT, row]  # one each, as Kafka counts, also if empty
         for chunk in walk.chunks(window):
+            order.check(chunk)
             at = offset_map.put(chunk, start, skipped)
             stats.map_messages_read += at - chunk.first
             if at < chunk.end:

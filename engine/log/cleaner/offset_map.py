@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UsageError
 from engine.formats import Status
+from engine.kernels.cleaning import note_survivors
 from engine.kernels.offset_map import CAPACITY, ENTRIES, LATEST, SLOT_WORDS, find_key, mark_retained, move_entries, put_keys
 
 if TYPE_CHECKING:
@@ -21,6 +22,21 @@ _LARGE = 64 << 20  # beyond this it grows to its limit at once, so that no two l
 _ROOMY = 0.6  # of the slots may be taken before it grows
 
 _SLOT_LIMIT = 2**32 - 1
+_MOST_WORDS = 1 << 22  # 32 MiB of bits
+
+
+class Survivors(NamedTuple):
+    """Which offsets from `start` up to `latest` are the last one of their key: bit 0 stands for `start`.
+
+    Where latest < start nothing is known of any offset.
+    """
+
+    start: int
+    latest: int
+    bits: memoryview
+
+
+NO_SURVIVORS = Survivors(0, -1, memoryview(array("Q", (0,))))
 
 
 class SkimpyOffsetMap:
@@ -88,14 +104,25 @@ class SkimpyOffsetMap:
         """The last offset of `key`, −1 where it was never put."""
         return int(find_key(memoryview(key), self._slots, *self._secret))
 
+    def survivors(self, start: int) -> Survivors:
+        """The offsets that were put from `start` on, a bit each; none where that takes too much.
+
+        None either where one is larger than `latest_offset`: segments that overlap.
+        """
+        words = (self.latest_offset - start) // 64 + 1
+        if not 0 < words <= _MOST_WORDS:
+            return NO_SURVIVORS
+        bits = memoryview(bytearray(8 * words)).cast("Q")
+        return Survivors(start, self.latest_offset, bits) if note_survivors(self._slots, start, bits) else NO_SURVIVORS
+
     def mark(
-        self, chunk: Chunk, batches: BatchColumns, verdicts: bytearray, now: int, retain_legacy_deletes: bool,
-        keep: memoryview, counts: memoryview,
+        self, chunk: Chunk, batches: BatchColumns, verdicts: memoryview, now: int, retain_legacy_deletes: bool,
+        survivors: Survivors, keep: memoryview, counts: memoryview,
     ) -> None:  # fmt: skip
         """Decide for each record of the chunk whether compaction keeps it (see kernels.offset_map.mark_retained)."""
         status = mark_retained(
-            chunk.data, batches.table, chunk.records.table, chunk.first, chunk.end, memoryview(verdicts), self._slots,
-            *self._secret, self.latest_offset, now, retain_legacy_deletes, keep, counts,
+            chunk.data, batches.table, chunk.records.table, chunk.first, chunk.end, verdicts, self._slots,
+            *self._secret, self.latest_offset, now, retain_legacy_deletes, survivors.bits, survivors.start, keep, counts,
         )  # fmt: skip
         if status != Status.END:
             raise AssertionError("columns, verdicts and counts that do not fit each other")

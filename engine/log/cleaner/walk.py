@@ -75,9 +75,9 @@ class SegmentWalk:
             what = f"no whole batch begins here, {self._walk.end - self._walk.position} bytes are left"
             raise Uncleanable(Finding("torn-tail", Where(self._path, self._walk.position), what))
 
-    def chunks(self, window: Window) -> Iterator[Chunk]:
-        """The records of a window."""
-        for chunk in self._reader.chunks(window):
+    def chunks(self, window: Window, row: int = 0, end: int | None = None) -> Iterator[Chunk]:
+        """The records of the batches row … end − 1 of a window (default: all)."""
+        for chunk in self._reader.chunks(window, row, end):
             yield chunk
             self._check()
         self._check()

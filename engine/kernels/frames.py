@@ -1,0 +1,229 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Frames of compressed batches, many in one call: LZ4 frames inflated, zstd frames measured.
+
+Only what Kafka's own writers make is done here. Whatever is unusual, damaged or too large is left to the readers of
+engine.record, which know what counts as damage.
+"""
+
+import cython
+
+from engine.formats import CODEC_MASK, BatchField, Codec
+
+if cython.compiled:
+    from cython.cimports.engine.kernels.frames import copy_16, copy_bytes, move_16
+
+_CODEC = cython.declare(cython.longlong, CODEC_MASK)
+_LZ4 = cython.declare(cython.longlong, Codec.LZ4)
+_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
+_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
+_COUNT = cython.declare(cython.int, BatchField.COUNT)
+_BODY = cython.declare(cython.int, BatchField.BODY)
+_BODY_END = cython.declare(cython.int, BatchField.BODY_END)
+
+_STORED = cython.declare(cython.uint, 0x80000000)  # in a block's size: its bytes are as they are
+_LAST_LITERALS = cython.declare(cython.Py_ssize_t, 5)  # what the format keeps free of matches at the end of a block
+_MATCH_LIMIT = cython.declare(cython.Py_ssize_t, 12)
+
+UNKNOWN_SIZE, NOT_PLAIN = -1, -2
+_UNKNOWN_SIZE = cython.declare(cython.longlong, UNKNOWN_SIZE)
+_NOT_PLAIN = cython.declare(cython.longlong, NOT_PLAIN)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _u32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.uint:
+    """Four bytes, little-endian."""
+    low: cython.uint = data[at + 1]
+    third: cython.uint = data[at + 2]
+    high: cython.uint = data[at + 3]
+    return data[at] | (low << 8) | (third << 16) | (high << 24)
+
+
+# ---- LZ4
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
+def inflate_lz4(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+                end: cython.Py_ssize_t, checksums: cython.const[cython.uchar][::1], out: cython.uchar[::1],
+                at: cython.Py_ssize_t):
+    """Inflate the batches row … end − 1 of format 2 into `out`, from `at` on → (row where it stopped, at).
+
+    batches    BODY and BODY_END are positions in `data`; in `out` for those that are done
+    checksums  what a frame's header ends with, for blocks of 64 KiB, 256 KiB, 1 MiB and 4 MiB
+    It stops before the first batch that has another codec, is not a frame of independent blocks without checksums, is
+    damaged, or has no room: nothing of it is in the columns then.
+    """
+    start: cython.Py_ssize_t
+    body_end: cython.Py_ssize_t
+    behind: cython.Py_ssize_t
+    if row < 0 or end > batches.shape[1] or at < 0 or at > out.shape[0] or checksums.shape[0] < 4: return row, at
+    with cython.nogil:
+        while row < end:
+            start = batches[_BODY, row]
+            body_end = batches[_BODY_END, row]
+            if batches[_MAGIC, row] < 2 or batches[_ATTRIBUTES, row] & _CODEC != _LZ4: return row, at
+            if start < 0 or start > body_end or body_end > data.shape[0]: return row, at
+            behind = at
+            if start < body_end or batches[_COUNT, row] != 0:
+                behind = _lz4_frame(data, start, body_end, checksums, out, at)
+                if behind < 0: return row, at
+            batches[_BODY, row] = at
+            batches[_BODY_END, row] = behind
+            at = behind
+            row += 1
+        return row, at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
+               checksums: cython.const[cython.uchar][::1], out: cython.uchar[::1],
+               here: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Inflate the frame data[at:end] to out[here:] → position behind it in `out`; −1: see inflate_lz4."""
+    size: cython.Py_ssize_t
+    largest: cython.Py_ssize_t
+    behind: cython.Py_ssize_t
+    word: cython.uint
+    if end - at < 7 or _u32(data, at) != 0x184D2204 or data[at + 4] != 0x60 or data[at + 5] & 0x8F: return -1
+    word = data[at + 5] >> 4
+    if word < 4 or data[at + 6] != checksums[word - 4]: return -1
+    largest = 1 << (2 * word + 8)
+    at += 7
+    while True:
+        if end - at < 4: return -1
+        word = _u32(data, at)
+        size = word & 0x7FFFFFFF
+        at += 4
+        if size == 0: return here
+        if size > largest or size > end - at: return -1
+        if word & _STORED:
+            if size > out.shape[0] - here: return -1
+            behind = _copy(out, here, data, at, size)
+        else:
+            behind = _lz4_block(data, at, at + size, out, here, largest)
+        if behind <= here: return -1  # an empty block is the end to Kafka's reader
+        here = behind
+        at += size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _copy(out: cython.uchar[::1], here: cython.Py_ssize_t, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t,
+          size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    if cython.compiled:
+        copy_bytes(out, here, data, at, size)
+    else:
+        out[here:here + size] = data[at:at + size]
+    return here + size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _lz4_block(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, out: cython.uchar[::1],
+               start: cython.Py_ssize_t, largest: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Inflate the block data[at:end] to out[start:] → position behind it; −1: damaged, unusual, or no room.
+
+    The library's own rules for the end of a block hold, relative to the largest one that the frame allows.
+    """
+    here: cython.Py_ssize_t = start
+    room: cython.Py_ssize_t = min(out.shape[0], start + largest)
+    token: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    back: cython.Py_ssize_t
+    step: cython.Py_ssize_t
+    byte: cython.Py_ssize_t
+    while True:
+        if at >= end: return -1
+        token = data[at]
+        at += 1
+        size = token >> 4
+        if size == 15:
+            byte = 255
+            while byte == 255:
+                if at >= end: return -1
+                byte = data[at]
+                at += 1
+                size += byte
+        if size > end - at or size > room - here: return -1
+        if cython.compiled and size <= 16 and end - at >= 16 and room - here >= 16:
+            copy_16(out, here, data, at)
+        elif size:
+            _copy(out, here, data, at, size)
+        at += size
+        here += size
+        if at == end: return here
+        if end - at < 3 + _LAST_LITERALS or here > start + largest - _MATCH_LIMIT: return -1
+        back = data[at] | (data[at + 1] << 8)
+        at += 2
+        if back == 0 or back > here - start: return -1
+        size = token & 15
+        if size == 15:
+            byte = 255
+            while byte == 255:
+                if at >= end: return -1
+                byte = data[at]
+                at += 1
+                size += byte
+        size += 4
+        if size > room - here or here + size > start + largest - _LAST_LITERALS: return -1
+        if cython.compiled and back >= 16 and room - here >= size + 16:
+            step = 0
+            while step < size:
+                move_16(out, here + step, here + step - back)
+                step += 16
+        else:
+            for step in range(here, here + size):
+                out[step] = out[step - back]
+        here += size
+
+
+# ---- zstd
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
+    """The size that the frame `data` says it will have; UNKNOWN_SIZE: it does not say.
+
+    NOT_PLAIN: `data` is not exactly one frame, or a skippable one, or one that is said to be empty. What its blocks hold
+    may be damaged all the same.
+    """
+    end: cython.Py_ssize_t = data.shape[0]
+    at: cython.Py_ssize_t
+    index: cython.Py_ssize_t
+    size_bytes: cython.int = 0
+    word: cython.longlong
+    content: cython.ulonglong = 0
+    byte: cython.ulonglong
+    descriptor: cython.int
+    if end < 6 or _u32(data, 0) != 0xFD2FB528: return _NOT_PLAIN
+    with cython.nogil:
+        descriptor = data[4]
+        if descriptor & 8: return _NOT_PLAIN
+        at = 5 if descriptor & 32 else 6
+        if descriptor & 3: at += 1 << ((descriptor & 3) - 1)
+        if descriptor >> 6 or descriptor & 32: size_bytes = 1 << (descriptor >> 6)
+        if size_bytes > end - at: return _NOT_PLAIN
+        for index in range(size_bytes):
+            byte = data[at + index]
+            content |= byte << (8 * index)
+        if size_bytes == 2: content += 256
+        if size_bytes and (content == 0 or content >> 63): return _NOT_PLAIN
+        at += size_bytes
+        while True:
+            if end - at < 3: return _NOT_PLAIN
+            word = data[at] | (data[at + 1] << 8) | (data[at + 2] << 16)
+            at += 3 + (1 if word & 6 == 2 else word >> 3)  # a run is one byte, whatever its size
+            if word & 1: break
+        if descriptor & 4: at += 4
+        if at != end: return _NOT_PLAIN
+        if size_bytes == 0: return _UNKNOWN_SIZE
+        return content
