@@ -20,6 +20,11 @@ cdef inline Py_ssize_t put(unsigned char[::1] out, Py_ssize_t at, const char* te
     return at + size
 
 
+cdef inline Py_ssize_t two(unsigned char* out, Py_ssize_t at, unsigned int pair) noexcept nogil:
+    memcpy(out + at, PAIRS + 2 * pair, 2)
+    return at + 2
+
+
 cdef inline Py_ssize_t number(unsigned char[::1] out, Py_ssize_t at, long long value) noexcept nogil:
     if 0 <= value < 10:
         out[at] = <unsigned char>(48 + value)

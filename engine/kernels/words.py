@@ -15,10 +15,7 @@ _INT_SPAN = cython.declare(cython.longlong, 2**32)
 def decimal(out, at, value):
     """Write a signed decimal number of 64 bits, at most 20 bytes → the position behind it."""
     rest: cython.ulonglong
-    scan: cython.ulonglong
-    group: cython.uint
-    pair: cython.uint
-    end: cython.Py_ssize_t
+    high: cython.ulonglong
     if value < 0:
         out[at] = 45
         at += 1
@@ -26,39 +23,57 @@ def decimal(out, at, value):
         rest += 1
     else:
         rest = value
-    end = at + 1
-    scan = rest
-    while scan >= 10000:
-        scan = scan // 10000
-        end += 4
-    if scan >= 1000: end += 3
-    elif scan >= 100: end += 2
-    elif scan >= 10: end += 1
-    at = end
-    while rest >= 10000:  # four digits at a time: what one division has to wait for is the one before
-        group = rest % 10000
-        rest = rest // 10000
-        at -= 4
-        pair = group // 100
-        group -= pair * 100
-        out[at] = PAIRS[2 * pair]
-        out[at + 1] = PAIRS[2 * pair + 1]
-        out[at + 2] = PAIRS[2 * group]
-        out[at + 3] = PAIRS[2 * group + 1]
-    group = rest
-    if group >= 100:
-        pair = group // 100
-        group -= pair * 100
-        at -= 2
-        out[at] = PAIRS[2 * group]
-        out[at + 1] = PAIRS[2 * group + 1]
-        group = pair
-    if group >= 10:
-        out[at - 2] = PAIRS[2 * group]
-        out[at - 1] = PAIRS[2 * group + 1]
+    if rest < 100_000_000: return _eight_at_most(out, at, rest)
+    high = rest // 100_000_000  # halves of eight digits: they need not wait for one another
+    low: cython.uint = rest - high * 100_000_000
+    if high < 100_000_000:
+        at = _eight_at_most(out, at, high)
     else:
-        out[at - 1] = 48 + group
-    return end
+        at = decimal(out, at, high)
+    group: cython.uint = low // 10000
+    return _four(out, _four(out, at, group), low - group * 10000)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _eight_at_most(out: cython.p_uchar, at: cython.Py_ssize_t, value: cython.uint) -> cython.Py_ssize_t:
+    """Write a number below 100,000,000 → the position behind it."""
+    group: cython.uint
+    if value < 10000: return _leading(out, at, value)
+    group = value // 10000
+    return _four(out, _leading(out, at, group), value - group * 10000)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _leading(out: cython.p_uchar, at: cython.Py_ssize_t, group: cython.uint) -> cython.Py_ssize_t:
+    """Write a number below 10000, one to four digits → the position behind it."""
+    pair: cython.uint
+    if group < 100:
+        if group < 10:
+            out[at] = 48 + group
+            return at + 1
+        return two(out, at, group)
+    pair = group // 100
+    group -= pair * 100
+    if pair < 10:
+        out[at] = 48 + pair
+        return two(out, at + 1, group)
+    return two(out, two(out, at, pair), group)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _four(out: cython.p_uchar, at: cython.Py_ssize_t, group: cython.uint) -> cython.Py_ssize_t:
+    """Write a number below 10000 as four digits → the position behind it."""
+    pair: cython.uint = group // 100
+    return two(out, two(out, at, pair), group - pair * 100)
 
 
 def utf8_sequence(data, at, end):
@@ -128,6 +143,11 @@ def _int32(value: cython.longlong) -> cython.longlong:
 if not cython.compiled:
     PAIRS = b"".join(b"%02d" % _pair for _pair in range(100))
     number, sequence_size, character = decimal, utf8_sequence, code_point
+
+    def two(out, at, pair):
+        """Write a number below 100 as two digits → the position behind it."""
+        out[at:at + 2] = PAIRS[2 * pair:2 * pair + 2]
+        return at + 2
 
     def put(out, at, text, size):
         """Copy a literal of `size` bytes; the caller has made sure that it fits → the position behind it."""

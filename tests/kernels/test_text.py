@@ -100,6 +100,21 @@ def test_any_batch_fits_its_room(kernel, fields):
     assert kernel.print_batches(out, 1, batches_of_one.table, 0, 1, 0) == (1, 0, Status.FULL)
 
 
+@pytest.mark.parametrize("digits", range(20))
+def test_numbers_of_every_length(kernel, digits):
+    words = load_kernel("words", "interpreted")
+    one = BatchColumns(1)
+    one.table[BatchField.MAGIC, 0] = 2
+    for near in (10**digits - 1, 10**digits, 10**digits + 1, 1234567890123456789 // 10**digits, LONG_MAX, LONG_MAX + 1):
+        for number in (min(near, LONG_MAX), -min(near, LONG_MAX + 1)):
+            one.table[BatchField.BASE_OFFSET, 0] = number
+            out = bytearray(640)
+            kernel.print_batches(out, 0, one.table, 0, 1, 0)
+            assert out.split(b" ")[1] == b"%d" % number
+            plain = bytearray(20)
+            assert plain[: words.decimal(plain, 0, number)] == b"%d" % number
+
+
 @pytest.mark.parametrize(("at", "row", "last_row", "record", "last_record"), [
     (-1, 0, 1, 0, 1), (0, -1, 1, 0, 1), (0, 0, 2, 0, 1), (0, 0, 1, -1, 1), (0, 0, 1, 0, 2),
 ])  # fmt: skip
