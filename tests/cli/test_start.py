@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 # one child for each import that the program makes, up to the child that makes fewer
@@ -76,6 +78,29 @@ def test_the_module_runs_as_the_program():
     done = subprocess.run([sys.executable, "-m", "kafkalog_cli", "--version"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("kafkalog ")
+
+
+@pytest.mark.parametrize(("before", "status"), [("default_int_handler", -signal.SIGINT), ("SIG_IGN", 0)])
+def test_its_first_statement_settles_what_an_interrupt_does(before, status):
+    code = f"""
+import os, signal
+signal.signal(signal.SIGINT, signal.{before})
+import kafkalog_cli.start
+os.kill(os.getpid(), signal.SIGINT)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_a_thread_may_import_it():
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+with ThreadPoolExecutor() as pool:
+    pool.submit(import_module, "kafkalog_cli.start").result()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_interrupt_at_the_end_does_not_show_either(tmp_path):
