@@ -165,15 +165,16 @@ def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, o
     """
     from engine.dump.skipping import may_hold_matches
 
-    wanted = []
+    wanted, unknown_to_07 = [], selection.unknown_to_07()
     for target in targets:
         kind = None if target.name is None else target.name.kind
-        if target.name is not None and (kind in LOGS or (kind is FileKind.LOG_07 and selection.by_offset)):
+        if target.name is not None and (kind in LOGS or (kind is FileKind.LOG_07 and not unknown_to_07)):
             if may_hold_matches(files, target.path, target.name, selection):
                 wanted.append(target)
         elif kind is FileKind.LOG_07:
-            what = "messages of Kafka 0.7 have nothing but their offset to select by"
-            outcome.error(UsageError(f"{target.path}: {what}", path=target.path))
+            what = f"messages of Kafka 0.7 have only an offset, which leaves nothing for {', '.join(unknown_to_07)} to look at"
+            do = "select by --offset, --limit or --tail"
+            outcome.error(UsageError(f"{target.path}: {what}", do, path=target.path))
         elif target.is_named:
             what = "a selection shows records of logs, and this is none"
             outcome.error(UsageError(f"{target.path}: {what}", path=target.path))

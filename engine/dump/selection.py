@@ -49,11 +49,18 @@ class Selection(NamedTuple):
         """Does it look into records, so that a shallow walk would not do?"""
         return bool(self.keys or self.key_regex or self.headers)
 
-    @property
-    def by_offset(self) -> bool:
-        """Does it ask for nothing but offsets and numbers, which even a log of 0.7 has?"""
-        others = self._replace(first_offset=FIRST, end_offset=END, limit=None, tail=None, count=False)
-        return others == EVERYTHING
+    def unknown_to_07(self) -> list[str]:
+        """The options that ask for what messages of 0.7 do not have: they have nothing but their offset."""
+        options = {
+            "--time": (self.from_ms, self.to_ms) != (FIRST, END),
+            "--key": bool(self.keys),
+            "--key-regex": self.key_regex is not None,
+            "--header": bool(self.headers),
+            "--producer-id": self.producer_id != ANY,
+            "--partition-leader-epoch": self.leader_epoch != ANY,
+            "--transactional-only": self.transactional,
+        }
+        return [option for option, is_given in options.items() if is_given]
 
     def may_match(self, table: memoryview, row: int) -> bool:
         """Can the batch in `row` of a BatchColumns table hold a record that fits? Headers alone decide."""

@@ -152,13 +152,14 @@ def test_headers_never_exclude_what_fits(spans, first, size, window_size):
     assert chosen(log, Selection(from_ms=first, to_ms=end), window_size=window_size)[0] == wanted
 
 
-@pytest.mark.parametrize(("change", "answer"), [
-    ({}, True), ({"first_offset": 1, "end_offset": 5, "limit": 3, "tail": 3, "count": True}, True), ({"from_ms": 0}, False),
-    ({"to_ms": 5}, False), ({"keys": (b"",)}, False), ({"key_regex": re.compile(b"x")}, False), ({"headers": ((b"h", None),)}, False),
-    ({"producer_id": 4}, False), ({"leader_epoch": 0}, False), ({"transactional": True}, False),
+@pytest.mark.parametrize(("change", "options"), [
+    ({}, []), ({"first_offset": 1, "end_offset": 5, "limit": 3, "tail": 3, "count": True}, []), ({"from_ms": 0}, ["--time"]),
+    ({"to_ms": 5}, ["--time"]), ({"keys": (b"",)}, ["--key"]), ({"key_regex": re.compile(b"x")}, ["--key-regex"]),
+    ({"headers": ((b"h", None),)}, ["--header"]), ({"producer_id": 4}, ["--producer-id"]),
+    ({"leader_epoch": 0, "transactional": True}, ["--partition-leader-epoch", "--transactional-only"]),
 ])
-def test_what_even_a_log_of_0_7_has(change, answer):
-    assert EVERYTHING._replace(**change).by_offset is answer
+def test_what_a_log_of_0_7_does_not_have(change, options):
+    assert EVERYTHING._replace(**change).unknown_to_07() == options
 
 
 def test_every_condition_is_either_of_offsets_or_not():
