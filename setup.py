@@ -29,6 +29,7 @@ KERNELS = (
     "cleaning",
     "lines",
     "json_lines",
+    "gather",
 )
 SHARED = "engine.kernels._shared"  # what all kernels need of Cython, compiled once
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")

@@ -3,7 +3,7 @@
 
 Typed in words.pxd, so that other kernels call these as C: compiled, `out` and `data` are pointers, since a memoryview
 would be copied for every call; interpreted they are the memoryviews themselves. words.pxd has also what is inlined:
-`put`, and `number`, `sequence_size` and `character`, which take memoryviews in both builds.
+`put` and `copy`, and `number`, `sequence_size` and `character`, which take memoryviews in both builds.
 """
 
 import cython
@@ -152,4 +152,9 @@ if not cython.compiled:
     def put(out, at, text, size):
         """Copy a literal of `size` bytes; the caller has made sure that it fits → the position behind it."""
         out[at:at + size] = text
+        return at + size
+
+    def copy(out, at, data, start, size):
+        """Copy data[start:start + size]; the caller has made sure that both fit → the position behind it in `out`."""
+        out[at:at + size] = data[start:start + size]
         return at + size

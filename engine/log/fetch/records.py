@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
+from engine.kernels.cleaning import next_in_transaction
 from engine.kernels.select import next_unsound
 from engine.log.fetch.reading import FetchIsolation, read
 from engine.log.scan.recovery_walk import read_marker
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 
     from engine.formats import AbortedTxn
     from engine.log.fetch.reading import FetchData, ReadableLog
+    from engine.log.segment.log_segment import LogSegment
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
 
 _LARGEST_FETCH = 2**31 - 1  # bytes: a whole segment
+_LARGEST_OFFSET = 2**63 - 1
 
 
 class Run(NamedTuple):
@@ -36,6 +39,7 @@ class Run(NamedTuple):
     first: int
     end: int
     base: int  # file position that the positions of the chunk's batches count from
+    path: str  # of the .log
 
     def records(self) -> Iterator[Record]:
         """The records as objects, with copies of their bytes."""
@@ -53,14 +57,19 @@ class RecordFetcher:
 
     report     takes damage; behind it reading goes on with the next sound batch
     max_bytes  of batches that are read; the first one comes in any case. None: all
+    end        the offset before which reading stops. None: where the isolation ends
+    only_sound leave out batches whose checksum does not fit
     """
 
     def __init__(
-        self, log: ReadableLog, offset: int, isolation: FetchIsolation, report: Report, max_bytes: int | None = None
-    ) -> None:
+        self, log: ReadableLog, offset: int, isolation: FetchIsolation, report: Report, max_bytes: int | None = None, *,
+        end: int | None = None, only_sound: bool = False,
+    ) -> None:  # fmt: skip
         self._log, self._isolation, self._report = log, isolation, report
         self.offset = offset  # of the next record, or of what stands in its place
         self._left = max_bytes
+        self._end = _LARGEST_OFFSET if end is None else end
+        self._only_sound = only_sound
         self._is_first = True
 
     def __iter__(self) -> Iterator[Record]:
@@ -70,7 +79,7 @@ class RecordFetcher:
 
     def runs(self) -> Iterator[Run]:
         """The same records as runs of columns. Raises the same."""
-        while self._left is None or self._left > 0:
+        while (self._left is None or self._left > 0) and self.offset < self._end:
             size = _LARGEST_FETCH if self._left is None else min(self._left, _LARGEST_FETCH)
             data = read(self._log, self.offset, size, self._isolation, min_one_message=self._is_first)
             before = self.offset
@@ -85,12 +94,14 @@ class RecordFetcher:
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
         reader, filtering = ChunkReader(file.path, self._report), _Filter(data.aborted)
-        walk = LogWalk(file, start, start + data.size)
+        walk = LogWalk(file, start, self._stop(data.segment, start + data.size))
         while True:
             for window in walk:
                 self._check(window, file.path)
-                yield from self._window(window, reader, filtering)
+                yield from self._window(window, reader, filtering, file.path)
                 self.offset = max(self.offset, window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] + 1)
+                if self.offset >= self._end:
+                    return
             if walk.stop is not Stop.BAD_SIZE:
                 break
             where = Where(file.path, walk.position, self.offset)
@@ -106,6 +117,13 @@ class RecordFetcher:
             if walk.position < start + data.size:
                 self._left = 0  # the next batch does not fit
 
+    def _stop(self, segment: LogSegment, stop: int) -> int:
+        """The byte of the segment where reading may stop, at most `stop`: behind the batch that holds offset end − 1."""
+        if self._end == _LARGEST_OFFSET:
+            return stop
+        head = segment.translate_offset(self._end - 1)
+        return stop if head is None else min(stop, head.position + head.size)
+
     def _check(self, window: Window, path: str) -> None:
         table = window.batches.table
         row = next_unsound(table, 0, window.rows)
@@ -115,24 +133,35 @@ class RecordFetcher:
                 self._report(Finding("crc-mismatch", where, "the stored checksum does not fit: consumers stop here"))
             row = next_unsound(table, row + 1, window.rows)
 
-    def _window(self, window: Window, reader: ChunkReader, filtering: _Filter) -> Iterator[Run]:
+    def _plain(self, window: Window, row: int) -> int:
+        """Behind the batches from `row` on that every consumer wants: of no transaction, and sound."""
+        end: int = next_in_transaction(window.batches.table, row, window.rows)
+        return min(end, next_unsound(window.batches.table, row, end)) if self._only_sound else end
+
+    def _wants(self, filtering: _Filter, window: Window, row: int) -> bool:
+        wanted = filtering.wants(window, row)
+        return wanted and not (self._only_sound and not window.batches.table[BatchField.VALID, row])
+
+    def _window(self, window: Window, reader: ChunkReader, filtering: _Filter, path: str) -> Iterator[Run]:
         """The wanted records of the window, run by run of batches that are wanted."""
         table, row = window.batches.table, 0
         while row < window.rows:
-            if not filtering.wants(window, row):
-                row += 1
-                continue
-            end = row + 1
-            while end < window.rows and filtering.wants(window, end):
-                end += 1
+            end = self._plain(window, row)
+            if end == row:
+                if not self._wants(filtering, window, row):
+                    row += 1
+                    continue
+                end = row + 1
             for chunk in reader.chunks(window, row, end):
-                offsets, first = chunk.records.field(RecordField.OFFSET), chunk.first
-                while first < chunk.end and offsets[first] < self.offset:
+                offsets, first, last = chunk.records.field(RecordField.OFFSET), chunk.first, chunk.end
+                while first < last and offsets[first] < self.offset:
                     first += 1
-                if first < chunk.end:
-                    yield Run(chunk, first, chunk.end, window.base)
+                while first < last and offsets[last - 1] >= self._end:
+                    last -= 1
+                if first < last:
+                    yield Run(chunk, first, last, window.base, path)
             self.offset = max(self.offset, table[BatchField.LAST_OFFSET, end - 1] + 1)
-            row = end + (end < window.rows)  # that one is not wanted
+            row = end
 
 
 class _Filter:

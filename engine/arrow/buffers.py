@@ -1,0 +1,154 @@
+"""Buffers that arrays are made of: a fixed number of rows, filled by kernels, handed over to Arrow once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from engine.errors import KafkalogError
+from engine.kernels.gather import gather, gather_headers, measure_headers, microseconds, spread
+
+if TYPE_CHECKING:
+    from engine.formats import BatchField, RecordField
+    from engine.record.reader import Chunk
+
+
+class BadColumns(KafkalogError):
+    """Columns that do not fit the bytes they describe: a defect, never a matter of input."""
+
+    code = "bad-columns"
+
+
+def _bytes(size: int) -> memoryview:
+    return memoryview(bytearray(size))
+
+
+def _bits(rows: int) -> memoryview:
+    return _bytes((rows + 7) // 8)
+
+
+def _ends(rows: int) -> memoryview:
+    return _bytes(4 * (rows + 1)).cast("i")
+
+
+def _grown(view: memoryview, size: int) -> memoryview:
+    """The same bytes or 32-bit integers, with room for `size` of them at least; at once half as many again."""
+    if size <= len(view):
+        return view
+    size = max(size, len(view) * 3 // 2)
+    grown: memoryview = _bytes(size * view.itemsize).cast("B").cast(view.format)  # type: ignore[call-overload]  # "B" or "i"
+    grown[: len(view)] = view
+    return grown
+
+
+class Words:
+    """64-bit integers of `rows` rows; `nulls` of them are null."""
+
+    def __init__(self, rows: int) -> None:
+        self.out = _bytes(8 * rows).cast("q")
+        self.valid = _bits(rows)
+        self.nulls = 0
+
+    def copy(self, field: memoryview, first: int, end: int, row: int) -> None:
+        """A field of the records as it is."""
+        self.out[row : row + end - first] = field[first:end]
+
+    def spread(self, chunk: Chunk, field: BatchField, first: int, end: int, row: int, added: int = 0) -> None:
+        """A field of their batches."""
+        if not spread(chunk.batches.table, field, chunk.records.table, first, end, self.out, row, added):
+            raise BadColumns("records outside their batches")
+
+    def microseconds(self, chunk: Chunk, first: int, end: int, row: int) -> None:
+        """The timestamps of the records."""
+        nulls = microseconds(chunk.records.table, first, end, self.out, self.valid, row)
+        if nulls < 0:
+            raise BadColumns("more records than there are rows")
+        self.nulls += nulls
+
+    def array(self, rows: int, kind: pa.DataType | None = None) -> pa.Array:
+        """The first `rows` as an array of `kind`, 64 bits wide (default: int64)."""
+        valid = pa.py_buffer(self.valid) if self.nulls else None
+        return pa.Array.from_buffers(kind or pa.int64(), rows, [valid, pa.py_buffer(self.out)], self.nulls)
+
+
+class Blobs:
+    """Keys or values of `rows` rows; their bytes grow as they must, to 2 GiB."""
+
+    def __init__(self, rows: int, room: int) -> None:
+        self.ends = _ends(rows)
+        self.valid = _bits(rows)
+        self.out = _bytes(room)
+        self.used = self.nulls = 0
+
+    def make_room(self, size: int) -> None:
+        """Room for `size` more bytes."""
+        self.out = _grown(self.out, self.used + size)
+
+    def gather(self, chunk: Chunk, field: RecordField, first: int, end: int, row: int) -> None:
+        """Keys or values of the records, for which there is room."""
+        table = chunk.records.table
+        used, nulls = gather(chunk.data, table, field, first, end, self.out, self.used, self.ends, self.valid, row)
+        if used < 0:
+            raise BadColumns("keys or values outside their records")
+        self.used, self.nulls = used, self.nulls + nulls
+
+    def array(self, rows: int) -> pa.Array:
+        """The first `rows` as binary."""
+        return _binary(self.valid if self.nulls else None, self.ends, self.out, self.used, rows, self.nulls)
+
+
+class Headers:
+    """The headers of `rows` rows."""
+
+    def __init__(self, rows: int) -> None:
+        self.lists, self.valid = _ends(rows), _bits(rows)
+        self._keys, self._values, self._values_valid = _bytes(0), _bytes(0), _bits(0)
+        self._key_ends, self._value_ends = _ends(0), _ends(0)
+        self.count = self.empty = self.nulls = 0
+
+    def _make_room(self, count: int, keys: int, values: int) -> None:
+        """Room for so many more headers, bytes of their keys and of their values."""
+        self._keys = _grown(self._keys, self._key_ends[self.count] + keys)
+        self._values = _grown(self._values, self._value_ends[self.count] + values)
+        self._key_ends = _grown(self._key_ends, self.count + count + 1)
+        self._value_ends = _grown(self._value_ends, self.count + count + 1)
+        self._values_valid = _grown(self._values_valid, (self.count + count + 7) // 8)
+
+    def gather(self, chunk: Chunk, first: int, end: int, row: int) -> None:
+        """The headers of the records."""
+        count, keys, values = measure_headers(chunk.data, chunk.records.table, first, end)
+        if count < 0:
+            raise BadColumns("headers outside their records")
+        self._make_room(count, keys, values)
+        self.count, empty, nulls = gather_headers(
+            chunk.data, chunk.records.table, first, end, self.lists, self.valid, row, self._keys, self._key_ends,
+            self._values, self._value_ends, self._values_valid, self.count,
+        )  # fmt: skip
+        if self.count < 0:
+            raise BadColumns("headers outside their records")
+        self.empty, self.nulls = self.empty + empty, self.nulls + nulls
+
+    def array(self, rows: int) -> pa.Array:
+        """The first `rows` as lists; null where there are no headers. Keys are what Java makes of their bytes."""
+        keys = self._key_array()
+        valid = self._values_valid if self.nulls else None
+        values = _binary(valid, self._value_ends, self._values, self._value_ends[self.count], self.count, self.nulls)
+        structs = pa.StructArray.from_arrays([keys, values], ["key", "value"])
+        bits = pa.py_buffer(self.valid) if self.empty else None
+        kind = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+        return pa.Array.from_buffers(kind, rows, [bits, pa.py_buffer(self.lists)], self.empty, children=[structs])
+
+    def _key_array(self) -> pa.Array:
+        used = self._key_ends[self.count]
+        if self._keys[:used].tobytes().isascii():
+            buffers = [None, pa.py_buffer(self._key_ends), pa.py_buffer(self._keys).slice(0, used)]
+            return pa.Array.from_buffers(pa.string(), self.count, buffers, 0)
+        ends = self._key_ends
+        names = [bytes(self._keys[ends[one] : ends[one + 1]]).decode("utf-8", "replace") for one in range(self.count)]
+        return pa.array(names, pa.string())
+
+
+def _binary(valid: memoryview | None, ends: memoryview, out: memoryview, used: int, rows: int, nulls: int) -> pa.Array:
+    bits = None if valid is None else pa.py_buffer(valid)
+    return pa.Array.from_buffers(pa.binary(), rows, [bits, pa.py_buffer(ends), pa.py_buffer(out).slice(0, used)], nulls)

@@ -1,0 +1,215 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Columns of records → the buffers of Arrow arrays: what records share is spread over them, what lies apart is put together.
+
+An array of bytes is three buffers: a bit per row (0 is null), 32-bit ends, and the bytes. Callers make room by what
+`fitting` and `measure_headers` say; every position and size is checked again before a byte is read or written.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.numbers import varint, wrapped_sum
+    from cython.cimports.engine.kernels.words import copy
+else:
+    from engine.kernels import fields
+    from engine.kernels.numbers import varint, wrapped_sum
+    from engine.kernels.words import copy
+
+_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
+_LAST_MS = cython.declare(cython.longlong, (2**63 - 1) // 1000)  # milliseconds that are microseconds of 64 bits
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong, cython.longlong))
+def fitting(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t, room: cython.longlong):
+    """Records from column `first` on whose keys and values are at most `room` bytes → (end of them, key, value bytes).
+
+    The first one fits in any case, so that a caller with an empty batch gets on; unless it is too large for any array.
+    """
+    keys: cython.longlong = 0
+    values: cython.longlong = 0
+    key: cython.longlong
+    value: cython.longlong
+    index: cython.Py_ssize_t = first
+    if first < 0 or end > records.shape[1]: return first, 0, 0
+    with cython.nogil:
+        while index < end:
+            key = records[fields.R_KEY_SIZE, index]
+            value = records[fields.R_VALUE_SIZE, index]
+            if key < 0: key = 0
+            if value < 0: value = 0
+            if key > _INT_MAX or value > _INT_MAX: break
+            if index > first and keys + values + key + value > room: break
+            keys += key
+            values += value
+            index += 1
+        return index, keys, values
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
+def gather(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], position_field: cython.int,
+           first: cython.Py_ssize_t, end: cython.Py_ssize_t, out: cython.uchar[::1], at: cython.Py_ssize_t,
+           ends: cython.int[::1], valid: cython.uchar[::1], row: cython.Py_ssize_t):
+    """Copy the keys or values of records first … end − 1 one behind the other → (bytes in `out`, nulls); (−1, 0): no room.
+
+    position_field  KEY_POSITION or VALUE_POSITION; the field behind it has the sizes
+    out, at         where the bytes go
+    ends, row       ends[row + 1] is where the bytes of the first record end; ends[row] is there already
+    valid           bits of the rows that are not null are set, others are left alone
+    """
+    index: cython.Py_ssize_t
+    start: cython.longlong
+    size: cython.longlong
+    nulls: cython.Py_ssize_t = 0
+    if first < 0 or end > records.shape[1] or position_field < 0 or position_field + 1 >= records.shape[0]: return -1, 0
+    if row < 0 or at < 0 or (end > first and row + (end - first) >= ends.shape[0]): return -1, 0
+    if end > first and (row + (end - first) + 7) // 8 > valid.shape[0]: return -1, 0
+    with cython.nogil:
+        for index in range(first, end):
+            size = records[position_field + 1, index]
+            if size < 0:
+                nulls += 1
+            else:
+                start = records[position_field, index]
+                if start < 0 or size > data.shape[0] - start or size > out.shape[0] - at: return -1, 0
+                at = copy(out, at, data, start, size)
+                valid[row >> 3] |= 1 << (row & 7)
+            row += 1
+            ends[row] = at
+        return at, nulls
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def spread(batches: cython.longlong[:, ::1], field: cython.int, records: cython.longlong[:, ::1],
+           first: cython.Py_ssize_t, end: cython.Py_ssize_t, out: cython.longlong[::1], row: cython.Py_ssize_t,
+           added: cython.longlong) -> cython.bint:
+    """Write one field of its batch for each of the records first … end − 1, from out[row] on; False: it does not fit.
+
+    added  is added to each: of positions, where the window begins; else 0
+    """
+    index: cython.Py_ssize_t
+    batch: cython.longlong
+    if first < 0 or end > records.shape[1] or field < 0 or field >= batches.shape[0]: return False
+    if row < 0 or (end > first and row + (end - first) > out.shape[0]): return False
+    with cython.nogil:
+        for index in range(first, end):
+            batch = records[fields.R_BATCH, index]
+            if batch < 0 or batch >= batches.shape[1]: return False
+            out[row] = wrapped_sum(batches[field, batch], added)
+            row += 1
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def microseconds(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                 out: cython.longlong[::1], valid: cython.uchar[::1], row: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write the timestamps of records first … end − 1 as microseconds, from out[row] on → nulls; −1: no room.
+
+    valid  bits of the rows that have one are set. One that is too far from 1970 for microseconds of 64 bits is null.
+    """
+    index: cython.Py_ssize_t
+    timestamp: cython.longlong
+    nulls: cython.Py_ssize_t = 0
+    if first < 0 or end > records.shape[1] or row < 0: return -1
+    if end > first and (row + (end - first) > out.shape[0] or (row + (end - first) + 7) // 8 > valid.shape[0]): return -1
+    with cython.nogil:
+        for index in range(first, end):
+            timestamp = records[fields.R_TIMESTAMP, index]
+            if timestamp > _LAST_MS or timestamp < -_LAST_MS:
+                out[row] = 0
+                nulls += 1
+            else:
+                out[row] = timestamp * 1000
+                valid[row >> 3] |= 1 << (row & 7)
+            row += 1
+        return nulls
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.longlong, cython.longlong, cython.longlong))
+def measure_headers(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
+                    end: cython.Py_ssize_t):
+    """Room that the headers of records first … end − 1 take → (headers, bytes of keys, of values); (−1, 0, 0): damaged."""
+    index: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    count: cython.longlong
+    size: cython.longlong
+    total: cython.longlong = 0
+    keys: cython.longlong = 0
+    values: cython.longlong = 0
+    if first < 0 or end > records.shape[1]: return -1, 0, 0
+    with cython.nogil:
+        for index in range(first, end):
+            count = records[fields.R_HEADER_COUNT, index]
+            at = records[fields.R_HEADERS_POSITION, index]
+            if count > 0: total += count
+            while count > 0:
+                size, at = varint(data, at, data.shape[0])
+                if at < 0 or size < 0 or size > data.shape[0] - at: return -1, 0, 0
+                keys += size
+                size, at = varint(data, at + size, data.shape[0])
+                if at < 0 or size > data.shape[0] - at: return -1, 0, 0
+                if size > 0:
+                    values += size
+                    at += size
+                count -= 1
+        return total, keys, values
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
+def gather_headers(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
+                   end: cython.Py_ssize_t, lists: cython.int[::1], lists_valid: cython.uchar[::1], row: cython.Py_ssize_t,
+                   keys: cython.uchar[::1], key_ends: cython.int[::1], values: cython.uchar[::1],
+                   value_ends: cython.int[::1], values_valid: cython.uchar[::1], header: cython.Py_ssize_t):
+    """Copy the headers of records first … end − 1 → (headers in all, null lists, null values); (−1, 0, 0): no room.
+
+    lists, lists_valid, row  lists[row + 1] is where the first record's headers end; a record without any is null
+    header                   how many headers there are already: key_ends[header] and value_ends[header] are known
+    The other buffers as `gather` fills them.
+    """
+    index: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    count: cython.longlong
+    size: cython.longlong
+    empty: cython.Py_ssize_t = 0
+    nulls: cython.Py_ssize_t = 0
+    if first < 0 or end > records.shape[1] or row < 0 or header < 0: return -1, 0, 0
+    if end > first and (row + (end - first) >= lists.shape[0] or (row + (end - first) + 7) // 8 > lists_valid.shape[0]):
+        return -1, 0, 0
+    if header >= key_ends.shape[0] or header >= value_ends.shape[0] or key_ends[header] < 0 or value_ends[header] < 0:
+        return -1, 0, 0
+    with cython.nogil:
+        for index in range(first, end):
+            count = records[fields.R_HEADER_COUNT, index]
+            at = records[fields.R_HEADERS_POSITION, index]
+            if count <= 0: empty += 1
+            else: lists_valid[row >> 3] |= 1 << (row & 7)
+            while count > 0:
+                if header + 1 >= key_ends.shape[0] or header + 1 >= value_ends.shape[0]: return -1, 0, 0
+                if header // 8 >= values_valid.shape[0]: return -1, 0, 0
+                size, at = varint(data, at, data.shape[0])
+                if at < 0 or size < 0 or size > data.shape[0] - at or size > keys.shape[0] - key_ends[header]: return -1, 0, 0
+                key_ends[header + 1] = copy(keys, key_ends[header], data, at, size)
+                size, at = varint(data, at + size, data.shape[0])
+                if at < 0 or size > data.shape[0] - at or size > values.shape[0] - value_ends[header]: return -1, 0, 0
+                if size < 0:
+                    nulls += 1
+                    value_ends[header + 1] = value_ends[header]
+                else:
+                    value_ends[header + 1] = copy(values, value_ends[header], data, at, size)
+                    values_valid[header >> 3] |= 1 << (header & 7)
+                    at += size
+                header += 1
+                count -= 1
+            row += 1
+            lists[row] = header
+        return header, empty, nulls
