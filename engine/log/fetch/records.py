@@ -14,7 +14,7 @@ from engine.log.scan.recovery_walk import read_marker
 from engine.record.batch import Record, RecordBatch
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
-from engine.record.reader import ChunkReader
+from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -59,17 +59,19 @@ class RecordFetcher:
     max_bytes  of batches that are read; the first one comes in any case. None: all
     end        the offset before which reading stops. None: where the isolation ends
     only_sound leave out batches whose checksum does not fit
+    max_decompressed_bytes  of one batch; a larger one is reported and left out
     """
 
     def __init__(
         self, log: ReadableLog, offset: int, isolation: FetchIsolation, report: Report, max_bytes: int | None = None, *,
-        end: int | None = None, only_sound: bool = False,
+        end: int | None = None, only_sound: bool = False, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:  # fmt: skip
         self._log, self._isolation, self._report = log, isolation, report
         self.offset = offset  # of the next record, or of what stands in its place
         self._left = max_bytes
         self._end = _LARGEST_OFFSET if end is None else end
         self._only_sound = only_sound
+        self._limit = max_decompressed_bytes
         self._is_first = True
 
     def __iter__(self) -> Iterator[Record]:
@@ -93,7 +95,7 @@ class RecordFetcher:
     def _runs(self, data: FetchData) -> Iterator[Run]:
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
-        reader, filtering = ChunkReader(file.path, self._report), _Filter(data.aborted)
+        reader, filtering = ChunkReader(file.path, self._report, self._limit), _Filter(data.aborted)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size))
         while True:
             for window in walk:

@@ -169,13 +169,15 @@ class PartitionView:
 
     log_start_offset  None: as the log dir's checkpoint says, else where the first segment begins
     high_watermark    None: the log end; offline nobody knows better
+    last_stable_offset  where reading committed records ends, if somebody found it out already
     report            takes what is wrong with the end of the log
     Raises UnreadableFile, also where there is no log, CorruptRecord.
     """
 
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None], *,
-        log_start_offset: int | None = None, high_watermark: int | None = None, config: LogConfig | None = None,
+        log_start_offset: int | None = None, high_watermark: int | None = None, last_stable_offset: int | None = None,
+        config: LogConfig | None = None,
     ) -> None:
         self.files, self.directory = files, directory.rstrip("/") or "/"
         self.config = LogConfig() if config is None else config
@@ -183,6 +185,7 @@ class PartitionView:
         self.partition: PartitionDir | None = partition_of(files.absolute(self.directory + "/x"))
         self._report = report
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
+        self._known_stable = last_stable_offset
         self._end = LogOffsetMetadata(0, 0, 0)
         self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: nobody asked yet
         self._followed_to = 0  # they are known up to this offset
@@ -218,6 +221,8 @@ class PartitionView:
 
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
         """The last stable offset with its place: the first offset of the oldest open transaction."""
+        if self._known_stable is not None:
+            return self.place(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
         unstable = min(self._transactions().values(), default=self.high_watermark)
         return self.place(max(min(unstable, self.high_watermark), self.log_start_offset))
 

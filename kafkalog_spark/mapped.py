@@ -1,0 +1,46 @@
+"""`read`: the rows of the data source by `mapInArrow`, which costs half as much for each row and runs on pyspark 3.5 too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkalog_spark.planning import Piece
+
+
+def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object]) -> DataFrame:
+    """Plan on the driver, then one task for each split. Raises OptionError, LogDirError, DataLossError."""
+    import json
+
+    from engine.arrow.columns import schema_of
+    from kafkalog_spark.filters import Bounds
+    from kafkalog_spark.options import read_options
+    from kafkalog_spark.planning import plan
+    from kafkalog_spark.schema import ddl_of
+
+    said = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+    options = read_options({**said, "paths": json.dumps(paths)})
+    splits = plan(options, Bounds()) or [[]]
+    columns = options.columns
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from kafkalog_spark.reading import read_split
+
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_split(splits[number], columns, options)
+
+    return each(spark, len(splits)).mapInArrow(read, ddl_of(schema_of(list(columns))))
+
+
+def each(spark: SparkSession, count: int) -> DataFrame:
+    """The numbers 0 … count − 1, one to a task."""
+    return spark.range(0, count, 1, count)
+
+
+__all__ = ["Piece", "each", "read_mapped"]

@@ -1,0 +1,120 @@
+"""Where to start and to end, as options say it: names, JSON and refusals of Spark's Kafka source (ConsumerStrategy, JsonUtils)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalog_spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LATEST, EARLIEST = -1, -2
+TopicPartition = tuple[str, int]
+
+_OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_TIMES_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One end of what is read.
+
+    everywhere    EARLIEST, LATEST or None: for partitions of which nothing else is said
+    offsets       by partition; LATEST and EARLIEST have their special meaning
+    timestamp     ms, for all partitions; None: not asked for
+    timestamps    ms, by partition
+    """
+
+    everywhere: int | None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    timestamp: int | None = None
+    timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def is_by_time(self) -> bool:
+        """Is it a matter of timestamps?"""
+        return self.timestamp is not None or bool(self.timestamps)
+
+
+def read_limit(options: Mapping[str, str], side: str, default: int) -> Limit:
+    """What the options say of `side`, "starting" or "ending". Raises OptionError.
+
+    The timestamp for all goes before those by partition, these before offsets, as in Spark's Kafka source.
+    """
+    name = f"{side}Timestamp"
+    if (text := options.get(name.lower())) is not None:
+        return Limit(None, timestamp=_milliseconds(name, text))
+    name = f"{side}OffsetsByTimestamp"
+    if (text := options.get(name.lower())) is not None:
+        return Limit(None, timestamps=by_partition(name, text, _TIMES_EXAMPLE))
+    name = f"{side}Offsets"
+    text = options.get(name.lower())
+    if text is None:
+        return Limit(default)
+    if text.strip().lower() in ("earliest", "latest"):
+        return Limit(EARLIEST if text.strip().lower() == "earliest" else LATEST)
+    return Limit(None, offsets=by_partition(name, text, _OFFSETS_EXAMPLE))
+
+
+def check_batch_limits(start: Limit, end: Limit) -> None:
+    """Refuse what makes no sense for a query that ends. Raises OptionError."""
+    if start.everywhere == LATEST:
+        raise OptionError("starting offset can't be latest for batch queries on Kafka")
+    for (topic, partition), offset in start.offsets.items():
+        if offset == LATEST:
+            raise OptionError(f"startingOffsets for {topic}-{partition} can't be latest for batch queries on Kafka")
+    if end.everywhere == EARLIEST:
+        raise OptionError("ending offset can't be earliest for batch queries on Kafka")
+    for (topic, partition), offset in end.offsets.items():
+        if offset == EARLIEST:
+            raise OptionError(f"ending offset for {topic}-{partition} can't be earliest for batch queries on Kafka")
+
+
+def by_partition(name: str, text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicPartition, int]:
+    """Numbers by partition out of JSON: {"topic": {"0": 23}}. Raises OptionError."""
+    try:
+        topics = json.loads(text)
+        return {
+            (topic, _number(partition)): _number(value)
+            for topic, partitions in topics.items() for partition, value in partitions.items()
+        }  # fmt: skip
+    except (ValueError, AttributeError, TypeError):
+        raise OptionError(f"{name}: Expected e.g. {example}, got {text}") from None
+
+
+def assigned(text: str) -> set[TopicPartition]:
+    """The partitions of option `assign`: {"topic": [0, 1]}. Raises OptionError."""
+    try:
+        found = {(topic, _number(one)) for topic, partitions in json.loads(text).items() for one in partitions}
+    except (ValueError, AttributeError, TypeError):
+        raise OptionError(f'assign: Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}') from None
+    if not found:
+        raise OptionError(f"No topicpartitions to assign as specified value for option 'assign' is {text}")
+    return found
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> str:
+    """Offsets by partition as Spark's Kafka source writes them."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(topics, separators=(",", ":"))
+
+
+def _number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TypeError(value)
+    return int(value)
+
+
+def _milliseconds(name: str, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise OptionError(f"Expected a single long value of milliseconds in option {name}, got {text}")
+    return value

@@ -1,0 +1,206 @@
+"""The options of the data source: those of Spark's Kafka source by their names, and ours. All are checked before work begins."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.arrow.columns import EXTRA_TYPES, RECORD_TYPES
+from engine.log.fetch.reading import FetchIsolation
+from engine.record.reader import MAX_DECOMPRESSED_BYTES
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.offsets import EARLIEST, LATEST, Limit, TopicPartition, assigned, check_batch_limits, read_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+LEVELS = ("records", "batches", "segments", "indexes", "findings")
+ON_CORRUPTION = ("fail", "skip", "report")
+SPLIT_BYTES = 128 << 20
+
+_KAFKAS = (
+    "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
+    "minPartitions", "includeHeaders", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+)  # fmt: skip
+_OURS = ("path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger", "maxDecompressedBytes")
+_WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*|maxrecordsperpartition")
+_KNOWN = {name.lower() for name in _KAFKAS + _OURS}
+_REFUSED = {
+    "kafka.auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported; use the source option 'startingOffsets'",
+    "kafka.key.deserializer": "Kafka option 'key.deserializer' is not supported as keys are given as byte arrays",
+    "kafka.value.deserializer": "Kafka option 'value.deserializer' is not supported as values are given as byte arrays",
+    "kafka.enable.auto.commit": "Kafka option 'enable.auto.commit' is not supported as this source commits no offsets",
+    "kafka.interceptor.classes": "Kafka option 'interceptor.classes' is not supported as the source reads byte arrays",
+}
+_ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is read, and how; see docs/spark.md."""
+
+    paths: tuple[str, ...]
+    level: str
+    columns: tuple[str, ...]  # of level records
+    topics: frozenset[str] | None  # None: all
+    pattern: re.Pattern[str] | None
+    partitions: frozenset[TopicPartition] | None
+    start: Limit
+    end: Limit
+    start_at_latest: bool  # no record as young as the starting timestamp: start at the end instead of failing
+    fail_on_data_loss: bool
+    min_partitions: int
+    split_bytes: int
+    isolation: FetchIsolation
+    on_corruption: str
+    max_decompressed_bytes: int
+    max_offsets: int | None  # per trigger
+    max_bytes: int | None  # per trigger
+
+    def wants(self, topic: str, partition: int) -> bool:
+        """Is this partition asked for?"""
+        if self.partitions is not None:
+            return (topic, partition) in self.partitions
+        if self.topics is not None:
+            return topic in self.topics
+        return self.pattern is None or self.pattern.fullmatch(topic) is not None
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
+    """Check the options of a query. Names in any case. Raises OptionError with one sentence."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    for name in options:
+        if name in _REFUSED:
+            raise OptionError(_REFUSED[name])
+        if name not in _KNOWN and not _WITHOUT_EFFECT.fullmatch(name):
+            raise OptionError(f"unknown option '{name}': the options are {', '.join(sorted(_KAFKAS + _OURS))}")
+    chosen = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in options]
+    if len(chosen) > 1:
+        raise OptionError("Only one of the following options can be specified: subscribe, subscribePattern, assign")
+    start = read_limit(options, "starting", LATEST if streaming else EARLIEST)
+    end = read_limit(options, "ending", LATEST)
+    if not streaming:
+        check_batch_limits(start, end)
+    elif end.everywhere != LATEST:
+        raise OptionError("ending offset not valid in streaming queries")
+    level = _one_of(options, "level", LEVELS, "records")
+    return ReadOptions(
+        paths=_paths(options),
+        level=level,
+        columns=_columns(options) if level == "records" else (),
+        topics=_subscribed(options),
+        pattern=_pattern(options),
+        partitions=frozenset(assigned(options["assign"])) if "assign" in options else None,
+        start=start,
+        end=end,
+        start_at_latest=_one_of(options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
+        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        min_partitions=_positive(options, "minPartitions", 1),
+        split_bytes=_positive(options, "splitBytes", SPLIT_BYTES, _bytes),
+        isolation=_ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")],
+        on_corruption=_one_of(options, "onCorruption", ON_CORRUPTION, "fail"),
+        max_decompressed_bytes=_positive(options, "maxDecompressedBytes", MAX_DECOMPRESSED_BYTES, _bytes),
+        max_offsets=_optional(options, "maxOffsetsPerTrigger", int),
+        max_bytes=_optional(options, "maxBytesPerTrigger", _bytes),
+    )
+
+
+def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
+    paths = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
+    if not paths or not all(paths):
+        raise OptionError("no path: give load() a partition directory, a log dir, or a directory of log dirs")
+    return tuple(_local(path) for path in paths)
+
+
+def _local(path: str) -> str:
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", path)
+    if scheme is None:
+        return path
+    if scheme[1].lower() == "file" and not scheme[2]:
+        return scheme[3]
+    raise OptionError(f"{path}: segments are read from file systems that are mounted; {scheme[1]}: is none")
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    known = {name.lower(): name for name in (*RECORD_TYPES, *EXTRA_TYPES)}
+    if "columns" in options:
+        columns = list(_names("columns", options["columns"], known))
+    else:
+        columns = [name for name in RECORD_TYPES if name != "headers"]
+    if _flag(options, "includeHeaders", default=False) and "headers" not in columns:
+        columns.append("headers")
+    columns += [name for name in _names("extraColumns", options.get("extracolumns", ""), known) if name not in columns]
+    if not columns:
+        raise OptionError(f"columns names no column: there are {', '.join(known.values())}")
+    return tuple(columns)
+
+
+def _names(option: str, text: str, known: Mapping[str, str]) -> Iterable[str]:
+    for name in filter(None, (one.strip() for one in text.split(","))):
+        if name.lower() not in known:
+            raise OptionError(f"{option}: no column '{name}': there are {', '.join(known.values())}")
+        yield known[name.lower()]
+
+
+def _subscribed(options: Mapping[str, str]) -> frozenset[str] | None:
+    if "subscribe" not in options:
+        return None
+    topics = frozenset(filter(None, (one.strip() for one in options["subscribe"].split(","))))
+    if not topics:
+        raise OptionError(f"No topics to subscribe to as specified value for option 'subscribe' is '{options['subscribe']}'")
+    return topics
+
+
+def _pattern(options: Mapping[str, str]) -> re.Pattern[str] | None:
+    text = options.get("subscribepattern")
+    if text is None:
+        return None
+    if not text.strip():
+        raise OptionError(f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{text}'")
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise OptionError(f"subscribePattern: '{text}' is no pattern: {error}") from None
+
+
+def _one_of(options: Mapping[str, str], name: str, values: tuple[str, ...], default: str) -> str:
+    value = options.get(name.lower(), default).strip().lower()
+    if value not in values:
+        raise OptionError(f"{name} is '{value}', which is none of {', '.join(values)}")
+    return value
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    return _one_of(options, name, ("true", "false"), str(default).lower()) == "true"
+
+
+def _bytes(text: str) -> int:
+    units = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    number = re.fullmatch(r"(\d+)\s*([bkmg]?)b?", text.strip().lower())
+    if number is None:
+        raise ValueError(text)
+    return int(number[1]) * units[number[2]]
+
+
+def _positive(options: Mapping[str, str], name: str, default: int, read: Callable[[str], int] = int) -> int:
+    value = _optional(options, name, read)
+    return default if value is None else value
+
+
+def _optional(options: Mapping[str, str], name: str, read: Callable[[str], int]) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    try:
+        value = read(text)
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise OptionError(f"{name} is '{text}', which is no positive number")
+    return value

@@ -1,0 +1,85 @@
+"""The partitions that paths name: of several replicas of one, the copy that a leader would have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.errors import KafkalogError
+from engine.files import ReadOnlyFiles
+from engine.log.fetch.view import PartitionView
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.patterns import expand
+from kafkalog_spark.errors import LogDirError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from engine.findings import Finding
+    from engine.log.logdir.log_dirs import Place
+    from kafkalog_spark.options import ReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A partition and the directory that it is read from."""
+
+    topic: str
+    partition: int
+    directory: str
+
+
+def find_places(paths: Iterable[str]) -> list[Place]:
+    """Every partition directory below `paths`, replicas included, in order. Raises LogDirError."""
+    files = ReadOnlyFiles()
+    try:
+        named = [path for pattern in paths for path in expand(files, pattern)]
+        for path in named:
+            if files.exists(path) and not files.info(path).is_directory:
+                raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
+        log_dirs = find_log_dirs(files, named)
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
+    return [place for log_dir in log_dirs for place in log_dir.partitions()]
+
+
+def find_sources(options: ReadOptions) -> list[Source]:
+    """The partitions to read, one directory each. Raises LogDirError."""
+    replicas: dict[tuple[str, int], list[str]] = {}
+    for place in find_places(options.paths):
+        if options.wants(*place.key):
+            replicas.setdefault(place.key, []).append(place.path)
+    return [Source(topic, partition, best_replica(paths)) for (topic, partition), paths in sorted(replicas.items())]
+
+
+def best_replica(directories: list[str]) -> str:
+    """Of several copies the one with the latest leader epoch, then the longest, then the one that begins first."""
+    if len(directories) == 1:
+        return directories[0]
+    ranked = []
+    for directory in directories:
+        with_log = list(_rank(directory))
+        ranked += [(rank, directory) for rank in with_log]
+    return max(ranked, key=lambda one: one[0])[1] if ranked else directories[0]
+
+
+def _rank(directory: str) -> Iterator[tuple[int, int, int]]:
+    try:
+        view = PartitionView(ReadOnlyFiles(), directory, _unsaid)
+    except KafkalogError:  # no log, or one that can not be read: another copy is better, and reading this one says why
+        return
+    epochs = view.leader_epoch_cache.entries
+    yield (epochs[-1].epoch if epochs else -1, view.log_end_offset, -view.log_start_offset)
+    view.close()
+
+
+def open_view(directory: str, **known: int) -> PartitionView:
+    """The partition for reading. Raises LogDirError."""
+    try:
+        return PartitionView(ReadOnlyFiles(), directory, _unsaid, **known)  # type: ignore[arg-type]  # its offsets only
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
+
+
+def _unsaid(_finding: Finding) -> None:
+    """A torn tail is where a running broker writes just now: the log ends before it."""

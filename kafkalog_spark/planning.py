@@ -1,0 +1,188 @@
+"""What is read, cut into tasks: ranges of offsets by the options, pieces of segments by the offset index, splits by bytes.
+
+All of it happens on the driver, from names, indexes and the last batches of each log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import KafkalogError
+from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
+from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
+from kafkalog_spark.offsets import EARLIEST, LATEST, Limit
+from kafkalog_spark.partitions import find_sources, open_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from engine.log.fetch.view import PartitionView
+    from engine.log.segment.log_segment import LogSegment
+    from kafkalog_spark.filters import Bounds
+    from kafkalog_spark.offsets import TopicPartition
+    from kafkalog_spark.options import ReadOptions
+    from kafkalog_spark.partitions import Source
+
+_OPENING = 1 << 20  # bytes that could be read while a partition is opened
+
+
+class Piece(NamedTuple):
+    """Offsets start … end − 1 of one partition, about `size` bytes of its logs."""
+
+    directory: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What is read of a partition: offsets start … end − 1."""
+
+    source: Source
+    start: int
+    end: int
+
+
+def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
+    """The splits of a query that ends, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError."""
+    sources = find_sources(options)
+    check_partitions(options, sources)
+    pieces: list[Piece] = []
+    for source in sources:
+        if bounds.wants(source.topic, source.partition):
+            view = open_view(source.directory)
+            try:
+                wanted = range_of(options, bounds, source, view)
+                pieces += cut(wanted, view, options.split_bytes, options.min_partitions)
+            except KafkalogError as error:
+                raise LogDirError(str(error)) from None
+            finally:
+                view.close()
+    return pack(pieces, options.split_bytes, options.min_partitions)
+
+
+def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
+    """Refuse offsets and topics that name other partitions than there are. Raises OptionError."""
+    there = {(source.topic, source.partition) for source in sources}
+    missing = sorted((options.partitions or frozenset()) - there) if options.fail_on_data_loss else []
+    missing_topics = sorted((options.topics or frozenset()) - {topic for topic, _ in there}) if options.fail_on_data_loss else []
+    if missing or missing_topics:
+        names = [f"{topic}-{partition}" for topic, partition in missing] + missing_topics
+        raise OptionError(f"not there: {', '.join(names)}; set failOnDataLoss to false to go on without")
+    for name, limit in (("starting", options.start), ("ending", options.end)):
+        for given, what in ((limit.offsets, "Offsets"), (limit.timestamps, "OffsetsByTimestamp")):
+            if given and set(given) != there:
+                raise OptionError(
+                    f"If {name}{what} contains specific offsets, you must specify all TopicPartitions. Use -1 for latest, "
+                    f"-2 for earliest, if you don't care. Specified: {_shown(given)} Assigned: {_shown(there)}"
+                )
+
+
+def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> str:
+    return "{" + ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) + "}"
+
+
+def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView) -> Range:
+    """The offsets of `source` that the options and the filters leave. Raises OptionError, DataLossError, KafkalogError."""
+    stable = options.isolation is FetchIsolation.READ_COMMITTED
+    last = (view.fetch_last_stable_offset_metadata() if stable else view.fetch_high_watermark_metadata()).message_offset
+    start = start_of(options, source, view, last)
+    end = _end_of(options, source, view, last)
+    if start < view.log_start_offset or start > view.log_end_offset or end > view.log_end_offset:
+        if options.fail_on_data_loss:
+            asked, has = f"[{start}, {end})", f"[{view.log_start_offset}, {view.log_end_offset})"
+            raise DataLossError(f"{source.topic}-{source.partition}: offsets {asked} are asked for and {has} are there.")
+        start = max(start, view.log_start_offset)
+    start, end = max(start, bounds.first_offset), min(end, last, bounds.end_offset)
+    if bounds.from_ms is not None and start < end:
+        found = fetch_offset_by_timestamp(view, bounds.from_ms)  # everything before it is older
+        start = end if found is None else max(start, found.offset)
+    return Range(source, start, max(start, end))
+
+
+def start_of(options: ReadOptions, source: Source, view: PartitionView, last: int) -> int:
+    """The first offset to read, by the starting options. Raises OptionError, KafkalogError."""
+    limit, key = options.start, (source.topic, source.partition)
+    if limit.is_by_time:
+        timestamp = limit.timestamps.get(key) if limit.timestamp is None else limit.timestamp
+        offset = None if timestamp is None else _by_time(view, timestamp)
+        if offset is None and not options.start_at_latest:
+            raise OptionError(
+                f"No offset matched from request of topic-partition {source.topic}-{source.partition} and timestamp {timestamp}."
+            )
+        return last if offset is None else offset
+    return _named(limit, key, view, last)
+
+
+def _end_of(options: ReadOptions, source: Source, view: PartitionView, last: int) -> int:
+    limit, key = options.end, (source.topic, source.partition)
+    if limit.is_by_time:
+        timestamp = limit.timestamps.get(key) if limit.timestamp is None else limit.timestamp
+        offset = None if timestamp is None else _by_time(view, timestamp)
+        return last if offset is None else offset
+    return _named(limit, key, view, last)
+
+
+def _named(limit: Limit, key: TopicPartition, view: PartitionView, last: int) -> int:
+    offset = limit.offsets.get(key, limit.everywhere)
+    if offset is None or offset == LATEST:
+        return last
+    return view.log_start_offset if offset == EARLIEST else offset
+
+
+def _by_time(view: PartitionView, timestamp: int) -> int | None:
+    if timestamp in (EARLIEST, LATEST):
+        return view.log_start_offset if timestamp == EARLIEST else None
+    found = fetch_offset_by_timestamp(view, timestamp)
+    return None if found is None else found.offset
+
+
+def cut(wanted: Range, view: PartitionView, split_bytes: int, parts: int = 1) -> Iterator[Piece]:
+    """The range in pieces of about `split_bytes`, or smaller ones where there are to be `parts` of them."""
+    source, start = wanted.source, wanted.start
+    if start >= wanted.end:
+        return
+    segments = [one for one in view.segments.values(start) if one.base_offset < wanted.end]
+    total = sum(segment.size for segment in segments)
+    step = max(1, min(split_bytes, -(-total // parts)))
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        end = wanted.end if following is None else min(wanted.end, following.base_offset)
+        cuts = [(start, 0), *_cuts(segment, start, end, step), (end, segment.size)]
+        for (first, at), (behind, stop) in zip(cuts, cuts[1:], strict=False):
+            if first < behind:
+                yield Piece(source.directory, source.topic, source.partition, first, behind, stop - at)
+        start = max(start, end)
+
+
+def _cuts(segment: LogSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
+    """Offsets inside start … end where an index entry stands about every `step` bytes, with their positions."""
+    index, target = segment.offset_index, step
+    while target < segment.size:
+        number = bisect_left(range(len(index)), target, key=lambda one: index.entry(one).position)
+        if number == len(index):
+            return
+        entry = index.entry(number)
+        if start < entry.offset < end:
+            yield entry.offset, entry.position
+        target = max(target, entry.position) + step
+
+
+def pack(pieces: Sequence[Piece], split_bytes: int, parts: int = 1) -> list[list[Piece]]:
+    """Pieces in the order of their partitions, as many in a split as come to `split_bytes`; at least `parts` splits if it can be."""
+    total = sum(piece.size + _OPENING for piece in pieces)
+    room = min(split_bytes + _OPENING, -(-total // parts))
+    splits: list[list[Piece]] = []
+    filled = room
+    for piece in pieces:
+        size = piece.size + _OPENING
+        if not splits or (filled and filled + size > room):
+            splits.append([])
+            filled = 0
+        splits[-1].append(piece)
+        filled += size
+    return splits

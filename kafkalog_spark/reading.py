@@ -1,0 +1,68 @@
+"""Splits → Arrow batches, on an executor."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from engine.arrow.batches import BatchBuilder
+from engine.errors import KafkalogError
+from engine.findings import Severity
+from engine.log.fetch.records import RecordFetcher
+from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.partitions import open_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from engine.findings import Finding
+    from kafkalog_spark.options import ReadOptions
+    from kafkalog_spark.planning import Piece
+
+_LOG = logging.getLogger("kafkalog")
+
+
+def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The records of a split, piece by piece. Raises LogDirError, also for damage where onCorruption is `fail`."""
+    for piece in pieces:
+        view = open_view(piece.directory, last_stable_offset=piece.end)
+        try:
+            report, only_sound = on_corruption(options.on_corruption)
+            fetcher = RecordFetcher(
+                view, piece.start, options.isolation, report, end=piece.end, only_sound=only_sound,
+                max_decompressed_bytes=options.max_decompressed_bytes,
+            )  # fmt: skip
+            builder = BatchBuilder(columns, piece.topic, piece.partition, piece.directory)
+            yield from builder.batches(fetcher.runs())
+        except KafkalogError as error:
+            raise LogDirError(str(error)) from None
+        finally:
+            view.close()
+
+
+def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:
+    """(what to do with a finding, are unsound batches left out) for the option onCorruption."""
+    return {"fail": _fail, "skip": _skip, "report": _report}[choice], choice != "fail"
+
+
+def _fail(finding: Finding) -> None:
+    if finding.severity is not Severity.INFO:
+        raise LogDirError(f"{said(finding)}; set onCorruption to skip or report to go on without what is damaged")
+
+
+def _skip(_finding: Finding) -> None:
+    """What can be read is read."""
+
+
+def _report(finding: Finding) -> None:
+    _LOG.warning("%s", said(finding))
+
+
+def said(finding: Finding) -> str:
+    """A finding as one sentence."""
+    where = finding.where
+    at = "" if where.position is None else f" at position {where.position}"
+    offset = "" if where.offset is None else f", offset {where.offset}"
+    return f"{where.file}{at}{offset}: {finding.code}: {finding.what}"

@@ -1,0 +1,55 @@
+"""Arrow's columns in Spark's words, and back: the schema of each level, and which columns a user's schema asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from engine.arrow.columns import COLUMN_TYPES
+from kafkalog_spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+_DDL = {
+    pa.binary(): "binary", pa.string(): "string", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
+    pa.bool_(): "boolean", pa.timestamp("us", tz="UTC"): "timestamp",
+}  # fmt: skip
+
+
+def ddl_of(schema: pa.Schema) -> str:
+    """The schema as Spark's DDL."""
+    return ", ".join(f"`{field.name}` {_ddl(field.type)}" for field in schema)
+
+
+def _ddl(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array<{_ddl(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {_ddl(field.type)}' for field in kind)}>"
+    return _DDL[kind]
+
+
+def wanted_schema(asked: StructType, types: Mapping[str, pa.DataType] = COLUMN_TYPES) -> pa.Schema:
+    """The Arrow schema of a user's schema, which is the column pruning. Raises OptionError for what is no column of ours."""
+    fields = []
+    for field in asked.fields:
+        kind = types.get(field.name)
+        if kind is None:
+            raise OptionError(f"the schema has a column '{field.name}': there are {', '.join(types)}")
+        if field.dataType.simpleString() != _simple(kind):
+            raise OptionError(f"column '{field.name}' is {_simple(kind)}, and not {field.dataType.simpleString()}")
+        fields.append(pa.field(field.name, kind, nullable=field.nullable))
+    return pa.schema(fields)
+
+
+def _simple(kind: pa.DataType) -> str:
+    return _ddl(kind).replace(": ", ":").replace(", ", ",")
+
+
+def names_of(schema: pa.Schema) -> Sequence[str]:
+    """The columns, in order."""
+    return tuple(schema.names)

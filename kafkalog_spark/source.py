@@ -1,0 +1,87 @@
+"""The data source `kafkalog`: what Spark asks of it, handed on to planning and reading."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from kafkalog_spark.planning import Piece
+
+
+@dataclass
+class Split(InputPartition):
+    """One task: plain values, since it is pickled."""
+
+    pieces: list[Piece]
+
+
+class KafkaLogReader(DataSourceReader):
+    """Reads a query that ends."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        from kafkalog_spark.filters import Bounds
+        from kafkalog_spark.options import read_options
+        from kafkalog_spark.schema import wanted_schema
+
+        self.options = read_options(options)
+        self.schema = wanted_schema(schema)
+        self.bounds = Bounds()
+
+    def partitions(self) -> list[Split]:
+        """The tasks. Raises OptionError, LogDirError, DataLossError."""
+        from kafkalog_spark.planning import plan
+
+        return [Split(pieces) for pieces in plan(self.options, self.bounds)] or [Split([])]
+
+    def read(self, partition: Split) -> Iterator[pa.RecordBatch]:
+        """The rows of a task, on an executor."""
+        from kafkalog_spark.reading import read_split
+
+        pieces = partition.pieces if partition is not None else []
+        for batch in read_split(pieces, self.schema.names, self.options):
+            yield batch if batch.schema == self.schema else batch.cast(self.schema)
+
+
+class FilteringReader(KafkaLogReader):
+    """The same, with filters that Spark pushes down. Spark refuses such a reader while its setting is off."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
+        """Remember what skips partitions and offsets; Spark checks the rows again."""
+        from kafkalog_spark.filters import bounds_of
+
+        self.bounds = bounds_of(filters)
+        return filters
+
+
+class KafkaLogSource(DataSource):
+    """Partition directories of Kafka as a table."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format."""
+        return "kafkalog"
+
+    def schema(self) -> str:
+        """Checks the options and the paths. Raises OptionError, LogDirError."""
+        from engine.arrow.columns import schema_of
+        from kafkalog_spark.options import read_options
+        from kafkalog_spark.partitions import find_places
+        from kafkalog_spark.schema import ddl_of
+
+        options = read_options(self.options)
+        find_places(options.paths)
+        return ddl_of(schema_of(list(options.columns)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader for `schema`, which is ours or what the user asked for."""
+        is_pushing = "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
+        return (FilteringReader if is_pushing else KafkaLogReader)(schema, dict(self.options))
