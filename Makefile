@@ -21,8 +21,8 @@ demo: build ## damage a partition of a real broker's log dir, and recover it
 	@sh tests/demo.sh
 
 test: build lint ## the whole suite, compiled; its kernels once more interpreted
-	$(PYTHON) -m pytest -n auto
-	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests --ignore=tests/oracle --ignore=tests/fuzz
+	$(PYTHON) -m pytest -n auto --dist loadgroup
+	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests --ignore=tests/oracle --ignore=tests/fuzz --ignore=tests/spark
 
 lint: build ## ruff, mypy, import layers
 	$(VENV)/bin/ruff check .

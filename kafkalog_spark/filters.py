@@ -36,7 +36,8 @@ def bounds_of(filters: Iterable[Any]) -> Bounds:
     """The bounds of Spark's pushed filters, all of which must hold; what names and indexes can't answer is passed over."""
     bounds = Bounds()
     for one in filters:
-        attribute, value = getattr(one, "attribute", ()), getattr(one, "value", None)
+        attribute: tuple[str, ...] = getattr(one, "attribute", ())
+        value = getattr(one, "value", None)
         if len(attribute) == 1 and value is not None:
             bounds = _narrowed(bounds, attribute[0].lower(), type(one).__name__, value)
     return bounds

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog_spark.planning import Piece
-
 
 def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object]) -> DataFrame:
     """Plan on the driver, then one task for each split. Raises OptionError, LogDirError, DataLossError."""
@@ -42,5 +40,3 @@ def each(spark: SparkSession, count: int) -> DataFrame:
     """The numbers 0 … count − 1, one to a task."""
     return spark.range(0, count, 1, count)
 
-
-__all__ = ["Piece", "each", "read_mapped"]

@@ -1,4 +1,4 @@
-"""Where to start and to end, as options say it: names, JSON and refusals of Spark's Kafka source (ConsumerStrategy, JsonUtils)."""
+"""Where to start and to end, as options say it: names, JSON and refusals of Spark's Kafka source (JsonUtils)."""
 
 from __future__ import annotations
 

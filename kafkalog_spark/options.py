@@ -1,4 +1,4 @@
-"""The options of the data source: those of Spark's Kafka source by their names, and ours. All are checked before work begins."""
+"""The options of the data source: those of Spark's Kafka source, and ours. All are checked before work begins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _KAFKAS = (
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
     "minPartitions", "includeHeaders", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
 )  # fmt: skip
-_OURS = ("path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger", "maxDecompressedBytes")
+_OURS = (
+    "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger",
+    "maxDecompressedBytes",
+)  # fmt: skip
 _WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*|maxrecordsperpartition")
 _KNOWN = {name.lower() for name in _KAFKAS + _OURS}
 _REFUSED = {

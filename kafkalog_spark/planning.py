@@ -6,14 +6,16 @@ All of it happens on the driver, from names, indexes and the last batches of eac
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.offsets import EARLIEST, LATEST, Limit
-from kafkalog_spark.partitions import find_sources, open_view
+from kafkalog_spark.partitions import Source, find_sources, open_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalog_spark.filters import Bounds
     from kafkalog_spark.offsets import TopicPartition
     from kafkalog_spark.options import ReadOptions
-    from kafkalog_spark.partitions import Source
 
 _OPENING = 1 << 20  # bytes that could be read while a partition is opened
 
@@ -55,24 +56,40 @@ def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
     pieces: list[Piece] = []
     for source in sources:
         if bounds.wants(source.topic, source.partition):
-            view = open_view(source.directory)
-            try:
-                wanted = range_of(options, bounds, source, view)
-                pieces += cut(wanted, view, options.split_bytes, options.min_partitions)
-            except KafkalogError as error:
-                raise LogDirError(str(error)) from None
-            finally:
-                view.close()
+            with opened(source) as view:
+                pieces += cut(range_of(options, bounds, source, view), view, options.split_bytes)
+    step = -(-sum(piece.size for piece in pieces) // options.min_partitions)
+    if step < options.split_bytes:
+        pieces = [smaller for piece in pieces for smaller in _cut_again(piece, step)]
     return pack(pieces, options.split_bytes, options.min_partitions)
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[PartitionView]:
+    """The partition for reading. Raises LogDirError for whatever goes wrong with its files."""
+    view = open_view(source.directory)
+    try:
+        yield view
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
+    finally:
+        view.close()
+
+
+def _cut_again(piece: Piece, step: int) -> list[Piece]:
+    if piece.size <= step:
+        return [piece]
+    source = Source(piece.topic, piece.partition, piece.directory)
+    with opened(source) as view:
+        return list(cut(Range(source, piece.start, piece.end), view, step))
 
 
 def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
     """Refuse offsets and topics that name other partitions than there are. Raises OptionError."""
     there = {(source.topic, source.partition) for source in sources}
-    missing = sorted((options.partitions or frozenset()) - there) if options.fail_on_data_loss else []
-    missing_topics = sorted((options.topics or frozenset()) - {topic for topic, _ in there}) if options.fail_on_data_loss else []
-    if missing or missing_topics:
-        names = [f"{topic}-{partition}" for topic, partition in missing] + missing_topics
+    missing = [f"{topic}-{partition}" for topic, partition in sorted((options.partitions or frozenset()) - there)]
+    names = missing + sorted((options.topics or frozenset()) - {topic for topic, _ in there})
+    if names and options.fail_on_data_loss:
         raise OptionError(f"not there: {', '.join(names)}; set failOnDataLoss to false to go on without")
     for name, limit in (("starting", options.start), ("ending", options.end)):
         for given, what in ((limit.offsets, "Offsets"), (limit.timestamps, "OffsetsByTimestamp")):
@@ -112,9 +129,8 @@ def start_of(options: ReadOptions, source: Source, view: PartitionView, last: in
         timestamp = limit.timestamps.get(key) if limit.timestamp is None else limit.timestamp
         offset = None if timestamp is None else _by_time(view, timestamp)
         if offset is None and not options.start_at_latest:
-            raise OptionError(
-                f"No offset matched from request of topic-partition {source.topic}-{source.partition} and timestamp {timestamp}."
-            )
+            asked = f"topic-partition {source.topic}-{source.partition} and timestamp {timestamp}"
+            raise OptionError(f"No offset matched from request of {asked}.")
         return last if offset is None else offset
     return _named(limit, key, view, last)
 
@@ -142,21 +158,26 @@ def _by_time(view: PartitionView, timestamp: int) -> int | None:
     return None if found is None else found.offset
 
 
-def cut(wanted: Range, view: PartitionView, split_bytes: int, parts: int = 1) -> Iterator[Piece]:
-    """The range in pieces of about `split_bytes`, or smaller ones where there are to be `parts` of them."""
+def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
+    """The range in pieces of about `step` bytes, each of one segment."""
     source, start = wanted.source, wanted.start
     if start >= wanted.end:
         return
     segments = [one for one in view.segments.values(start) if one.base_offset < wanted.end]
-    total = sum(segment.size for segment in segments)
-    step = max(1, min(split_bytes, -(-total // parts)))
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         end = wanted.end if following is None else min(wanted.end, following.base_offset)
-        cuts = [(start, 0), *_cuts(segment, start, end, step), (end, segment.size)]
-        for (first, at), (behind, stop) in zip(cuts, cuts[1:], strict=False):
+        first, last = _position(segment, start), segment.size if following is not None else _position(segment, end)
+        cuts = [(start, first), *_cuts(segment, start, end, step), (end, last)]
+        for (first, at), (behind, stop) in pairwise(cuts):
             if first < behind:
                 yield Piece(source.directory, source.topic, source.partition, first, behind, stop - at)
         start = max(start, end)
+
+
+def _position(segment: LogSegment, offset: int) -> int:
+    """Where the batch begins that holds `offset`; the segment's end behind its last."""
+    head = segment.translate_offset(offset)
+    return segment.size if head is None else head.position
 
 
 def _cuts(segment: LogSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
@@ -173,7 +194,7 @@ def _cuts(segment: LogSegment, start: int, end: int, step: int) -> Iterator[tupl
 
 
 def pack(pieces: Sequence[Piece], split_bytes: int, parts: int = 1) -> list[list[Piece]]:
-    """Pieces in the order of their partitions, as many in a split as come to `split_bytes`; at least `parts` splits if it can be."""
+    """Pieces in order, as many in a split as come to `split_bytes`; at least `parts` splits where that can be."""
     total = sum(piece.size + _OPENING for piece in pieces)
     room = min(split_bytes + _OPENING, -(-total // parts))
     splits: list[list[Piece]] = []

@@ -42,12 +42,12 @@ class KafkaLogReader(DataSourceReader):
 
         return [Split(pieces) for pieces in plan(self.options, self.bounds)] or [Split([])]
 
-    def read(self, partition: Split) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, on an executor."""
         from kafkalog_spark.reading import read_split
 
-        pieces = partition.pieces if partition is not None else []
-        for batch in read_split(pieces, self.schema.names, self.options):
+        assert isinstance(partition, Split)
+        for batch in read_split(partition.pieces, self.schema.names, self.options):
             yield batch if batch.schema == self.schema else batch.cast(self.schema)
 
 

@@ -5,9 +5,9 @@ An exception here would break the lookup of every format, so whatever is missing
 
 from __future__ import annotations
 
-try:
+from contextlib import suppress
+
+with suppress(Exception):  # pyspark older than 4.0, pyarrow missing: Spark then says that it knows no such format
     from kafkalog_spark.source import KafkaLogSource as DefaultSource
-except Exception:  # noqa: BLE001, S110  # pyspark older than 4.0, pyarrow missing: Spark then says that it knows no such format
-    pass
 
 __all__ = ["DefaultSource"]

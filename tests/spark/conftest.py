@@ -1,0 +1,54 @@
+"""One Spark session for all tests of a process, on two cores of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def missing():
+    """What Spark needs and is not here."""
+    programs = [name for name in ("java",) if shutil.which(name) is None and "JAVA_HOME" not in os.environ]
+    return programs + [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "tests/spark/" in str(item.path):
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))  # one JVM, not one for each worker
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    if gone := missing():
+        reason = f"Spark needs {', '.join(gone)}: not found"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    place = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(place / "warehouse"), "spark.local.dir": str(place / "local"),
+        "spark.python.unix.domain.socket.enabled": "true", "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={place / 'derby'}", "spark.driver.memory": "1g",
+    }  # fmt: skip
+    builder = SparkSession.builder.master("local[2]").appName("kafkalog")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

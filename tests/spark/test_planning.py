@@ -1,0 +1,70 @@
+"""What is read and how it is cut, without a session: options, ranges, splits."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kafkalog_spark.filters import Bounds
+from kafkalog_spark.options import read_options
+from kafkalog_spark.planning import plan
+
+
+@pytest.fixture
+def bulk(corpus):
+    return next((corpus / "kafka-4.3.1/logs/clean").glob("*/bulk-0"))
+
+
+def splits(path, bounds=None, **options):
+    return plan(read_options({"path": str(path), **options}), bounds or Bounds())
+
+
+@pytest.mark.parametrize(("options", "what"), [
+    ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries"),
+    ({"startingOffsets": '{"bulk":{"0":-1}}'}, "startingOffsets for bulk-0 can't be latest"),
+    ({"endingOffsets": "earliest"}, "ending offset can't be earliest"),
+    ({"startingOffsets": "soon"}, "got soon"),
+    ({"startingOffsets": '{"bulk":{"0":0,"1":0}}'}, "you must specify all TopicPartitions"),
+    ({"startingOffsets": '{"bulk":{"0":99999999}}'}, "are asked for and [0,"),
+    ({"startingTimestamp": "99999999999999"}, "No offset matched"),
+    ({"subscribe": "a", "assign": '{"a":[0]}'}, "Only one of the following options"),
+    ({"subscribe": " ,"}, "No topics to subscribe to"),
+    ({"subscribe": "nothing"}, "not there: nothing"),
+    ({"subscribePattern": "("}, "is no pattern"),
+    ({"level": "bits"}, "level is 'bits'"),
+    ({"columns": "offzet"}, "no column 'offzet'"),
+    ({"splitBytes": "-1"}, "no positive number"),
+    ({"kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported"),
+    ({"ofset": "1"}, "unknown option 'ofset'"),
+])  # fmt: skip
+def test_bad_options_are_one_sentence(bulk, options, what):
+    with pytest.raises(ValueError, match="kafkalog: ") as caught:
+        splits(bulk, **options)
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_pieces_follow_each_other_without_a_hole(bulk):
+    [[whole]] = splits(bulk, splitBytes="1g")
+    for size in ("1k", "5k", "30k", "100k"):
+        pieces = [piece for split in splits(bulk, splitBytes=size) for piece in split]
+        assert pieces[0].start == whole.start
+        assert pieces[-1].end == whole.end
+        assert all(one.end == after.start for one, after in itertools.pairwise(pieces))
+        assert sum(piece.size for piece in pieces) == whole.size
+
+
+def test_many_small_partitions_come_together(corpus):
+    top = corpus / "kafka-4.3.1/logs/clean"
+    together, parted = splits(top), splits(top, minPartitions="7")
+    assert len(together) == 1
+    assert 7 <= len(parted) <= 14
+    for splitted in (together, parted):
+        assert sum(piece.end - piece.start for split in splitted for piece in split) == sum(one.end - one.start for one in together[0])
+
+
+def test_bounds_leave_out_partitions_and_offsets(corpus):
+    top = corpus / "kafka-4.3.1/logs/clean"
+    [pieces] = splits(top, Bounds(topics=frozenset({"multi"}), partitions=frozenset({1}), first_offset=3, end_offset=5))
+    assert [(piece.topic, piece.partition, piece.start, piece.end) for piece in pieces] == [("multi", 1, 3, 5)]
