@@ -2,7 +2,8 @@
 
 Reading goes through to the disk until something is changed. Names and contents are kept apart, as an operating system
 does: an open file stays the same file while it is renamed or removed. Bytes that were not changed are never copied,
-however much is cut, lengthened by zeros, moved or copied from file to file; only written bytes take memory.
+however much is cut, lengthened by zeros, moved or copied from file to file; only written bytes take memory, and many of
+them go to a `Spill` where there is one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from engine.pieces import Content
 
 if TYPE_CHECKING:
     from engine.files import Buffer
+    from engine.spill import Spill
 
 Words = list[str]
 _NONE = "No such file or directory"
@@ -133,7 +135,11 @@ class OverlayFile(OpenFile):
         with self._files.lock_of_changes:
             for part in parts:
                 view = memoryview(part).cast("B")
-                content.write(position, view)
+                spilled = None if self._files.spill is None else self._files.spill.take(view)
+                if spilled is None:
+                    content.write(position, view)
+                else:
+                    content.put_parts(position, [spilled])
                 position += len(view)
         if position > start:
             self._files.note_write(self._node, self.path, start, position - start)
@@ -194,8 +200,8 @@ class OverlayFiles(Files):
     No lock is taken: other processes see nothing of the changes.
     """
 
-    def __init__(self, disk: Disk, now: int) -> None:
-        self.disk, self.now = disk, now
+    def __init__(self, disk: Disk, now: int, spill: Spill | None = None) -> None:
+        self.disk, self.now, self.spill = disk, now, spill
         self.operations: list[Operation] = []
         self.lock_of_changes = RLock()
         self._root = _Directory("")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +19,19 @@ from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.render_report import exit_status, json_line, text_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
+    from engine.spill import Spill
     from kafkalog_cli.engine_options import Opening
 
     Work = Callable[[UnifiedLog], object]
     Perform = Callable[[LogManager, Opening, Progress], Iterator[Report]]
     Wrap = Callable[[Files, LogDir], Files]
+    Metrics = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
 
 
 _ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one partition means nothing to another
@@ -54,11 +57,13 @@ def run(operation: str, values: dict[str, Any], work: Work) -> int:
 
 def session(
     values: dict[str, Any], perform: Perform, errors: list[KafkalogError], wrap: Wrap | None = None,
+    metrics: Metrics = lambda: (),
 ) -> int:
     """Everything around an operation: settings, what PATHS mean, locks, progress, reports, metrics → exit status.
 
     errors  what `perform` could not do; it goes on behind
     wrap    puts something between the engine and the disk, such as a quarantine; not in a dry run
+    metrics what the operation adds to --metrics-textfile, asked for at the end
     """
     outlive_reader()
     outcome = Outcome()
@@ -74,7 +79,7 @@ def session(
                 if values["metrics_textfile"] is not None:
                     reports.append(report)
             if flushes is not None and not opening.dry_run:
-                write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes)
+                write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
     except KafkalogError as error:
         outcome.error(error)
     for failure in errors:
@@ -95,11 +100,11 @@ def _manager(
     from engine.log.quarantine.seam import QuarantiningFiles
     from engine.overlay import OverlayFiles
 
-    with Progress() as progress:
+    with Progress() as progress, _spill() if opening.dry_run else nullcontext() as spill:
         disk = watched_disk(progress, flushes)
-        files: Files = OverlayFiles(disk, opening.now) if opening.dry_run else disk
+        files: Files = OverlayFiles(disk, opening.now, spill) if opening.dry_run else disk
         log_dirs = find_log_dirs(files, paths)
-        progress.expect(files, log_dirs)
+        progress.expect(log_dirs, lambda _: files)
         with locked(files, [log_dir.path for log_dir in log_dirs]):
             seams = {log_dir.path: files if wrap is None or opening.dry_run else wrap(files, log_dir) for log_dir in log_dirs}
             try:
@@ -108,6 +113,19 @@ def _manager(
                 for seam in seams.values():
                     if isinstance(seam, QuarantiningFiles):
                         seam.finish()
+
+
+@contextmanager
+def _spill() -> Iterator[Spill]:
+    """Where a dry run puts what is too much for memory, among the temporary files."""
+    from engine.spill import Spill
+
+    with TemporaryDirectory(prefix="kafkalog-", ignore_cleanup_errors=True) as directory:
+        spill = Spill(Files(), f"{directory}/dry-run")
+        try:
+            yield spill
+        finally:
+            spill.close()
 
 
 def _shown(report: Report, form: str, opening: Opening) -> str:

@@ -12,7 +12,7 @@ from engine.files import Files, OpenFile
 from engine.log.logdir.metrics import FlushStats, MeasuringFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir, Place
@@ -35,14 +35,21 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def expect(self, files: ReadOnlyFiles, log_dirs: list[LogDir]) -> None:
-        """Begin, with the size of all logs as the whole of the work."""
+    def expect(self, log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles], *, passes: int = 1) -> None:
+        """Begin, with the size of all logs as the whole of the work; again, where an operation knows better.
+
+        passes  how often each log is read
+        """
         if not self.is_shown:
             return
-        total = sum(
-            files.info(f"{place.path}/{name}").size
-            for log_dir in log_dirs for place in log_dir.places for name in files.list(place.path) if name.endswith(".log")
-        )
+        total = passes * sum(
+            files_of(log_dir.path).info(f"{place.path}/{name}").size
+            for log_dir in log_dirs for place in log_dir.places
+            for name in files_of(log_dir.path).list(place.path) if name.endswith(".log")
+        )  # fmt: skip
+        if self._bar is not None:
+            self._bar.update(self._task, total=total, completed=0)
+            return
         if total < _WORTH_SHOWING:
             return
         from rich.console import Console

@@ -73,3 +73,16 @@ def by_partition(entries: Iterable[PartitionOffset]) -> dict[tuple[str, int], in
 def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
     """The bytes of an offset checkpoint."""
     return encode_checkpoint(f"{topic} {partition} {offset}" for topic, partition, offset in entries)
+
+
+def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
+    """Why Kafka can not read the offset checkpoint at `path`; None where it can."""
+
+    def parse(words: list[str]) -> bool | None:
+        fits = len(words) == 3 and parse_int(words[1]) is not None and parse_long(words[2]) is not None
+        return True if fits else None
+
+    data = files.read(path, MAX_CHECKPOINT_SIZE)
+    checkpoint = decode_checkpoint(data, path, parse)
+    ends_early = checkpoint.version == 0 and checkpoint.expected is None and data.count(b"\n") <= 1
+    return checkpoint.findings[0].what if checkpoint.findings and not ends_early else None

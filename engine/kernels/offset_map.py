@@ -32,12 +32,13 @@ _VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
 _HORIZON_FLAG = cython.declare(cython.longlong, 64)
 
 # what `mark_retained` counts for each batch
-READ, KEPT, TOMBSTONES, WITHOUT_KEY = range(4)
-COUNTS = 4
+READ, KEPT, TOMBSTONES, WITHOUT_KEY, EXPIRED = range(5)
+COUNTS = 5
 _READ = cython.declare(cython.int, READ)
 _KEPT = cython.declare(cython.int, KEPT)
 _TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
 _WITHOUT_KEY = cython.declare(cython.int, WITHOUT_KEY)
+_EXPIRED = cython.declare(cython.int, EXPIRED)
 
 # where `put_keys` keeps what it must know from call to call
 ENTRIES, CAPACITY, LATEST = range(3)
@@ -318,7 +319,7 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     latest_offset  records above it stay     now  ms; a tombstone goes when the delete horizon of its batch is reached
     retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
     survivors   a bit for each offset from `survivors_start` on (see cleaning.note_survivors)
-    counts      by field (READ, KEPT, TOMBSTONES kept, WITHOUT_KEY dropped) and batch: added to
+    counts      by field (READ, KEPT, TOMBSTONES kept, WITHOUT_KEY dropped, tombstones EXPIRED) and batch: added to
     status      END · BAD_START (arguments that do not fit each other)
     Mirrors Cleaner.shouldRetainRecord.
     """
@@ -331,7 +332,7 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     other: cython.ulonglong
     ones: cython.ulonglong[32]
     others: cython.ulonglong[32]
-    if first < 0 or end > records.shape[1] or end - first > keep.shape[0] or counts.shape[0] < 4: return _BAD_START
+    if first < 0 or end > records.shape[1] or end - first > keep.shape[0] or counts.shape[0] < 5: return _BAD_START
     if count == 0 or count > 0xFFFFFFFF: return _BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK
@@ -365,6 +366,7 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
                         stays = retain_legacy_deletes
                     elif batches[_ATTRIBUTES, row] & _HORIZON_FLAG:
                         stays = now < batches[_BASE_TIMESTAMP, row]
+                    if not stays: counts[_EXPIRED, row] += 1
             keep[index - first] = stays
             if stays:
                 counts[_KEPT, row] += 1

@@ -60,8 +60,8 @@ def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):
         assert {key: last.offset for key, last in kept.items()} == {b"a": 6, b"b": 5}
         assert len(b"".join(logs(log_dir / partition).values())) < len(b"".join(before[partition].values()))
     noted = (log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
-    assert noted[:2] == ["0", "4"]
-    assert sorted(noted[2:]) == ["clean 0 6", "dirty 0 6", "gone 7 11", "half 0 6"]
+    assert noted[:2] == ["0", "3"]
+    assert sorted(noted[2:]) == ["clean 0 6", "dirty 0 6", "half 0 6"], "a line of a partition that is not there is stale"
     assert reports(compact(log_dir)) == []
 
 
@@ -125,3 +125,62 @@ def test_several_logs_at_once_leave_what_one_after_the_other_does(log_dir, tmp_p
         assert lost_keys(data, logs(log_dir / name)) == []
     noted = (log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
     assert sorted(noted[2:]) == [f"t {number} 7" for number in range(6)]
+
+
+def test_a_dry_run_says_what_all_rounds_leave(log_dir):
+    append(log_dir, "a-0", [str(n % 13) for n in range(60)])
+    options = ("--force", "--dedupe-buffer-size", "192", log_dir / "a-0")
+    [tried] = reports(compact("--dry-run", *options))
+    [done] = reports(compact(*options))
+    assert len([event for event in done["events"] if event["action"] == "compacted"]) > 3
+    assert {**tried, "dryRun": False} == done
+
+
+def test_what_a_dry_run_writes_spills(log_dir, monkeypatch, tmp_path):
+    monkeypatch.setattr("engine.spill.WORTH_IT", 1)
+    monkeypatch.setattr("engine.spill.IN_MEMORY", 0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    append(log_dir, "a-0", [str(n % 13) for n in range(60)], codec="zstd")
+    before = tree(ReadOnlyFiles(), str(log_dir))
+    options = ("--force", "--dedupe-buffer-size", "192", log_dir / "a-0")
+    [tried] = reports(compact("--dry-run", *options))
+    assert tree(ReadOnlyFiles(), str(log_dir)) == before
+    assert list((tmp_path / "temporary").iterdir()) == []
+    [done] = reports(compact(*options))
+    assert {**tried, "dryRun": False} == done
+
+
+@pytest.mark.parametrize("content", ["0\n9\na 0 4\n", "nonsense\n", "0\n2\na 0 4\nb zero 4\n"])
+def test_of_a_checkpoint_that_a_broker_can_not_read_no_line_counts(content, log_dir):
+    append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
+    (log_dir / "cleaner-offset-checkpoint").write_text(content)
+    explained = compact("--explain", log_dir / "a-0")
+    assert "cleaner-offset-checkpoint of the log dir can not be read" in explained.out.decode()
+    assert explained.status == 1
+    done = compact(log_dir)
+    assert done.status == 1, "it was wrong, and is mended"
+    [report] = reports(done)
+    assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
+    assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 4\n"
+
+
+def test_metrics_of_the_cleaner(log_dir, tmp_path):
+    pytest.importorskip("prometheus_client")
+    for partition in ("a-0", "bad-0"):
+        append(log_dir, partition, ["a", "b", "a", "b", "a"])
+    damaged = log_dir / "bad-0/00000000000000000001.log"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    assert compact("--metrics-textfile", tmp_path / "kafkalog.prom", log_dir).status == 4
+    lines = (tmp_path / "kafkalog.prom").read_text().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("kafka_log_logcleaner"))
+    size = sum(len(data) for data in logs(log_dir / "bad-0").values())
+    assert float(values.pop("kafka_log_logcleaner_cleaner_recopy_percent")) == 50
+    assert {name: float(value) for name, value in values.items()} == {
+        "kafka_log_logcleaner_max_buffer_utilization_percent": 0,
+        "kafka_log_logcleaner_max_clean_time_secs": 0,
+        "kafka_log_logcleaner_max_compaction_delay_secs": 0,
+        "kafka_log_logcleanermanager_max_dirty_percent": 100,
+        f'kafka_log_logcleanermanager_uncleanable_partitions_count{{logDirectory="{log_dir}"}}': 1,
+        f'kafka_log_logcleanermanager_uncleanable_bytes{{logDirectory="{log_dir}"}}': size,
+    }

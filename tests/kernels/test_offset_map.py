@@ -128,7 +128,7 @@ def test_what_stays(kernel, given_records, latest, verdict, horizon, magic, reta
     if horizon is not None:
         batches[BatchField.ATTRIBUTES, 0], batches[BatchField.BASE_TIMESTAMP, 0] = 64, horizon
     data, table = columns(records)
-    keep, counts = memoryview(bytearray(len(records) or 1)), memoryview(array("q", bytes(8 * 4))).cast("B").cast("q", (4, 1))
+    keep, counts = memoryview(bytearray(len(records) or 1)), memoryview(array("q", bytes(40))).cast("B").cast("q", (5, 1))
     status = kernel.mark_retained(data, batches, table, 0, len(records), memoryview(bytes([verdict])), map_, *SECRET, latest, 51,
                                   retain_legacy, NO_BITS, 0, keep, counts)
     assert status == Status.END
@@ -145,8 +145,9 @@ def test_what_stays(kernel, given_records, latest, verdict, horizon, magic, reta
     assert list(keep[: len(records)]) == [stays(*record) for record in records]
     kept = [record for record in records if stays(*record)]
     asked = [record for record in records if not verdict and record[0] <= latest]
-    assert [counts[field, 0] for field in range(4)] == [
+    assert [counts[field, 0] for field in range(5)] == [
         len(records), len(kept), sum(not has_value for _, _, has_value in kept), sum(key is None for _, key, _ in asked),
+        sum(key is not None and last[key] == offset and not has_value and not tombstones_stay for offset, key, has_value in asked),
     ]  # fmt: skip
 
 
@@ -163,10 +164,10 @@ def test_survivors_say_the_same_as_the_map(kernel, given_records, start):
         bits[(offset - start) // 64] |= 1 << (offset - start) % 64
     found = []
     for verdict in (0, 3):
-        keep, counts = memoryview(bytearray(len(records))), memoryview(array("q", bytes(32))).cast("B").cast("q", (4, 1))
+        keep, counts = memoryview(bytearray(len(records))), memoryview(array("q", bytes(40))).cast("B").cast("q", (5, 1))
         assert kernel.mark_retained(data, batches, table, 0, len(records), memoryview(bytes([verdict])), map_, *SECRET, 999, 51,
                                     False, bits, start, keep, counts) == Status.END
-        found.append((bytes(keep), [counts[field, 0] for field in range(4)]))
+        found.append((bytes(keep), [counts[field, 0] for field in range(5)]))
     assert found[0] == found[1]
     assert found[0][0] == bytes(last[key] == offset for offset, key, _ in records)
 
@@ -174,7 +175,7 @@ def test_survivors_say_the_same_as_the_map(kernel, given_records, start):
 def test_an_offset_outside_the_survivors_is_a_status(kernel):
     data, table = columns([(70, b"a", True)])
     batches, keep = BatchColumns(8).table, memoryview(bytearray(1))
-    counts = memoryview(array("q", bytes(32))).cast("B").cast("q", (4, 1))
+    counts = memoryview(array("q", bytes(40))).cast("B").cast("q", (5, 1))
     for start in (5, 71):
         assert kernel.mark_retained(data, batches, table, 0, 1, memoryview(b"\3"), slots(4), *SECRET, 999, 51, False, NO_BITS,
                                     start, keep, counts) == Status.BAD_START

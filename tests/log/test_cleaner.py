@@ -9,9 +9,12 @@ import pytest
 from engine.config import LogConfig
 from engine.errors import UnwritableFile
 from engine.formats import Codec
+from engine.log.cleaner.cleaner import Cleaner
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.cleaner.offset_map import BYTES_PER_ENTRY
+from engine.log.cleaner.offset_map import BYTES_PER_ENTRY, SkimpyOffsetMap
 from engine.log.loading.loader import open_log
+from engine.log.report import Action
+from engine.overlay import OverlayFiles
 from engine.record.batch import read_batches
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RECORD_ROWS
@@ -37,14 +40,14 @@ def disk_of(*segments):
     return Disk(contents, frozenset({"d", TOPIC}))
 
 
-def cleaned(disk, *, now=NOW, on_bytes=lambda _: None, files=None, memory=1 << 20, rounds=None, dry_run=False):
+def cleaned(disk, *, now=NOW, on_bytes=lambda _: None, files=None, memory=1 << 20, rounds=None):
     """Compact all but the last segment → (what was done, the disk behind it)."""
     files = files or CrashFiles(disk)
     log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS), now=now, clean_shutdown=False)
     try:
         log.update_high_watermark(log.log_end_offset)
         options = CompactionOptions(force=True, dedupe_buffer_size=memory, secret=(1, 2), rounds=rounds)
-        done = compact(log, options, on_bytes, lambda _: None, dry_run=dry_run)
+        done = compact(log, options, on_bytes, lambda _: None)
     finally:
         log.close()
     return done, files.disk()
@@ -131,12 +134,17 @@ def test_every_byte_is_told_to_the_throttle():
     assert sum(told) == 2 * first_two, "once for the map, once for the filter"
 
 
-def test_a_dry_run_counts_and_writes_nothing():
+def test_counting_writes_nothing():
     disk = disk_of((0, put(0, (b"a", b"1"), (b"a", b"2"))), (2, put(2, (b"b", b"1"))))
-    real, _ = cleaned(disk)
-    dry, after = cleaned(disk, dry_run=True)
-    assert dry.rounds == real.rounds
-    assert logs(after) == logs(disk)
+    whole, _ = cleaned(disk)
+    tried = OverlayFiles(CrashFiles(disk), NOW)
+    log = open_log(tried, f"/{TOPIC}", LogConfig.of(SETTINGS), now=NOW, clean_shutdown=False)
+    log.update_high_watermark(log.log_end_offset)
+    cleaner = Cleaner(SkimpyOffsetMap(1 << 20, (1, 2)), NOW, lambda _: None, dry_run=True)
+    names = tried.list(f"/{TOPIC}")
+    counted = cleaner.clean(log, 0, 2)
+    assert counted == (whole.clean_until, whole.rounds[0])
+    assert tried.list(f"/{TOPIC}") == names
 
 
 def test_a_full_disk_leaves_the_log_as_it_was():
@@ -152,3 +160,25 @@ def test_a_full_disk_leaves_the_log_as_it_was():
             cleaned(disk, files=files)
         assert logs(files.disk()) == logs(disk)
         assert not [path for path in files.disk().contents if ".cleaned" in path or ".swap" in path]
+
+
+def test_tombstones_that_go_are_counted():
+    disk = disk_of((0, put(0, (b"a", None), (b"b", None), (b"a", b"1"))), (3, put(3, (b"c", b"1"))))
+    first, once = cleaned(disk)
+    assert first.rounds[0].tombstones_removed == 0
+    late, _ = cleaned(once, now=NOW + 1000)
+    assert late.rounds[0].tombstones_removed == 1
+
+
+def test_rounds_are_summed_up():
+    disk = disk_of(*((n, put(n, (b"%d" % (n % 20), b"v%d" % n))) for n in range(80)))
+    files = CrashFiles(disk)
+    log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS), now=NOW, clean_shutdown=False)
+    log.update_high_watermark(log.log_end_offset)
+    ticks = iter(range(1000))
+    done = compact(log, CompactionOptions(force=True, dedupe_buffer_size=BYTES_PER_ENTRY * 8, secret=(1, 2)), lambda _: None,
+                   lambda _: None, clock=lambda: next(ticks))  # fmt: skip
+    summary = log.report.find(Action.COMPACTED)[-1]
+    assert (summary.first_offset, summary.end_offset, summary.records) == (0, 79, 79 - 20)
+    assert all(stats.seconds == 1 for stats in done.rounds)
+    log.close()

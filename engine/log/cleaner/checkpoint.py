@@ -4,21 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.offsets import PartitionOffset, by_partition, encode_offset_checkpoint, read_offset_checkpoint
+from engine.checkpoint.offsets import (
+    PartitionOffset,
+    by_partition,
+    checkpoint_fault,
+    encode_offset_checkpoint,
+    read_offset_checkpoint,
+)
 from engine.files import replace
 from engine.layout import file_name, parent_of, parse_partition_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.files import Files, ReadOnlyFiles
 
 NAME = "cleaner-offset-checkpoint"
 _LOG_DIR_MARK = "meta.properties"  # a directory that holds it is a log dir
 
 
+def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
+    """Up to where each log of `log_dir` is clean, and why nothing is known where the file can not be read.
+
+    Raises UnreadableFile where the disk fails.
+    """
+    path = f"{log_dir}/{NAME}"
+    if not files.exists(path):
+        return {}, None
+    what = checkpoint_fault(files, path)
+    if what is not None:
+        return {}, f"{NAME} of the log dir can not be read: {what}"
+    return by_partition(read_offset_checkpoint(files, path).entries), None
+
+
 class CleanerCheckpoint:
     """The line of one partition in the file of its log dir.
 
-    A partition that lies outside a log dir has no checkpoint: nothing is read, nothing is made.
+    A partition that lies outside a log dir has no checkpoint: nothing is read, nothing is made. Of a file that a broker
+    can not read no line counts, as for the broker; lines that make sense are still there once it is written again.
     """
 
     def __init__(self, files: ReadOnlyFiles, directory: str) -> None:
@@ -27,6 +50,7 @@ class CleanerCheckpoint:
         named = parse_partition_dir(file_name(directory))
         self._partition = None if named is None else (named.topic, named.partition)
         self._path = f"{self._log_dir}/{NAME}"
+        self.fault: str | None = None  # why the file can not be read, as far as `read` has seen
 
     @property
     def is_kept(self) -> bool:
@@ -35,17 +59,24 @@ class CleanerCheckpoint:
         return known and self._partition is not None
 
     def read(self) -> int | None:
-        """The offset below which the log is clean; None: no line says so. Raises UnreadableFile."""
-        if self._partition is None or not self._files.exists(self._path):
+        """The offset below which the log is clean; None: no line says so, or the file has a `fault`. Raises UnreadableFile."""
+        if self._partition is None:
             return None
-        return by_partition(read_offset_checkpoint(self._files, self._path).entries).get(self._partition)
+        offsets, self.fault = clean_offsets(self._files, self._log_dir)
+        return offsets.get(self._partition)
 
     def write(self, files: Files, offset: int) -> None:
-        """Set the line of the partition; all others stay as they are. Raises UnreadableFile, UnwritableFile."""
+        """Set the line of the partition. Raises UnreadableFile, UnwritableFile.
+
+        In a broker's log dir lines of partitions that do not lie there go, as a broker drops them: they are stale. A
+        directory that partitions were copied to need not hold them all.
+        """
         if not self.is_kept or self._partition is None:
             return
-        exists = files.exists(self._path)
+        exists, is_a_brokers = files.exists(self._path), files.exists(f"{self._log_dir}/{_LOG_DIR_MARK}")
         entries = read_offset_checkpoint(files, self._path).entries if exists else []
         mine = PartitionOffset(*self._partition, offset)
-        others = [entry for entry in entries if (entry.topic, entry.partition) != self._partition]
+        others = [entry for entry in entries if (entry.topic, entry.partition) != self._partition
+                  and entry.partition >= 0 and entry.offset >= 0
+                  and (not is_a_brokers or files.exists(f"{self._log_dir}/{entry.topic}-{entry.partition}"))]  # fmt: skip
         replace(files, self._path, [encode_offset_checkpoint([*others, mine])])

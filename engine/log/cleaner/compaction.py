@@ -57,12 +57,12 @@ class Compaction(NamedTuple):
 
 def compact(
     log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None], on_round: Callable[[int], None], *,
-    dry_run: bool = False,
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> Compaction:
     """Compact `log`, whose high watermark is set; what was done is noted in its report.
 
     on_bytes  told of bytes read and written        on_round  told after each round up to which offset the log is clean
-    dry_run   one round, whose result is counted and not written
+    clock     seconds, for the duration of rounds
     Raises Uncleanable, MapTooSmall, UnwritableFile: the log is then as the last whole round left it.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
@@ -73,11 +73,11 @@ def compact(
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     if not options.force and not target.is_due(ratio):
         return _refused(log, target, f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}")
-    cleaner = Cleaner(SkimpyOffsetMap(options.dedupe_buffer_size, options.secret), log.now, on_bytes, dry_run=dry_run)
+    cleaner = Cleaner(SkimpyOffsetMap(options.dedupe_buffer_size, options.secret), log.now, on_bytes)
     rounds: list[CleanerStats] = []
     clean_until, current = None, target
     while current.offsets.first_dirty_offset < current.first_uncleanable_offset and len(rounds) != (options.rounds or -1):
-        first_dirty = current.offsets.first_dirty_offset
+        first_dirty, started = current.offsets.first_dirty_offset, clock()
         try:
             end_offset, stats = cleaner.clean(log, first_dirty, current.first_uncleanable_offset)
         except LogCleaningAborted as error:
@@ -86,16 +86,17 @@ def compact(
                 break
             current = log_to_clean(log, first_dirty, log.now)
             continue
+        stats.seconds = clock() - started
         rounds.append(stats)
         _note(log, stats, first_dirty, end_offset)
-        if dry_run:
-            break
         if end_offset <= first_dirty:
             what = f"{log.directory}: an offset map of {options.dedupe_buffer_size} bytes is full before one batch is read"
             raise MapTooSmall(what, do="give it more with --dedupe-buffer-size")
         clean_until = end_offset
         on_round(end_offset)
         current = log_to_clean(log, end_offset, log.now)
+    if len(rounds) > 1:
+        _note_all(log, rounds, target.offsets.first_dirty_offset, clean_until)
     return Compaction(target, rounds, clean_until)
 
 
@@ -107,10 +108,20 @@ def _refused(log: UnifiedLog, target: LogToClean, why: str) -> Compaction:
 def _note(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
     gone = stats.messages_read - stats.messages_written
     what = (
-        f"{gone} of {stats.messages_read} records go, {stats.map_entries} keys, "
-        f"{stats.segments_before} segments become {stats.segments_after}"
+        f"{gone} of {stats.messages_read} records go, {stats.tombstones_removed} of them tombstones whose time is over; "
+        f"{stats.map_entries} keys, {stats.segments_before} segments become {stats.segments_after}"
     )
     log.report.add(
         Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
         records=gone, size=stats.bytes_read - stats.bytes_written,
+    )  # fmt: skip
+
+
+def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end_offset: int | None) -> None:
+    gone = sum(stats.messages_read - stats.messages_written for stats in rounds)
+    tombstones = sum(stats.tombstones_removed for stats in rounds)
+    what = f"all {len(rounds)} rounds together: {gone} records go, {tombstones} of them tombstones whose time is over"
+    log.report.add(
+        Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
+        records=gone, size=sum(stats.bytes_read - stats.bytes_written for stats in rounds),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.cleaning import COPY, DROP, KEEP_ALL, KEEP_NONE, SUPERSEDED, end_of_run, judge, next_run
-from engine.kernels.offset_map import COUNTS, KEPT, READ, TOMBSTONES, WITHOUT_KEY
+from engine.kernels.offset_map import COUNTS, EXPIRED, KEPT, READ, TOMBSTONES, WITHOUT_KEY
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
@@ -100,10 +100,12 @@ class FilterPass:
         for window in self._walk.windows():
             self._judge(window)
             self._filter(window)
-            read, kept, without_key = (sum(self._counts.field(field)[: window.rows]) for field in (READ, KEPT, WITHOUT_KEY))
+            fields = (READ, KEPT, WITHOUT_KEY, EXPIRED)
+            read, kept, without_key, expired = (sum(self._counts.field(field)[: window.rows]) for field in fields)
             stats.messages_read += read - self._passed_over
             stats.messages_written += kept
             stats.invalid_messages_read += without_key
+            stats.tombstones_removed += expired
             size = _end(window.batches, window.rows - 1) - window.batches.table[BatchField.POSITION, 0]
             stats.bytes_read += size
             self._round.on_bytes(size)

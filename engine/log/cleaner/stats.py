@@ -17,7 +17,8 @@ class CleanerStats:
     bytes_read: int = 0
     bytes_written: int = 0
     invalid_messages_read: int = 0  # without a key
-    tombstones_removed: int = 0
+    tombstones_removed: int = 0  # the last record of their key, and their time was over
     segments_before: int = 0
     segments_after: int = 0
     buffer_utilization: float = 0.0
+    seconds: float = 0.0

@@ -9,7 +9,13 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.offsets import PartitionOffset, by_partition, decode_offset_checkpoint, encode_offset_checkpoint
+from engine.checkpoint.offsets import (
+    PartitionOffset,
+    by_partition,
+    checkpoint_fault,
+    decode_offset_checkpoint,
+    encode_offset_checkpoint,
+)
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import is_known
 from engine.errors import KafkalogError
@@ -17,7 +23,6 @@ from engine.files import replace
 from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
-from engine.log.logdir.startup import checkpoint_fault
 from engine.server_config import ServerConfig
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """What was done, under the names of Kafka's own metrics, as a text file for the node exporter's textfile collector.
 
-The names are those that the JMX exporter makes of kafka.log:type=Log, type=LogManager and type=LogFlushStats.
+The names are those that the JMX exporter makes of kafka.log:type=Log, type=LogManager and type=LogFlushStats; those of
+the cleaner come from engine.log.cleaner.metrics.
 """
 
 from __future__ import annotations
@@ -78,9 +79,13 @@ class MeasuringFiles(Files):
 
 
 def write_textfile(
-    files: Files, path: str, manager: LogManager, reports: Iterable[Report], errors: int, flushes: FlushStats
+    files: Files, path: str, manager: LogManager, reports: Iterable[Report], errors: int, flushes: FlushStats,
+    more: Iterable[tuple[str, str, dict[str, str], float]] = (),
 ) -> None:
-    """Write the metrics aside and rename them to `path`: a collector never sees half of them. Raises UnwritableFile."""
+    """Write the metrics aside and rename them to `path`: a collector never sees half of them. Raises UnwritableFile.
+
+    more  what an operation adds: (name, what it is, labels, value)
+    """
     try:
         from prometheus_client import CollectorRegistry, Gauge, generate_latest
     except ImportError as error:
@@ -112,6 +117,11 @@ def write_textfile(
     ]
     for metric, text, number in own:
         Gauge(metric, text, registry=registry).set(number)
+    families: dict[str, Gauge] = {}
+    for metric, text, tags, number in more:
+        if metric not in families:
+            families[metric] = Gauge(metric, text, tuple(tags), registry=registry)
+        (families[metric].labels(**tags) if tags else families[metric]).set(number)
     replace(files, path, [generate_latest(registry)])
 
 

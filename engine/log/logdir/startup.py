@@ -19,10 +19,11 @@ from engine.checkpoint.identity import (
     read_identity,
 )
 from engine.checkpoint.leader_epochs import MalformedCheckpoint, parse_leader_epochs
+from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE, decode_checkpoint
+from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.errors import UnreadableFile
-from engine.layout import FileKind, PartitionKind, parse_file_name, parse_int, parse_long
+from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.logdir.cluster_metadata import METADATA_DIR, METADATA_TOPIC, ClusterMetadata, read_cluster_metadata
 from engine.log.logdir.metadata_proof import prove_metadata_log
 from engine.record.batch import read_batches
@@ -198,19 +199,6 @@ def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Ite
         if what is not None:
             said = f"Error while reading checkpoint file {files.absolute(log_dir.path)}/{kind.value}"
             yield Trouble(effect, log_dir.path, kind.value, said, what, kind)
-
-
-def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
-    """Why Kafka can not read the offset checkpoint at `path`; None where it can."""
-
-    def parse(words: list[str]) -> bool | None:
-        fits = len(words) == 3 and parse_int(words[1]) is not None and parse_long(words[2]) is not None
-        return True if fits else None
-
-    data = files.read(path, MAX_CHECKPOINT_SIZE)
-    checkpoint = decode_checkpoint(data, path, parse)
-    ends_early = checkpoint.version == 0 and checkpoint.expected is None and data.count(b"\n") <= 1
-    return _first(checkpoint.findings) if checkpoint.findings and not ends_early else None
 
 
 # ---- partitions

@@ -9,15 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.offsets import by_partition, decode_offset_checkpoint
-from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.layout import FileKind, PartitionKind, parse_file_name
-from engine.log.cleaner.checkpoint import NAME
-from engine.log.logdir.startup import checkpoint_fault
+from engine.log.cleaner.checkpoint import clean_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
@@ -33,7 +28,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
     if not log_dir.is_whole:
         return log_dir
     files = manager.files_of(log_dir.path)
-    clean_until = _cleaner_offsets(files, log_dir)
+    clean_until, _ = clean_offsets(files, log_dir.path)
     found: list[tuple[float, Place]] = []
     for place in log_dir.partitions(PartitionKind.PLAIN):
         config = manager.config(place.name.topic)
@@ -64,11 +59,3 @@ def cleanable_ratio_at_most(files: ReadOnlyFiles, place: Place, first_dirty_offs
 
 def _ends_behind(bases: list[int], base: int, offset: int) -> bool:
     return bases[bases.index(base) + 1] > offset
-
-
-def _cleaner_offsets(files: ReadOnlyFiles, log_dir: LogDir) -> Mapping[tuple[str, int], int]:
-    """Up to where each log is clean; nothing where the checkpoint is missing or malformed."""
-    path = f"{log_dir.path}/{NAME}"
-    if not files.exists(path) or checkpoint_fault(files, path) is not None:
-        return {}
-    return by_partition(decode_offset_checkpoint(files.read(path, MAX_CHECKPOINT_SIZE), path).entries)

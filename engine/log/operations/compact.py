@@ -1,0 +1,81 @@
+"""The operation `compact`: which logs are taken, with how much memory, and what becomes of checkpoint and metrics.
+
+Mirrors the parts of LogCleaner and LogCleanerManager that look at more than one log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from engine.findings import Severity
+from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.compaction import compact
+from engine.log.cleaner.explain import explain_compaction
+from engine.log.cleaner.metrics import CleanerMetrics
+from engine.log.cleaner.walk import Uncleanable
+from engine.log.operations.compaction_targets import dirtiest_first
+from engine.log.report import Action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.log.cleaner.compaction import CompactionOptions
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.partition.unified_log import UnifiedLog
+
+
+class LogCompactor:
+    """Compacts logs, several at a time, or explains what it would do.
+
+    options   for every log; its dedupe buffer is shared by those that are worked on side by side. A first dirty offset
+              that is None comes from the checkpoint of the log dir
+    on_bytes  told of bytes read, see Cleaner      clock  seconds, for how long rounds take
+    `metrics` count what was done.
+    """
+
+    def __init__(
+        self, options: CompactionOptions, *, explain: bool, on_bytes: Callable[[int], None], clock: Callable[[], float],
+    ) -> None:
+        self._options, self._explain, self._on_bytes, self._clock = options, explain, on_bytes, clock
+        self._checkpoints = Lock()  # one file for all logs of a log dir
+        self.metrics = CleanerMetrics()
+
+    def choose(self, manager: LogManager, jobs: int) -> None:
+        """Leave the manager those logs that are due, the dirtiest first, and give each of `jobs` its share of memory."""
+        force = self._options.force or self._explain
+        log_dirs = tuple(
+            dirtiest_first(manager, log_dir, self._options.min_dirty_ratio, force=force) for log_dir in manager.cluster.log_dirs
+        )
+        manager.cluster = replace(manager.cluster, log_dirs=log_dirs)
+        at_once = max(1, min(jobs, max((len(log_dir.places) for log_dir in log_dirs), default=1)))
+        self._options = replace(self._options, dedupe_buffer_size=self._options.dedupe_buffer_size // at_once)
+
+    def work(self, log: UnifiedLog) -> None:
+        """Compact one open log, whose high watermark is set. What can not be cleaned is noted in its report."""
+        checkpoint, options = CleanerCheckpoint(log.local_log.files, log.directory), self._options
+        if options.first_dirty_offset is None:
+            with self._checkpoints:
+                options = replace(options, first_dirty_offset=checkpoint.read())
+            if checkpoint.fault is not None:
+                log.report.add(
+                    Action.EXPLAINED, "", f"{checkpoint.fault}; as for a broker, nothing counts as clean",
+                    severity=Severity.WARNING,
+                )  # fmt: skip
+        if self._explain:
+            explain_compaction(log, options, self._on_bytes)
+            return
+
+        def note(offset: int) -> None:
+            with self._checkpoints:
+                checkpoint.write(log.local_log.files, offset)
+
+        try:
+            done = compact(log, options, self._on_bytes, note, clock=self._clock)
+        except Uncleanable as error:
+            log.report.findings.append(error.finding)
+            log.report.add(Action.REFUSED, "", f"not compacted, left as it is: {error}", severity=Severity.ERROR)
+            self.metrics.note_uncleanable(log)
+        else:
+            self.metrics.note(done)
