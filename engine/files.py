@@ -363,6 +363,16 @@ def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
     files.sync_directory(path.rpartition("/")[0] or ".")
 
 
+def look(files: ReadOnlyFiles, path: str) -> FileInfo | None:
+    """What stands at `path`, None where nothing does: one question where there is something. Raises UnreadableFile."""
+    try:
+        return files.info(path)
+    except UnreadableFile:
+        if files.exists(path):
+            raise
+        return None
+
+
 def now_ms() -> int:
     """The clock: milliseconds since the epoch. Only commands ask it; the engine takes times as arguments."""
     return time.time_ns() // 1_000_000

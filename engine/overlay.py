@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Words = list[str]
 _NONE = "No such file or directory"
+_NO_NAMES = ("", ".", "..")
 
 
 class Disk(Protocol):
@@ -205,11 +206,18 @@ class OverlayFiles(Files):
         self.operations: list[Operation] = []
         self.lock_of_changes = RLock()
         self._root = _Directory("")
+        self._directories: dict[str, _Directory] = {}  # by path as it was spelled, until directories move
 
     # ---- looking
 
     def info(self, path: str) -> FileInfo:
         """What stands at `path`. Raises UnreadableFile."""
+        source = self._unchanged(path)
+        if source is not None:
+            try:
+                return self.disk.info(source)
+            except UnreadableFile as error:
+                raise self._missing(path) from error
         node = self._find(path)
         if node is None:
             raise self._missing(path)
@@ -224,7 +232,8 @@ class OverlayFiles(Files):
 
     def exists(self, path: str) -> bool:
         """Is there anything that can be reached at `path`?"""
-        return self._find(path) is not None
+        source = self._unchanged(path)
+        return self._find(path) is not None if source is None else self.disk.exists(source)
 
     def list(self, directory: str) -> list[str]:
         """Names in `directory`, sorted. Raises UnreadableFile."""
@@ -300,6 +309,8 @@ class OverlayFiles(Files):
                     raise UnwritableFile(f"{what}: Directory not empty")
             elif there is not None and isinstance(node, _Directory):
                 raise UnwritableFile(f"{what}: Not a directory")
+            if isinstance(node, _Directory):
+                self._directories.clear()
             if (parent, name) != (target, target_name):
                 parent.changed[name] = None
                 target.changed[target_name] = node
@@ -341,6 +352,7 @@ class OverlayFiles(Files):
                 raise UnwritableFile(f"{path}: Directory not empty")
             parent, name = self._parent(path)
             parent.changed[name] = None
+            self._directories.clear()
             self.note(Operation("remove_directory", path))
 
     def sync_directory(self, path: str) -> None:
@@ -399,20 +411,41 @@ class OverlayFiles(Files):
         for word in self.disk.absolute(path).split("/"):
             if word == "..":
                 del words[-1:]
-            elif word not in ("", "."):
+            elif word not in _NO_NAMES:
                 words.append(word)
         return words
+
+    def _known(self, path: str) -> tuple[_Directory, str] | None:
+        """(directory, name) of `path`, if somebody asked for a path there before."""
+        above, slash, name = path.rpartition("/")
+        directory = self._directories.get(above) if slash and name not in _NO_NAMES and "\0" not in name else None
+        return None if directory is None else (directory, name)
+
+    def _unchanged(self, path: str) -> str | None:
+        """Where on the disk it is if anything stands at `path`; None where that is not known, or something was changed."""
+        with self.lock_of_changes:
+            known = self._known(path)
+            if known is None or known[0].source is None or known[1] in known[0].changed:
+                return None
+            return f"{known[0].source}/{known[1]}"
 
     def _find(self, path: str, *, keep: bool = False) -> _File | _Directory | None:
         """What stands at `path`. `keep`: remember it, so that everyone who asks gets the same file."""
         if not path or "\0" in path:
             return None
         with self.lock_of_changes:
+            known = self._known(path)
+            if known is not None:
+                return self._child(*known, keep=keep)
             node: _File | _Directory | None = self._root
+            above: _Directory | None = None
             for word in self._words(path):
                 if not isinstance(node, _Directory):
                     return None
-                node = self._child(node, word, keep=keep)
+                above, node = node, self._child(node, word, keep=keep)
+            directory, slash, name = path.rpartition("/")
+            if above is not None and slash and name not in _NO_NAMES:
+                self._directories[directory] = above
             return node
 
     def _child(self, directory: _Directory, name: str, *, keep: bool) -> _File | _Directory | None:
@@ -421,9 +454,12 @@ class OverlayFiles(Files):
         if directory.source is None:
             return None
         source = f"{directory.source}/{name}"
-        if not self.disk.exists(source):
+        try:
+            is_directory = self.disk.info(source).is_directory
+        except UnreadableFile:
+            if self.disk.exists(source):
+                raise
             return None
-        is_directory = self.disk.info(source).is_directory
         node = _Directory(source) if is_directory else _File(source)
         if keep or is_directory:
             directory.changed[name] = node

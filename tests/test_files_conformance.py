@@ -11,6 +11,7 @@ import pytest
 import engine.files
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, UnwritableFile
 from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, replace
+from engine.log.operations.untouched import UntouchedFiles
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, WritableCrashFile, cut, run
 from tests.support.disk_model import Disk, Keep
@@ -24,10 +25,14 @@ def make(name, tmp_path):
         return OverlayFiles(Files(), now=0), str(tmp_path)
     if name == "overlay-crash":
         return OverlayFiles(CrashFiles(Disk({}, frozenset({"top"}))), now=0), "/top"
+    if name == "released":
+        files = UntouchedFiles(Files())
+        files.release()
+        return files, str(tmp_path)
     return {"real": Files, "shifted": ShiftedFiles}[name](), str(tmp_path)
 
 
-@pytest.fixture(params=["real", "crash", "shifted", "overlay", "overlay-crash"])
+@pytest.fixture(params=["real", "crash", "shifted", "overlay", "overlay-crash", "released"])
 def seam(request, tmp_path):
     """(files, an empty directory)."""
     return make(request.param, tmp_path)

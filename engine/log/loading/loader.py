@@ -237,7 +237,8 @@ class LogLoader:
         self.segments.close()
         self.segments.clear()
         names, self._listed = self._listed or plain_files(self.files, self.directory), []
-        opened = self._expect_scans(names)
+        there = set(names)
+        opened = self._expect_scans(names, there)
         for name in names:
             is_index = name.endswith(_INDEXES)
             if not is_index and not name.endswith(_LOG):
@@ -246,13 +247,12 @@ class LogLoader:
             if offset is None:
                 self._report_nameless(name)
             elif is_index:
-                self._remove_orphan(name, offset)
+                self._remove_orphan(name, offset, there)
             else:
                 self._load_segment(opened.get(offset) or self._open_segment(offset))
 
-    def _expect_scans(self, names: list[str]) -> dict[int, LogSegment]:
+    def _expect_scans(self, names: list[str], there: set[str]) -> dict[int, LogSegment]:
         """Open the segments without an offset index, which will be recovered, and begin to scan them; by base offset."""
-        there = set(names)
         bases = [offset for name in names if name.endswith(_LOG) and (offset := offset_of(name)) is not None
                  and name == log_file_name(offset) and offset_index_file_name(offset) not in there]
         opened = {base: self._open_segment(base) for base in bases if not self._waits(base)}
@@ -267,8 +267,9 @@ class LogLoader:
         self.report.add(Action.KEPT, name, "its name holds no offset: a broker would not start with this file here",
                         severity=Severity.WARNING)
 
-    def _remove_orphan(self, name: str, offset: int) -> None:
-        if not self.files.exists(self._path(log_file_name(offset))):
+    def _remove_orphan(self, name: str, offset: int, there: set[str]) -> None:
+        log = log_file_name(offset)
+        if log not in there and not self.files.exists(self._path(log)):
             self.files.remove(self._path(name))
             self.report.add(Action.REMOVED, name, "an index without a log", severity=Severity.WARNING)
 

@@ -58,8 +58,8 @@ def _refuse_what_no_broker_opens(files: Files, place: Place) -> None:
     if _TOPIC.fullmatch(place.name.topic) is None or place.name.topic in (".", ".."):
         what = f"{place.path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
-    kinds = {parsed.kind for parsed in map(parse_file_name, files.list(place.path)) if parsed is not None}
-    if FileKind.LOG_07 in kinds:
+    names = [name for name in files.list(place.path) if FileKind.LOG_07.value in name]
+    if any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in map(parse_file_name, names)):
         what = f"{place.path}: a log of Kafka 0.7, which can be read and not changed"
         raise NoLogOfBrokers(what, do=f"kafkalog dump-log {place.path}")
 

@@ -12,6 +12,7 @@ from engine.files import replace
 from engine.layout import FileKind, PartitionKind
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.log_manager import Standing
+from engine.log.operations.untouched import Touched, UntouchedFiles
 from engine.log.operations.working import work_on
 from engine.log.report import Report, loses_records
 from engine.overlay import OverlayFiles
@@ -136,21 +137,8 @@ def _is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
 def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work) -> tuple[Report, Standing]:
     report = Report(place.path, options.name)
 
-    def open_log(clean_start: bool, into: Report, files: Files | None = None) -> UnifiedLog:
-        return manager.load(
-            place, into, clean_start=clean_start, recovery_point=options.recovery_point,
-            log_start_offset=options.log_start_offset, files=files,
-        )
-
     def load(clean_start: bool) -> UnifiedLog:
-        rehearsal = Report(place.path, options.name)
-        open_log(clean_start, rehearsal, OverlayFiles(manager.files_of(place.log_dir), manager.now)).close_handlers()
-        losses = [event for event in rehearsal.events if loses_records(event)]
-        if losses:
-            first = losses[0]
-            what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
-            raise LogDamaged(what, do=f"kafkalog recover --dry-run {place.path}    # what it cuts, it keeps in a quarantine")
-        return open_log(clean_start, report)
+        return _load_without_loss(manager, options, place, report, clean_start=clean_start)
 
     def marked(log: UnifiedLog) -> None:
         noted = manager.high_watermark(place) if options.high_watermark is None else options.high_watermark
@@ -165,3 +153,36 @@ def _one(manager: LogManager, options: OperationOptions, place: Place, work: Wor
         raise
     log.close(keep_deleted=options.keep_deleted)
     return report, standing
+
+
+def _load_without_loss(
+    manager: LogManager, options: OperationOptions, place: Place, report: Report, *, clean_start: bool
+) -> UnifiedLog:
+    """Open a log; what is done goes to `report`. Raises LogDamaged, before anything is changed, if records were lost by it.
+
+    After a clean stop most logs open without any change. All others are opened in memory first.
+    """
+    def opened(into: Report, files: Files) -> UnifiedLog:
+        return manager.load(
+            place, into, clean_start=clean_start, recovery_point=options.recovery_point,
+            log_start_offset=options.log_start_offset, files=files,
+        )
+
+    disk = manager.files_of(place.log_dir)
+    if clean_start:
+        untouched, events = UntouchedFiles(disk), list(report.events)
+        try:
+            log = opened(report, untouched)
+        except Touched:
+            report.events = events
+        else:
+            untouched.release()
+            return log
+    rehearsal = Report(place.path, options.name)
+    opened(rehearsal, OverlayFiles(disk, manager.now)).close_handlers()
+    losses = [event for event in rehearsal.events if loses_records(event)]
+    if losses:
+        first = losses[0]
+        what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
+        raise LogDamaged(what, do=f"kafkalog recover --dry-run {place.path}    # what it cuts, it keeps in a quarantine")
+    return opened(report, disk)

@@ -6,6 +6,7 @@ Verification of transactions (KIP-890) is left out: nobody verifies offline. Tim
 from __future__ import annotations
 
 from bisect import insort
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_map import ProducerMap
@@ -91,7 +92,6 @@ class ProducerStateManager:
         self.producers: ProducerMap[ProducerStateEntry] = ProducerMap()
         self.ongoing, self.unreplicated = Transactions(), Transactions()
         self._map_end_offset = self._last_snapshot_offset = 0
-        self._snapshots = self._load_snapshots()
         self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
 
     # ---- what it knows ----------------------------------------------------------------------------
@@ -277,6 +277,10 @@ class ProducerStateManager:
             self.ongoing.put(TxnMetadata(entry.producer_id, entry.current_txn_first_offset))
 
     # ---- snapshots --------------------------------------------------------------------------------
+
+    @cached_property
+    def _snapshots(self) -> dict[int, str]:
+        return self._load_snapshots()
 
     @property
     def latest_snapshot_offset(self) -> int | None:

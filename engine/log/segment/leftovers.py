@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.files import look
 from engine.findings import Severity
 from engine.layout import FileKind, parse_long
 from engine.log.errors import CorruptRecord
@@ -34,8 +35,8 @@ def offset_of(name: str) -> int | None:
 
 def plain_files(files: ReadOnlyFiles, directory: str) -> list[str]:
     """Names of the plain files in `directory`, sorted; links that lead nowhere are none."""
-    paths = [(name, f"{directory}/{name}") for name in files.list(directory)]
-    return [name for name, path in paths if files.exists(path) and files.info(path).is_file]
+    found = ((name, look(files, f"{directory}/{name}")) for name in files.list(directory))
+    return [name for name, info in found if info is not None and info.is_file]
 
 
 class Leftovers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.files import WritableFile
+from engine.files import WritableFile, look
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
@@ -58,15 +58,15 @@ class SegmentFiles:
 
     def _make_log(self, *, file_already_exists: bool) -> int:
         """Make the .log if there is none → bytes of batches in it."""
-        exists = self.files.exists(self.log_path)
+        found = look(self.files, self.log_path)
         preallocated = self.config.preallocate and not file_already_exists
-        if self.writable and (preallocated or not exists):
+        if self.writable and (preallocated or found is None):
             with self.files.open_writable(self.log_path, create=True) as file:
                 if preallocated:
                     file.truncate(self.config.segment_size)
-        if preallocated or not exists:
+        if preallocated or found is None:
             return 0
-        size = self.files.info(self.log_path).size
+        size = found.size
         if size > INT_MAX:
             what = f"{self.log_path}: {size} bytes, the largest segment has {INT_MAX}"
             raise SegmentTooLarge(what)

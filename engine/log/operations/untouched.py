@@ -1,0 +1,103 @@
+"""A seam that lets nothing be changed until it is told to: a log that opens without any change has lost nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.files import Files
+
+if TYPE_CHECKING:
+    from engine.files import FileInfo, Lock, OpenFile, WritableFile
+
+
+class Touched(Exception):  # an answer, no error
+    """Something was about to be changed."""
+
+
+class UntouchedFiles(Files):
+    """`below`, of which nothing is changed before `release`: what would do so raises Touched.
+
+    Methods are those of Files.
+    """
+
+    def __init__(self, below: Files) -> None:
+        self._below = below
+        self._is_released = False
+
+    def release(self) -> None:
+        """Let everything through from now on."""
+        self._is_released = True
+
+    @property
+    def _changing(self) -> Files:
+        if not self._is_released:
+            raise Touched
+        return self._below
+
+    # ---- looking
+
+    def info(self, path: str) -> FileInfo:
+        """As Files does."""
+        return self._below.info(path)
+
+    def exists(self, path: str) -> bool:
+        """As Files does."""
+        return self._below.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        """As Files does."""
+        return self._below.list(directory)
+
+    def resolve(self, path: str) -> str:
+        """As Files does."""
+        return self._below.resolve(path)
+
+    def open(self, path: str) -> OpenFile:
+        """As Files does."""
+        return self._below.open(path)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """As Files does."""
+        return self._below.read(path, limit)
+
+    def absolute(self, path: str) -> str:
+        """As Files does."""
+        return self._below.absolute(path)
+
+    # ---- changing
+
+    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+        """As Files does."""
+        return self._changing.open_writable(path, create=create)
+
+    def rename(self, path: str, to: str) -> None:
+        """As Files does."""
+        self._changing.rename(path, to)
+
+    def remove(self, path: str) -> None:
+        """As Files does."""
+        self._changing.remove(path)
+
+    def make_directory(self, path: str) -> None:
+        """As Files does."""
+        self._changing.make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        """As Files does."""
+        self._changing.remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        """As Files does."""
+        self._changing.sync_directory(path)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """As Files does."""
+        self._changing.set_modified(path, modified_ms)
+
+    def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
+        """As Files does."""
+        self._changing.copy(file, start, end, to, position)
+
+    def lock(self, path: str) -> Lock:
+        """As Files does."""
+        return self._changing.lock(path)

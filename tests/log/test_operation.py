@@ -1,0 +1,52 @@
+"""When a log is opened in memory first: not where opening changes nothing, for that costs as much again."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.files import Files
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_manager import LogManager, Settings
+from engine.log.logdir.startup import survey
+from engine.log.operations import operation
+from engine.log.operations.operation import OperationOptions, operate
+from engine.overlay import OverlayFiles
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def partition(corpus, tmp_path):
+    directory = tmp_path / "d0" / "u-rolls-0"
+    shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "unclean" / "d0" / "u-rolls-0", directory)
+    rehearsed(directory, clean_start=False)  # recovered, and closed as a broker closes it
+    return directory
+
+
+def rehearsed(directory, *, clean_start, monkeypatch=None):
+    """How often the log is opened in memory."""
+    overlays = []
+    if monkeypatch is not None:
+        monkeypatch.setattr(operation, "OverlayFiles", lambda *words: overlays.append(OverlayFiles(*words)) or overlays[-1])
+    files = Files()
+    manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(directory)])), Settings(), NOW)
+    errors = []
+    reports = list(operate(manager, OperationOptions("look", clean_start=clean_start), lambda _log: None, errors))
+    assert not errors
+    assert len(reports) == 1
+    return len(overlays)
+
+
+def test_a_log_that_opens_without_a_change_is_opened_once(partition, monkeypatch):
+    assert rehearsed(partition, clean_start=True, monkeypatch=monkeypatch) == 0
+
+
+def test_a_log_that_is_recovered_is_opened_in_memory_first(partition, monkeypatch):
+    assert rehearsed(partition, clean_start=False, monkeypatch=monkeypatch) == 1
+
+
+def test_a_log_that_lacks_an_index_is_opened_in_memory_first(partition, monkeypatch):
+    min(partition.glob("*.index")).unlink()
+    assert rehearsed(partition, clean_start=True, monkeypatch=monkeypatch) == 1
