@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -97,12 +96,13 @@ def _manager(
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.startup import survey
-    from engine.log.quarantine.seam import QuarantiningFiles
-    from engine.overlay import OverlayFiles
 
     with Progress() as progress, _spill() if opening.dry_run else nullcontext() as spill:
-        disk = watched_disk(progress, flushes)
-        files: Files = OverlayFiles(disk, opening.now, spill) if opening.dry_run else disk
+        disk = files = watched_disk(progress, flushes)
+        if opening.dry_run:
+            from engine.overlay import OverlayFiles
+
+            files = OverlayFiles(disk, opening.now, spill)
         log_dirs = find_log_dirs(files, paths)
         progress.expect(log_dirs, lambda _: files)
         with locked(files, [log_dir.path for log_dir in log_dirs]):
@@ -110,14 +110,24 @@ def _manager(
             try:
                 yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
             finally:  # before a broker may come: what it changes is not ours
-                for seam in seams.values():
-                    if isinstance(seam, QuarantiningFiles):
-                        seam.finish()
+                if wrap is not None and not opening.dry_run:
+                    _finish_quarantines(seams.values())
+
+
+def _finish_quarantines(seams: Iterable[Files]) -> None:
+    """Those of the `seams` that are one note how everything was left."""
+    from engine.log.quarantine.seam import QuarantiningFiles
+
+    for seam in seams:
+        if isinstance(seam, QuarantiningFiles):
+            seam.finish()
 
 
 @contextmanager
 def _spill() -> Iterator[Spill]:
     """Where a dry run puts what is too much for memory, among the temporary files."""
+    from tempfile import TemporaryDirectory
+
     from engine.spill import Spill
 
     with TemporaryDirectory(prefix="kafkalog-", ignore_cleanup_errors=True) as directory:

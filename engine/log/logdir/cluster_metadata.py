@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.layout import FileKind, parse_file_name
-from engine.record.batch import Record, read_records
-from engine.schema.decode import decoder
 from engine.server_config import topic_settings
 
 if TYPE_CHECKING:
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
+    from engine.record.batch import Record
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_DIR = f"{METADATA_TOPIC}-0"
@@ -111,6 +110,8 @@ def _logs(names: list[str]) -> Iterator[tuple[int, str]]:
 
 def _records(files: ReadOnlyFiles, path: str, findings: list[Finding]) -> Iterator[Record]:
     """The records of data batches up to the first damage."""
+    from engine.record.batch import read_records  # where there is no metadata log, none of it is loaded
+
     with files.open(path) as file:
         for record in read_records(file, findings.append):
             if not record.batch.is_valid:
@@ -123,6 +124,8 @@ class _Replay:
     """Applies records; those of a metadata transaction when it ends."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
+        from engine.schema.decode import decoder
+
         self._metadata = metadata
         self._decoder = decoder("cluster-metadata")
         self._open: list[tuple[str, dict[str, Any]]] | None = None

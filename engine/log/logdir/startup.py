@@ -26,7 +26,6 @@ from engine.errors import UnreadableFile
 from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.logdir.cluster_metadata import METADATA_DIR, METADATA_TOPIC, ClusterMetadata, read_cluster_metadata
 from engine.log.logdir.metadata_proof import prove_metadata_log
-from engine.record.batch import read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,6 +161,8 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
     bootstrap = FileKind.BOOTSTRAP_CHECKPOINT.value
     holds_metadata = cluster.metadata_place is not None and cluster.metadata_place.log_dir == log_dir.path
     if bootstrap in log_dir.files and holds_metadata:
+        from engine.record.batch import read_batches
+
         findings: list[Finding] = []
         with files.open(f"{log_dir.path}/{bootstrap}") as file:
             batches = sum(batch.is_valid for batch in read_batches(file, findings.append))

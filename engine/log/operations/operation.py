@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import ThreadPoolExecutor
 
     from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir, Place
@@ -73,7 +73,7 @@ def operate(
 
         one = partial(_tried, manager, opening, work, standing)
 
-        pool = ThreadPoolExecutor(options.jobs, thread_name_prefix="kafkalog") if options.jobs > 1 and len(places) > 1 else None
+        pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
         try:
             for place, result in zip(places, (map if pool is None else pool.map)(one, places), strict=True):
                 if isinstance(result, KafkalogError):
@@ -90,6 +90,12 @@ def operate(
         if marker is not None and len(errors) == failures:
             files = manager.files_of(log_dir.path)
             replace(files, f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}", [marker])
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # it takes a while to load
+
+    return ThreadPoolExecutor(count, thread_name_prefix="kafkalog")
 
 
 def _places(log_dir: LogDir) -> list[Place]:

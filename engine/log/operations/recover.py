@@ -5,7 +5,6 @@ With an overlay for `files_of` the same happens in memory: what is said is what 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -145,6 +144,8 @@ def _each(
         results: Iterator[Report | KafkalogError] = map(work, places)
         yield from _told(places, results, errors)
         return
+    from concurrent.futures import ThreadPoolExecutor  # it takes a while to load
+
     pool = ThreadPoolExecutor(options.jobs, thread_name_prefix="kafkalog-recover")
     try:
         yield from _told(places, pool.map(work, places), errors)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.background import Background
 from engine.log.segment.recovery import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from concurrent.futures import Future
 
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.recovery import SegmentScan
@@ -24,9 +23,9 @@ class ScanAhead:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._pool: ThreadPoolExecutor | None = None
+        self._idle: list[Background[SegmentScan]] = []
         self._upcoming: deque[LogSegment] = deque()
-        self._begun: dict[LogSegment, Future[SegmentScan]] = {}
+        self._begun: dict[LogSegment, Background[SegmentScan]] = {}
         self._kept: dict[int, SegmentScan] = {}
         self._kept_bytes = 0
 
@@ -41,10 +40,15 @@ class ScanAhead:
             self._upcoming.popleft()
         scan = self._known(segment)
         begun = self._begun.pop(segment, None)
-        self._begin()
-        if scan is not None:
-            return scan
-        return segment.scan() if begun is None else begun.result()
+        if begun is None:
+            self._begin()
+            return segment.scan() if scan is None else scan
+        try:
+            found = begun.wait()
+        finally:
+            self._idle.append(begun)
+            self._begin()
+        return found if scan is None else scan
 
     def keep(self, segment: LogSegment, scan: SegmentScan) -> None:
         """`segment` was recovered by `scan`: the next scan would find the same, up to where it was cut."""
@@ -61,15 +65,14 @@ class ScanAhead:
         if self._jobs < 2:
             return
         while self._upcoming and len(self._begun) < self._jobs:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._jobs, thread_name_prefix="scan")
-            segment = self._upcoming.popleft()
-            self._begun[segment] = self._pool.submit(segment.scan)
+            segment, thread = self._upcoming.popleft(), self._idle.pop() if self._idle else Background("scan")
+            thread.begin(segment.scan)
+            self._begun[segment] = thread
 
     def close(self) -> None:
         """End the threads; what they read is thrown away. A second call does nothing."""
         self._upcoming.clear()
+        for thread in (*self._begun.values(), *self._idle):
+            thread.close()
         self._begun.clear()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
+        self._idle.clear()
