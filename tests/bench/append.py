@@ -12,9 +12,10 @@ from tests.bench.measure import median, run, same_output
 from tests.bench.report import Result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.bench.__main__ import Bench
+    from tests.bench.setting import Bench
 
 LINES_PER_SECOND = 300_000
 LINE = 100  # bytes, the line feed included
@@ -22,14 +23,15 @@ NOW = "1700000000000"
 LARGE = ("--config", f"segment.bytes={2**30}", "--config", f"message.timestamp.after.max.ms={2**63 - 1}")
 
 
-def append_results(bench: Bench) -> list[Result]:
+def append_results(bench: Bench) -> Iterator[Result]:
     """Both measurements."""
-    return [ready_batches(bench), json_lines(bench)]
+    yield ready_batches(bench)
+    yield json_lines(bench)
 
 
 def ready_batches(bench: Bench) -> Result:
     """The batches of a segment, each a request of its own, appended as a leader by both."""
-    source = bench.home / "none-0" / f"{SEGMENT}.log"
+    source = bench.home / bench.segment("none-0")
     frames = _frames(source, bench.home / "append.frames")
     ours, theirs, our_runs, their_runs = bench.home / "ours-0", bench.home / "theirs-0", [], []
     for _ in range(bench.runs):

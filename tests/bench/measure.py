@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import filecmp
+import json
 import os
 import statistics
 import subprocess
@@ -36,6 +37,18 @@ def run(command: list[str], cwd: Path, output: Path, statuses: tuple[int, ...] =
         last = errors.read_text(errors="replace")[-2000:]
         raise WrongRunError(f"{' '.join(command[-4:])}: status {process.returncode}\n{last}")
     return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def answer(command: list[str], cwd: Path) -> dict[str, float]:
+    """The JSON object that a program prints. Raises WrongRunError where it fails."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    try:
+        found: dict[str, float] = json.loads(done.stdout)
+    except ValueError:
+        raise WrongRunError(f"{' '.join(command[-4:])}: status {done.returncode}\n{done.stderr[-2000:]}") from None
+    if "failed" in found:
+        raise WrongRunError(f"{' '.join(command[-4:])}: {found['failed']}")
+    return found
 
 
 def median(runs: list[Run]) -> Run:

@@ -20,28 +20,27 @@ from tests.bench.report import Result
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.bench.__main__ import Bench
+    from tests.bench.setting import Bench
 
-NAMES = ("verify-index", "raw", "lookup")
 LOOKUP_LIMIT = 0.005
 _SEGMENTS, _SEGMENT_BYTES, _EPOCH = 10, 1 << 30, 1_700_000_000_000
 _RECORDS = 10  # of a batch
 
 
-def verify_index(bench: Bench) -> Result:
+def verify_index(bench: Bench) -> Iterator[Result]:
     """Every index of one partition; Kafka's tool takes the offset and the time index in one run."""
-    name = "none-0/00000000000000000000"
+    name = bench.segment("none-0").removesuffix(".log")
     ours = [run([*bench.kafkalog, "verify-index", "none-0"], bench.home, bench.out / "verify.out") for _ in range(bench.runs)]
     files = f"{name}.index,{name}.timeindex"
     theirs = run([*bench.tool, "--verify-index-only", "--files", files], bench.home, bench.out / "kafka.out")
     our = median(ours)
-    return Result(bench.titles["none-0"], "verify-index of all indexes", our.seconds, theirs.seconds, 50, our.peak_bytes,
+    yield Result(bench.title("none-0"), "verify-index of all indexes", our.seconds, theirs.seconds, 50, our.peak_bytes,
                   theirs.peak_bytes, None, 100 << 20, our.cpu_seconds, theirs.cpu_seconds)  # fmt: skip
 
 
-def raw(bench: Bench) -> Result:
+def raw(bench: Bench) -> Iterator[Result]:
     """`fetch --raw` of a large segment beside `cat` of the same; the target is 1 / 1.3 of its speed."""
-    log = bench.home / "large-0/00000000000000000000.log"
+    log = bench.large_log()
     if not log.with_suffix(".index").exists():
         subprocess.run([*bench.kafkalog, "verify-index", "--rebuild", "large-0"], cwd=bench.home, check=False,
                        stdout=subprocess.DEVNULL)  # fmt: skip
@@ -53,8 +52,8 @@ def raw(bench: Bench) -> Result:
             raise WrongRunError(f"fetch --raw gave {out.stat().st_size} bytes, the log has {log.stat().st_size}")
         cats.append(run(["cat", str(log)], bench.home, out))
     our, cat = median(ours), median(cats)
-    return Result(f"{log.stat().st_size / (1 << 30):.1f} GiB", "fetch --raw, beside cat", our.seconds, cat.seconds, 1 / 1.3,
-                  our.peak_bytes, cat.peak_bytes)  # fmt: skip
+    yield Result(f"{log.stat().st_size / (1 << 30):.1f} GiB", "fetch --raw", our.seconds, cat.seconds, 1 / 1.3,
+                 our.peak_bytes, cat.peak_bytes, rival="cat")  # fmt: skip
 
 
 def lookup(bench: Bench) -> Iterator[Result]:

@@ -6,7 +6,7 @@ import hashlib
 import shutil
 from typing import TYPE_CHECKING
 
-from tests.bench.data import Workload, generate
+from tests.bench.data import Workload
 from tests.bench.measure import Run, WrongRunError, median, run
 from tests.bench.report import Result
 
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.bench.__main__ import Bench
+    from tests.bench.setting import Bench
 
-NAMES = ("recover", "open")
 NOW = "1700000000000"
 WORKLOADS = (
     Workload("segments-none-0", "uncompressed", 150, "none", 4.85, segment_share=1.0),
@@ -32,7 +31,7 @@ PARTITIONS, SEGMENTS = 2000, 10
 def recover(bench: Bench) -> Iterator[Result]:
     """A full recovery after an unclean stop: all batches checked, all indexes made anew, the same ones as Kafka makes."""
     for workload in WORKLOADS:
-        directory = generate(bench.engine, bench.home, workload, bench.records)
+        directory = bench.partition(workload)
         logs = sorted(directory.glob("*.log"))
         size = f"{sum(path.stat().st_size for path in logs) / 1e6:.0f} MB in {len(logs)} segments, {workload.title}"
         settings = ("--now", NOW, "--config", "message.timestamp.after.max.ms=9223372036854775807")

@@ -7,9 +7,12 @@ import platform
 import re
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.kernels import BUILD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 _MIB = 1 << 20
@@ -29,6 +32,7 @@ class Result(NamedTuple):
     peak_limit: int | None = None
     cpu: float | None = None  # seconds of all processors, less moved by what else a machine does
     kafka_cpu: float | None = None
+    rival: str = "Kafka"  # which program `kafka` is about
 
     @property
     def ratio(self) -> float | None:
@@ -41,12 +45,33 @@ class Result(NamedTuple):
                 and (self.limit is None or self.ours <= self.limit)
                 and (self.peak_limit is None or self.peak is None or self.peak <= self.peak_limit))  # fmt: skip
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, Any]:
         return {**self._asdict(), "ratio": self.ratio, "met": self.met}
+
+    @classmethod
+    def of_json(cls, document: dict[str, Any]) -> Result:
+        return cls(**{name: document[name] for name in cls._fields if name in document})
+
+
+class Measured(NamedTuple):
+    """What one group of measurements gave. `load` of the machine before it; `failed`: why there is nothing."""
+
+    results: list[Result]
+    load: float
+    failed: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"results": [one.as_json() for one in self.results], "load": self.load, "failed": self.failed}
+
+    @classmethod
+    def of_json(cls, document: dict[str, Any]) -> Measured:
+        return cls([Result.of_json(one) for one in document["results"]], document["load"], document["failed"])
 
 
 def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
+    if value is None:
+        return ""
+    return f"{value * 1000:.1f} ms" if value < 0.01 else f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
 
 
 def _megabytes(value: int | None) -> str:
@@ -54,51 +79,56 @@ def _megabytes(value: int | None) -> str:
 
 
 def _wanted(result: Result) -> str:
-    parts = [f"≥ {result.target:g}"] if result.target else []
+    parts = [f"≥ {result.target:.2g}x" if result.target < 1 else f"≥ {result.target:g}x"] if result.target else []
     parts += [f"≤ {_seconds(result.limit)}"] if result.limit else []
     parts += [f"≤ {_megabytes(result.peak_limit)}"] if result.peak_limit else []
     return ", ".join(parts)
 
 
-HEAD = ("file", "work", "kafkalog", "Kafka", "times faster", "wanted", "", "memory", "Kafka's")
+def _theirs(result: Result) -> str:
+    return _seconds(result.kafka) + ("" if result.kafka is None or result.rival == "Kafka" else f" ({result.rival})")
 
 
-def rows(results: list[Result]) -> list[tuple[str, ...]]:
-    return [
-        (one.file, one.work, _seconds(one.ours), _seconds(one.kafka), "" if one.ratio is None else f"{one.ratio:.1f}",
-         _wanted(one), "" if not _wanted(one) else "yes" if one.met else "NO", _megabytes(one.peak),
-         _megabytes(one.kafka_peak))
+def _ratio(result: Result) -> str:
+    return "" if result.ratio is None else f"{result.ratio:.2f}" if result.ratio < 1 else f"{result.ratio:.1f}"
+
+
+def table(results: Iterable[Result]) -> str:
+    """For a terminal, with what is asked for."""
+    head = ("file", "work", "kafkalog", "Kafka", "times faster", "wanted", "", "memory", "Kafka's")
+    lines = [head] + [
+        (one.file, one.work, _seconds(one.ours), _theirs(one), _ratio(one), _wanted(one),
+         "" if not _wanted(one) else "yes" if one.met else "NO", _megabytes(one.peak), _megabytes(one.kafka_peak))
         for one in results
     ]  # fmt: skip
-
-
-def table(results: list[Result]) -> str:
-    """For a terminal."""
-    lines = [HEAD, *rows(results)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines)
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
-def markdown(results: list[Result], facts: list[str]) -> str:
-    """For the documents."""
-    lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    lines += ["| " + " | ".join(row) + " |" for row in rows(results)]
-    return "\n".join([*lines, "", *(f"- {fact}" for fact in facts)])
+def markdown(results: Iterable[Result]) -> str:
+    """For the documents: what was measured."""
+    lines = ["| work | on | kafkalog | Kafka | times faster | memory | Kafka's |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        f"| {one.work} | {one.file} | {_seconds(one.ours)} | {_theirs(one)} | {_ratio(one)} | {_megabytes(one.peak)} "
+        f"| {_megabytes(one.kafka_peak)} |"
+        for one in results
+    ]
+    return "\n".join(lines)
 
 
-def machine_facts(java_options: list[str], records: int, runs: int) -> list[str]:
+def machine_facts(java_options: list[str], records: int, runs: int, loads: list[float]) -> list[str]:
     """What a reader needs to know to repeat this; no names of machines or directories."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()[0]
     cpu = ""
     if Path("/proc/cpuinfo").exists():
         model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
         cpu = f", {model[1]}" if model else ""
-    load = os.getloadavg()[0]
+    load = f"; load before each row {min(loads):.1f} to {max(loads):.1f}" if loads else ""
     return [
-        f"{os.cpu_count()} cores{cpu}, {platform.system()}; load {load:.1f} at the end",
+        f"{os.cpu_count()} cores{cpu}, {platform.system()}{load}",
         f"Python {platform.python_version()}, {BUILD} kernels; Kafka 4.3.1 on {java}",
-        f"{records} records; {runs} runs of each, taken in turn; medians of wall time; largest resident set",
+        f"{records} records in each file; {runs} runs of each program, in turn; medians of wall time; largest resident set",
         f"Kafka's tool as kafka-run-class starts it: java {' '.join(java_options)}",
     ]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ProducerSnapshotEntry
+from engine.formats import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ControlType, ProducerSnapshotEntry
 from engine.record.sequences import decrement_sequence, last_sequence
 
 if TYPE_CHECKING:
@@ -34,14 +33,13 @@ class BatchMetadata(NamedTuple):
 
 
 class TxnMetadata:
-    """A transaction: who, from which offset, and, once it is complete, up to which (offset of its marker)."""
+    """An open transaction: who, and from which offset on."""
 
-    __slots__ = ("first_offset", "last_offset", "producer_id")
+    __slots__ = ("first_offset", "producer_id")
 
     def __init__(self, producer_id: int, first_offset: int) -> None:
         self.producer_id = producer_id
         self.first_offset = first_offset
-        self.last_offset: int | None = None
 
 
 class CompletedTxn(NamedTuple):
@@ -71,7 +69,7 @@ class ProducerStateEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.current_txn_first_offset = current_txn_first_offset
-        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
+        self.batches: tuple[BatchMetadata, ...] = ()  # a partition may know a million producers: no deque, it takes 760 bytes
 
     @classmethod
     def of_snapshot(cls, entry: ProducerSnapshotEntry) -> ProducerStateEntry:
@@ -82,7 +80,7 @@ class ProducerStateEntry:
             open_since if open_since >= 0 else None,
         )  # fmt: skip
         if entry.last_offset >= 0:
-            state.batches.append(BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp))
+            state.batches = (BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp),)
         return state
 
     def to_snapshot(self) -> ProducerSnapshotEntry:
@@ -119,7 +117,7 @@ class ProducerStateEntry:
     def add_batch(self, producer_epoch: int, batch: BatchMetadata) -> None:
         """Remember a batch; one of another epoch than the last puts all earlier ones out of mind."""
         self._set_epoch(producer_epoch)
-        self.batches.append(batch)
+        self.batches = (*self.batches, batch)[-BATCHES_TO_RETAIN:]
         self.last_timestamp = batch.timestamp
 
     def end_transaction(self, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
@@ -129,10 +127,32 @@ class ProducerStateEntry:
         self.current_txn_first_offset = None
         self.last_timestamp = timestamp
 
+    def takes(self, row: ProducerRow) -> bool:
+        """Can `take` apply this replicated batch? A plain one in the middle of a transaction is for others to refuse."""
+        if row.is_control:
+            return row.marker is not None
+        return row.is_transactional or self.current_txn_first_offset is None
+
+    def take(self, row: ProducerRow) -> CompletedTxn | None:
+        """Apply a replicated batch, which the leader has checked; what it completes."""
+        marker = row.marker
+        if marker is None:
+            delta = row.last_offset - row.base_offset
+            batch = BatchMetadata(last_sequence(row.base_sequence, delta), row.last_offset, delta, row.max_timestamp)
+            self.add_batch(row.producer_epoch, batch)
+            if row.is_transactional and self.current_txn_first_offset is None:
+                self.current_txn_first_offset = row.base_offset
+            return None
+        first_offset = self.current_txn_first_offset
+        self.end_transaction(row.producer_epoch, marker.coordinator_epoch, marker.timestamp)
+        if first_offset is None:
+            return None  # a marker without data moves nothing
+        return CompletedTxn(self.producer_id, first_offset, row.base_offset, marker.control_type is ControlType.ABORT)
+
     def update(self, newer: ProducerStateEntry) -> None:
         """Take over what came since."""
         self._set_epoch(newer.producer_epoch)
-        self.batches.extend(newer.batches)
+        self.batches = (*self.batches, *newer.batches)[-BATCHES_TO_RETAIN:]
         self.coordinator_epoch = newer.coordinator_epoch
         self.current_txn_first_offset = newer.current_txn_first_offset
         self.last_timestamp = newer.last_timestamp
@@ -146,5 +166,5 @@ class ProducerStateEntry:
 
     def _set_epoch(self, producer_epoch: int) -> None:
         if self.producer_epoch != producer_epoch:
-            self.batches.clear()
+            self.batches = ()
             self.producer_epoch = producer_epoch

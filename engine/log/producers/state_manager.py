@@ -5,7 +5,6 @@ Verification of transactions (KIP-890) is left out: nobody verifies offline. Tim
 
 from __future__ import annotations
 
-from bisect import insort
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from engine.layout import parse_long, producer_snapshot_file_name
 from engine.log.append_errors import IllegalArgument
 from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
 from engine.log.producers.entry import CompletedTxn, ProducerStateEntry, TxnMetadata
+from engine.log.producers.transactions import EndedTransactions, Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -28,45 +28,7 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
 _SUFFIX = ".snapshot"
 _DELETED = ".deleted"
-
-
-class Transactions:
-    """Transactions by the offset that they begin at, the lowest first."""
-
-    def __init__(self) -> None:
-        self._by_offset: dict[int, TxnMetadata] = {}
-        self._offsets: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def put(self, txn: TxnMetadata) -> None:
-        """Add `txn`; one that begins at the same offset goes."""
-        if txn.first_offset not in self._by_offset:
-            insort(self._offsets, txn.first_offset)
-        self._by_offset[txn.first_offset] = txn
-
-    def take(self, first_offset: int) -> TxnMetadata | None:
-        """Remove and return the transaction that begins at `first_offset`."""
-        txn = self._by_offset.pop(first_offset, None)
-        if txn is not None:
-            self._offsets.remove(first_offset)
-        return txn
-
-    def first(self, wanted: Callable[[TxnMetadata], bool] = lambda _: True) -> TxnMetadata | None:
-        """The lowest transaction that is `wanted`."""
-        return next((txn for offset in self._offsets if wanted(txn := self._by_offset[offset])), None)
-
-    def remove_ended_below(self, offset: int) -> None:
-        """Forget those whose marker lies below `offset`."""
-        for txn in list(self._by_offset.values()):
-            if txn.last_offset is not None and txn.last_offset < offset:
-                self.take(txn.first_offset)
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._by_offset.clear()
-        self._offsets.clear()
+_COMPLETED_AT_ONCE = 10_000  # transactions that loading keeps in memory before it takes them over
 
 
 class ProducerStateManager:
@@ -90,7 +52,7 @@ class ProducerStateManager:
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
         self.topic_partition = directory.rstrip("/").rpartition("/")[2]
         self.producers: ProducerMap[ProducerStateEntry] = ProducerMap()
-        self.ongoing, self.unreplicated = Transactions(), Transactions()
+        self.ongoing, self.unreplicated = Transactions(), EndedTransactions()
         self._map_end_offset = self._last_snapshot_offset = 0
         self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
 
@@ -117,8 +79,8 @@ class ProducerStateManager:
     @property
     def first_unstable_offset(self) -> int | None:
         """The first offset of the oldest transaction that is open, or that the high watermark has not passed."""
-        found = [txn.first_offset for txn in (self.ongoing.first(), self.unreplicated.first()) if txn is not None]
-        return min(found, default=None)
+        found = (self.first_undecided_offset, self.unreplicated.first_offset)
+        return min((offset for offset in found if offset is not None), default=None)
 
     @property
     def first_undecided_offset(self) -> int | None:
@@ -160,13 +122,11 @@ class ProducerStateManager:
 
     def complete_txn(self, completed: CompletedTxn) -> None:
         """A transaction ended; the high watermark has to pass its marker yet. Raises IllegalArgument if it is not open."""
-        txn = self.ongoing.take(completed.first_offset)
-        if txn is None:
+        if self.ongoing.take(completed.first_offset) is None:
             raise IllegalArgument(
                 f"Attempted to complete transaction {completed} on partition {self.topic_partition} which was not started"
             )
-        txn.last_offset = completed.last_offset
-        self.unreplicated.put(txn)
+        self.unreplicated.put(completed.first_offset, completed.last_offset)
 
     def update_recovered(
         self, rows: Iterable[ProducerRow], on_completed: Callable[[CompletedTxn, int], object] = lambda *_: None
@@ -179,9 +139,16 @@ class ProducerStateManager:
         Mirrors LogSegment.updateProducerState.
         """
         for row in rows:
-            info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
-            completed = info.append(row)
-            self.update(info)
+            entry = self.producers.get(row.producer_id)
+            if entry is None or not entry.takes(row):
+                info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
+                completed = info.append(row)
+                self.update(info)
+            else:  # the same without the detour: there may be millions
+                was_open = entry.current_txn_first_offset
+                completed = entry.take(row)
+                if was_open is None and entry.current_txn_first_offset is not None:
+                    self.ongoing.put(TxnMetadata(row.producer_id, row.base_offset))
             if completed is not None:
                 on_completed(completed, self.last_stable_offset(completed))
                 self.complete_txn(completed)
@@ -191,16 +158,23 @@ class ProducerStateManager:
         loaded: ProducerMap[ProducerAppendInfo] = ProducerMap()
         completed: list[CompletedTxn] = []
         for row in rows:
+            if len(completed) == _COMPLETED_AT_ONCE:
+                self._take_loaded(loaded, completed)
             info = loaded.get(row.producer_id)
             if info is None:
                 info = loaded[row.producer_id] = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
             txn = info.append(row)
             if txn is not None:
                 completed.append(txn)
+        self._take_loaded(loaded, completed)
+
+    def _take_loaded(self, loaded: ProducerMap[ProducerAppendInfo], completed: list[CompletedTxn]) -> None:
         for info in loaded.values():
             self.update(info)
         for txn in completed:
             self.complete_txn(txn)
+        loaded.clear()
+        completed.clear()
 
     # ---- offsets that move ------------------------------------------------------------------------
 
