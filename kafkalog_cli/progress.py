@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from engine.files import Files, OpenFile
+from engine.files import Files, OpenFile, ReadOnlyFiles, look
 from engine.log.logdir.metrics import FlushStats, MeasuringFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir, Place
 
 _WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
@@ -40,13 +39,16 @@ class Progress:
 
         passes  how often each log is read
         """
-        if not self.is_shown:
-            return
-        total = passes * sum(
-            files_of(log_dir.path).info(f"{place.path}/{name}").size
-            for log_dir in log_dirs for place in log_dir.places
-            for name in files_of(log_dir.path).list(place.path) if name.endswith(".log")
-        )  # fmt: skip
+        if self.is_shown:
+            sizes = (_size(files_of(log_dir.path), place.path) for log_dir in log_dirs for place in log_dir.places)
+            self._expect(passes * sum(sizes))
+
+    def expect_partitions(self, files: ReadOnlyFiles, directories: Iterable[str]) -> None:
+        """As `expect`, for partitions by their paths."""
+        if self.is_shown:
+            self._expect(sum(_size(files, directory) for directory in directories))
+
+    def _expect(self, total: int) -> None:
         if self._bar is not None:
             self._bar.update(self._task, total=total, completed=0)
             return
@@ -69,14 +71,24 @@ class Progress:
 
     def done(self, place: Place) -> None:
         """The work on a partition is finished."""
+        self.done_with(place.path)
+
+    def done_with(self, path: str) -> None:
+        """The work on the partition at `path` is finished."""
         if self._bar is not None:
-            self._bar.update(self._task, description=place.path.rpartition("/")[2])
+            self._bar.update(self._task, description=path.rpartition("/")[2])
 
     def say(self, text: str) -> None:
         """Print on stdout; a bar that is on the same screen stays below."""
         if self._bar is not None and sys.stdout.isatty():
             self._bar.console.file.write("\r\x1b[K")
         click.echo(text)
+
+
+def _size(files: ReadOnlyFiles, directory: str) -> int:
+    """Bytes of all logs in a partition directory; one that goes meanwhile has none."""
+    found = (look(files, f"{directory}/{name}") for name in files.list(directory) if name.endswith(".log"))
+    return sum(info.size for info in found if info is not None)
 
 
 class _CountedFile(OpenFile):
@@ -100,6 +112,17 @@ class _CountedFile(OpenFile):
         return count
 
 
+class _CountingReader(ReadOnlyFiles):
+    """The disk for looking, with logs whose reading is counted."""
+
+    def __init__(self, count: Callable[[int], object]) -> None:
+        self._count = count
+
+    def open(self, path: str) -> OpenFile:
+        file = super().open(path)
+        return _CountedFile(file, self._count) if path.endswith(".log") else file
+
+
 class _CountingFiles(MeasuringFiles):
     """The disk, with logs whose reading is counted as well."""
 
@@ -110,6 +133,11 @@ class _CountingFiles(MeasuringFiles):
     def open(self, path: str) -> OpenFile:
         file = super().open(path)
         return _CountedFile(file, self._count) if path.endswith(".log") else file
+
+
+def watched_reader(progress: Progress) -> ReadOnlyFiles:
+    """The disk for looking; it tells `progress` what it reads if someone looks on."""
+    return _CountingReader(progress.advance) if progress.is_shown else ReadOnlyFiles()
 
 
 def watched_disk(progress: Progress, flushes: FlushStats | None) -> Files:

@@ -10,8 +10,6 @@ from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
 from engine.discovery import discover
 from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
@@ -23,9 +21,10 @@ from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
 from kafkalog_cli.output import raw_stdout
+from kafkalog_cli.progress import Progress, watched_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 _OF_A_PARTITION = frozenset((
@@ -57,19 +56,25 @@ class _Verified(NamedTuple):
 
 
 def verify_all(
-    files: ReadOnlyFiles, paths: Iterable[str], form: str, jobs: int | None, rebuild: Rebuild | None = None
+    paths: Iterable[str], form: str, jobs: int | None, rebuild: Rebuild | None = None
 ) -> int:
     """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status."""
     say_interpreted()
     out = TextBuffer(raw_stdout())
     stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
     outcome = Outcome(stream=stream)
-    directories = _partitions(files, paths, outcome)
-    for result in _results(files, directories, jobs or min(8, os.cpu_count() or 1)):
-        if rebuild is not None and result.verification is not None and result.verification.worst is not None:
-            _show(_rebuilt(result, result.verification.path, rebuild), outcome, stream)
-        else:
-            _show(result, outcome, stream)
+    with Progress() as progress:
+        files = watched_reader(progress)
+        directories = _partitions(files, paths, outcome)
+        progress.expect_partitions(files, directories)
+        for result in _results(files, directories, jobs or min(8, os.cpu_count() or 1)):
+            done = result.verification
+            if done is not None:
+                progress.done_with(done.path)
+            if rebuild is not None and done is not None and done.worst is not None:
+                _show(_rebuilt(result, done.path, rebuild), outcome, stream, progress.say)
+            else:
+                _show(result, outcome, stream, progress.say)
     status = outcome.finish()
     out.flush()
     return status
@@ -147,7 +152,7 @@ def _verify(files: ReadOnlyFiles, directory: str, stop: Event) -> _Verified:
         return _Verified(findings, None, error)
 
 
-def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None) -> None:
+def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None, say: Callable[[str], object]) -> None:
     for finding in result.repaired:
         outcome.finding(finding, repaired=True)
     for finding in result.findings:
@@ -170,8 +175,8 @@ def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None) -> Non
         f"{done.leader_epochs} leader epochs",
     )  # fmt: skip
     if result.rebuilt:
-        click.echo(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
-    click.echo(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
+        say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
+    say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
 
 
 def _verdict(done: Verification) -> str:

@@ -43,9 +43,8 @@ def command(
     whether it does harm; what older brokers wrote differently is not wrong. PATHS are partition directories, log
     directories, trees of them, quoted patterns, or a file of a partition. Without --rebuild nothing is ever written.
     """
-    from engine.files import ReadOnlyFiles
     from kafkalog_cli.verify import Rebuild, verify_all
 
     if not rebuild and (dry_run or settings or now is not None):
         raise click.UsageError("--dry-run, --config and --now are for --rebuild")
-    return verify_all(ReadOnlyFiles(), paths, form, jobs, Rebuild(settings, now, dry_run) if rebuild else None)
+    return verify_all(paths, form, jobs, Rebuild(settings, now, dry_run) if rebuild else None)
