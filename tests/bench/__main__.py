@@ -38,10 +38,24 @@ def _dump(name: str) -> Callable[[Bench], Iterable[Result]]:
     return lambda bench: dumping.dumps(bench, name)
 
 
-def _compact(bench: Bench) -> Iterator[Result]:
-    for codec in compaction.CODECS:
-        count = bench.records * 5_000_000 // 1_130_000
-        yield compaction.compare(bench.engine, bench.kafkalog, bench.home, codec, count, bench.runs)
+def _compact(codec: str) -> Callable[[Bench], Iterator[Result]]:
+    def measured(bench: Bench) -> Iterator[Result]:
+        yield compaction.compare(bench.engine, bench.kafkalog, bench.home, codec, _to_compact(bench), bench.runs)
+
+    return measured
+
+
+def _compact_two(bench: Bench) -> Iterator[Result]:
+    two = compaction.two_at_once(bench.engine, bench.kafkalog, bench.home, _to_compact(bench), bench.runs)
+    yield two._replace(work="compact --jobs 2", rival="--jobs 1")
+
+
+def _compact_keys(bench: Bench) -> Iterable[Result]:
+    return compaction.curve(bench.engine, bench.kafkalog, bench.home, bench.keys)
+
+
+def _to_compact(bench: Bench) -> int:
+    return bench.records * 5_000_000 // 1_130_000
 
 
 _DUMP, _COLUMNS, _INDEX = "Showing logs", "Decoding records, in a warm process", "Checking indexes"
@@ -60,7 +74,9 @@ GROUPS = {
     "append": Group(_APPEND, append_results, 2),
     "raw": Group(_APPEND, reading.raw),
     "lookup": Group(_APPEND, reading.lookup),
-    "compact": Group(_COMPACT, _compact, 1),
+    **{f"compact-{codec}": Group(_COMPACT, _compact(codec), int(codec == "none")) for codec in compaction.CODECS},
+    "compact-two": Group(_COMPACT, _compact_two),
+    "compact-keys": Group(_COMPACT, _compact_keys),
     "start": Group(_START, dumping.starts),
     "memory": Group(_START, dumping.memory),
 }
@@ -104,7 +120,8 @@ def measure(bench: Bench, name: str) -> Measured:
             print(f"  {table([one]).splitlines()[1]}", flush=True)
     except Exception as error:  # noqa: BLE001  # whatever it is, the other groups are measured
         print(f"  FAILED {name}: {error}", flush=True)
-        return Measured(results, load, f"{type(error).__name__}: {error}")
+        said = str(error).splitlines() or [type(error).__name__]
+        return Measured(results, load, " … ".join(dict.fromkeys((said[0], said[-1]))))
     print(f"  {time.monotonic() - start:.0f} s", flush=True)
     return Measured(results, load)
 
@@ -127,6 +144,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=3, help="runs of each program per row (3)")
     parser.add_argument("--records", type=int, default=1_130_000, help="records of each segment (1130000, 128 MiB)")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, a large file of 256 MiB")
+    parser.add_argument("--keys", type=int, metavar="N",
+                        help="the most keys that compact-keys takes: 1, 10 or 100 million (10 million; --quick: 1 million).\n"
+                        "100 million are 7 GB and take minutes")
     parser.add_argument("--only", action="append", choices=GROUPS, help="only these groups; may be given again")
     parser.add_argument("--resume", action="store_true", help="go on behind the groups that were measured before")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to FILE")
@@ -146,7 +166,7 @@ def main() -> int:
     os.environ["LC_ALL"] = "C.UTF-8"
     records = options.records // 10 if options.quick else options.records
     home = ROOT / "build" / "bench" / str(records)
-    bench = Bench(home, records, options.runs, quick=options.quick)
+    bench = Bench(home, records, options.runs, quick=options.quick, keys=options.keys)
     kept = Kept(home / "results.json", options.runs)
     if options.resume or options.only:
         kept.load()

@@ -1,16 +1,26 @@
-"""Compaction against Kafka's own Cleaner, on the same partitions: the same bytes must be left."""
+"""Compaction against Kafka's own Cleaner, on the same partitions: the same batches must be left. Several at a time; many keys.
+
+Uncompressed and LZ4 batches must be the same bytes; libzstd makes other bytes of the same records from version to version.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from engine.files import Files
+from engine.formats import BATCH_HEADER, CODEC_MASK, BatchField, Codec
+from engine.record.codecs import inflate
+from engine.record.windows import LogWalk
 from tests.bench.measure import Run, WrongRunError, median, run
 from tests.bench.report import Result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 KEYS = 200_000
@@ -18,13 +28,17 @@ MAP = 128 << 20
 NOW = "1700000500000"
 CODECS = {"none": "uncompressed", "lz4": "lz4", "zstd": "zstd"}
 TARGET = 3
+TWO_AT_ONCE = 1.7  # times as fast as one after the other
+CURVE = (1_000_000, 10_000_000, 100_000_000)  # keys
+_NOT_LINEAR = 2  # times as long per record as with the fewest keys: a map that no cache holds is slower, but no more than that
+_BYTES_PER_KEY = 24 / 0.9
 PEAK_LIMIT = MAP + (100 << 20)
 _SETTINGS = ("--config", "cleanup.policy=compact", "--config", "segment.bytes=200000000")
 
 
 def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, records: int, runs: int) -> Result:
     """Both clean a copy each of the same partition, in turn, in whole processes."""
-    source = _generate(java, home, codec, records)
+    source = _generate(java, home, codec, records, KEYS)
     ours, theirs = home / "compact-ours/topic-0", home / "compact-kafka/topic-0"
     our_runs: list[Run] = []
     their_runs: list[Run] = []
@@ -32,8 +46,7 @@ def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, record
         for target in (ours, theirs):
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(source, target)
-        options = ["--force", "--rounds", "1", "--dedupe-buffer-size", str(MAP), "--clean-start"]
-        our_runs.append(run([*kafkalog, "compact", "--now", NOW, *_SETTINGS, *options, str(ours)], home, home / "compact.out"))
+        our_runs.append(run([*_command(kafkalog, MAP), str(ours)], home, home / "compact.out"))
         command = [*java, "kafkalog.oracle.Main", "compact", str(theirs), "--now", NOW, *_SETTINGS, "--map-bytes", str(MAP)]
         their_runs.append(run(command, home, home / "compact.out"))
         _same_logs(ours, theirs)
@@ -45,20 +58,92 @@ def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, record
                   our.cpu_seconds, their.cpu_seconds)  # fmt: skip
 
 
+def two_at_once(java: list[str], kafkalog: list[str], home: Path, records: int, runs: int) -> Result:
+    """Two partitions side by side against the same two one after the other. One processor can not show it."""
+    source = _generate(java, home, "lz4", records, KEYS)
+    top = home / "compact-two"
+    alone: list[Run] = []
+    together: list[Run] = []
+    for _ in range(runs):
+        for jobs, into in ((1, alone), (2, together)):
+            shutil.rmtree(top, ignore_errors=True)
+            for number in range(2):
+                shutil.copytree(source, top / f"topic-{number}")
+            command = [*_command(kafkalog, MAP), "--jobs", str(jobs), str(top / "topic-0"), str(top / "topic-1")]
+            into.append(run(command, home, home / "compact.out"))
+    shutil.rmtree(top)
+    one, two = median(alone), median(together)
+    target = TWO_AT_ONCE if (os.cpu_count() or 1) > 1 else None
+    return Result("lz4, two partitions", "compact --jobs 2, against --jobs 1", two.seconds, one.seconds, target, two.peak_bytes,
+                  None, None, PEAK_LIMIT, two.cpu_seconds, one.cpu_seconds)  # fmt: skip
+
+
+def curve(java: list[str], kafkalog: list[str], home: Path, largest: int) -> list[Result]:
+    """Ever more keys, up to `largest`: memory is the map's, time grows as the input does."""
+    results: list[Result] = []
+    per_record = 0.0
+    for keys in (count for count in CURVE if count <= largest):
+        records = keys + keys // 5
+        source = _generate(java, home, "none", records, keys, name=f"compact-{keys}-keys", value_size="8:8", batch=500)
+        memory = int(keys * _BYTES_PER_KEY) + (1 << 20)
+        target = home / "compact-curve/topic-0"
+        shutil.rmtree(target.parent, ignore_errors=True)
+        shutil.copytree(source, target)
+        once = run([*_command(kafkalog, memory), str(target)], home, home / "compact.out")
+        shutil.rmtree(target.parent)
+        limit = _NOT_LINEAR * per_record * records if per_record else None
+        per_record = per_record or once.seconds / records
+        results.append(Result(f"{keys // 1_000_000} M keys", f"compact {records} records", once.seconds, None, None,
+                              once.peak_bytes, None, limit, memory + (100 << 20), once.cpu_seconds))  # fmt: skip
+    return results
+
+
+def _command(kafkalog: list[str], memory: int) -> list[str]:
+    options = ["--force", "--rounds", "1", "--dedupe-buffer-size", str(memory), "--clean-start"]
+    return [*kafkalog, "compact", "--now", NOW, *_SETTINGS, *options]
+
+
 def _same_logs(ours: Path, theirs: Path) -> None:
-    found, wanted = ({path.name: path.read_bytes() for path in top.glob("*.log")} for top in (ours, theirs))
-    if found != wanted:
+    names = [sorted(path.name for path in top.glob("*.log")) for top in (ours, theirs)]
+    if names[0] != names[1] or any(not _same_batches(ours / name, theirs / name) for name in names[0]):
         raise WrongRunError(f"compact: kafkalog and Kafka leave different logs; see {ours} and {theirs}")
 
 
-def _generate(java: list[str], home: Path, codec: str, records: int) -> Path:
-    directory, done = home / f"compact-{codec}/topic-0", home / f"compact-{codec}.json"
+def _same_batches(ours: Path, theirs: Path) -> bool:
+    """The same bytes; or the same headers but for size and checksum, around the same records."""
+    if ours.read_bytes() == theirs.read_bytes():
+        return True
+    return all(one == other for one, other in zip_longest(_batches(ours), _batches(theirs)))
+
+
+def _batches(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    length, crc = BATCH_HEADER.positions["batch_length"], BATCH_HEADER.positions["crc"]
+    with Files().open(str(path)) as file:
+        for window in LogWalk(file):
+            table = window.batches.table
+            for row in range(window.rows):
+                at, codec = table[BatchField.POSITION, row], table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+                head = bytearray(window.data[at : at + BATCH_HEADER.size])
+                head[length : length + 4] = head[crc : crc + 4] = bytes(4)
+                body = window.data[table[BatchField.BODY, row] : table[BatchField.BODY_END, row]]
+                if codec != Codec.ZSTD:
+                    yield bytes(head), bytes(body)
+                else:
+                    yield bytes(head), bytes(inflate(codec, body, 1 << 30).data)
+
+
+def _generate(
+    java: list[str], home: Path, codec: str, records: int, keys: int, *, name: str | None = None, value_size: str = "62:102",
+    batch: int = 100,
+) -> Path:  # fmt: skip
+    name = name or f"compact-{codec}"
+    directory, done = home / f"{name}/topic-0", home / f"{name}.json"
     if done.exists() and json.loads(done.read_text())["records"] == records:
         return directory
     shutil.rmtree(directory, ignore_errors=True)
-    print(f"Kafka writes compact-{codec}: {records} records", flush=True)
-    command = [*java, "kafkalog.oracle.Main", "gen", str(directory), "--records", str(records), "--keys", str(KEYS),
-               "--key-width", "12", "--value-size", "62:102", "--batch", "100", "--codec", codec,
+    print(f"Kafka writes {name}: {records} records", flush=True)
+    command = [*java, "kafkalog.oracle.Main", "gen", str(directory), "--records", str(records), "--keys", str(keys),
+               "--key-width", "12", "--value-size", value_size, "--batch", str(batch), "--codec", codec,
                "--config", f"segment.bytes={min(200_000_000, 8 * records)}"]  # fmt: skip
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode or "failed" in json.loads(answer.stdout):

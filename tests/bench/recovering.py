@@ -67,11 +67,12 @@ def open_many(bench: Bench) -> Iterator[Result]:
     """Open and close every log of a cleanly stopped log dir."""
     count = min(PARTITIONS, max(20, bench.records // 565))
     log_dir = _many_partitions(bench, count)
-    command = [*bench.kafkalog, "recover", "--no-quarantine", "--clean-start", "--now", NOW, str(log_dir)]
-    runs = [run(command, bench.home, bench.out / "open.out") for _ in range(bench.runs)]
-    middle = median(runs)
-    yield Result(f"{count} partitions of {SEGMENTS} segments", "open and close", middle.seconds, None, None, middle.peak_bytes,
-                 limit=OPEN_LIMIT, peak_limit=MEMORY_LIMIT)  # fmt: skip
+    for words in (("recover", "--no-quarantine"), ("retain",), ("roll", "--dry-run")):
+        command = [*bench.kafkalog, *words, "--clean-start", "--now", NOW, str(log_dir)]
+        runs = [run(command, bench.home, bench.out / "open.out") for _ in range(bench.runs)]
+        middle = median(runs)
+        yield Result(f"{count} partitions of {SEGMENTS} segments", f"{' '.join(words)} --clean-start", middle.seconds, None,
+                     None, middle.peak_bytes, limit=OPEN_LIMIT, peak_limit=MEMORY_LIMIT)  # fmt: skip
 
 
 def _many_partitions(bench: Bench, count: int) -> Path:

@@ -33,11 +33,12 @@ def outputs_directory(home: Path) -> Path:
 class Bench:
     """One run. Data live in `home`, outputs in `out`; a file is made when a measurement first asks for it.
 
-    records  of each workload      runs  of each program, in turn
+    records  of each workload      runs  of each program, in turn      keys  the most that are compacted
     """
 
-    def __init__(self, home: Path, records: int, runs: int, *, quick: bool = False) -> None:
+    def __init__(self, home: Path, records: int, runs: int, *, quick: bool = False, keys: int | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
+        self.keys = keys or (1_000_000 if quick else 10_000_000)
         self.home, self.records, self.runs = home, records, runs
         self._large = _QUICK_LARGE if quick else LARGEST_SEGMENT
         classes = class_path()
