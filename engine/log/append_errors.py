@@ -75,13 +75,6 @@ class UnsupportedCompressionType(AppendRefused):
     kafka = "org.apache.kafka.common.errors.UnsupportedCompressionTypeException"
 
 
-class UnsupportedForMessageFormat(AppendRefused):
-    """Something that the message format lacks (UnsupportedForMessageFormatException)."""
-
-    code = "unsupported-for-message-format"
-    kafka = "org.apache.kafka.common.errors.UnsupportedForMessageFormatException"
-
-
 class OutOfOrderSequence(AppendRefused):
     """A sequence that does not follow the producer's last one (OutOfOrderSequenceException)."""
 

@@ -42,7 +42,6 @@ class LocalLog:
         self.files, self.directory, self.config, self.segments = files, directory, config, segments
         self.now, self.recovery_point, self.next_offset = now, recovery_point, next_offset
         self.report, self.deferred = report, deferred
-        self.last_flushed_ms = now
 
     @property
     def log_end_offset(self) -> int:
@@ -95,9 +94,7 @@ class LocalLog:
 
     def mark_flushed(self, offset: int) -> None:
         """Everything below `offset` is on the disk: the recovery point moves up to it."""
-        if offset > self.recovery_point:
-            self.recovery_point = offset
-            self.last_flushed_ms = self.now
+        self.recovery_point = max(self.recovery_point, offset)
 
     def sync_new_names(self) -> None:
         """Wait until the names of files are on the disk that were made since the log was opened."""

@@ -320,10 +320,6 @@ class UnifiedLog:
         delete_producer_snapshots(chosen, self.producer_state, self.local_log.deferred)
         return count
 
-    def take_producer_snapshot(self) -> None:
-        """Write a producer snapshot at the log end offset, unless there is one."""
-        self.producer_state.take_snapshot()
-
     # ---- the end ----------------------------------------------------------------------------------
 
     def close(self, *, keep_deleted: bool = False) -> None:

@@ -266,10 +266,6 @@ class ProducerStateManager:
         """The offset of the oldest snapshot."""
         return min(self._snapshots, default=None)
 
-    def snapshot_path(self, offset: int) -> str | None:
-        """The file of the snapshot at `offset`."""
-        return self._snapshots.get(offset)
-
     def take_snapshot(self, *, sync: bool = True) -> str | None:
         """Write a snapshot at `map_end_offset`, unless the last one is as new; its path."""
         offset = self._map_end_offset
@@ -285,14 +281,6 @@ class ProducerStateManager:
         self._snapshots[offset] = path
         self._last_snapshot_offset = offset
         return path
-
-    def reload_snapshots(self) -> None:
-        """Forget everything, remove the snapshots that are known, and look which are there.
-
-        Mirrors truncateFullyAndReloadSnapshots.
-        """
-        self.truncate_fully_and_start_at(0)
-        self._snapshots = self._load_snapshots()
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Remove snapshots that no segment begins at, but for the largest, if it is not below the last segment's base."""
