@@ -64,6 +64,7 @@ class ServerConfig:
 
     log_dirs          as they stand there; empty where the file does not say
     topic_settings    settings of topics that have none of their own, under the topic's names
+    values            everything that stands there, as it stands there
     """
 
     log_dirs: tuple[str, ...] = ()
@@ -73,6 +74,7 @@ class ServerConfig:
     metadata_settings: tuple[tuple[str, str], ...] = ()
     producer_id_expiration_ms: int = 86_400_000
     max_transaction_timeout_ms: int = 900_000
+    values: tuple[tuple[str, str], ...] = ()
 
     @property
     def topics(self) -> LogConfig:
@@ -118,6 +120,7 @@ def server_config(values: Mapping[str, str]) -> ServerConfig:
         tuple((name, value) for name, value in metadata.items() if value is not None),
         _number("producer.id.expiration.ms", values.get("producer.id.expiration.ms", "86400000")),
         _number("transaction.max.timeout.ms", values.get("transaction.max.timeout.ms", "900000")),
+        tuple(values.items()),
     )
     assert config.topics, config.metadata_log  # what they raise belongs to the reader of the file
     return config

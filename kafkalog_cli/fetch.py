@@ -11,6 +11,7 @@ from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
 from engine.log.fetch.view import PartitionView
+from engine.log.logdir.logs_07 import is_log_07
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.ranges import EARLIEST, LATEST
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile
     from engine.log.fetch.records import Run
+    from engine.record.batch import Record
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
 _WAIT = 0.2  # seconds between two looks at a log that is followed
@@ -48,6 +50,9 @@ class Renderer(Protocol):
     def run(self, run: Run, limit: int | None) -> int:
         """Show a run of records, `limit` at most → how many."""
 
+    def record(self, record: Record) -> None:
+        """Show one."""
+
     def flush(self) -> None:
         """Hand out what was shown up to here."""
 
@@ -57,19 +62,17 @@ def fetch(path: str, wanted: Wanted) -> int:
     renderer: Renderer | None = None
     outcome = Outcome()
     try:
+        is_07 = is_log_07(ReadOnlyFiles(), path)
         if not wanted.raw:
             from kafkalog_cli.fetch_output import renderer_for
 
             renderer, outcome = renderer_for(path, wanted)
-        view = PartitionView(
-            ReadOnlyFiles(), path, outcome.finding,
-            log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
-        )
-        start = _start(view, wanted)
-        if renderer is None:
-            _raw(view, start, wanted)
+        if is_07:
+            from kafkalog_cli.fetch_07 import fetch_07
+
+            fetch_07(path, wanted, renderer, outcome)
         else:
-            _records(view, start, wanted, renderer, outcome)
+            _fetch(path, wanted, renderer, outcome)
     except KafkalogError as error:
         if renderer is not None:
             renderer.flush()
@@ -78,6 +81,18 @@ def fetch(path: str, wanted: Wanted) -> int:
     if renderer is not None:
         renderer.flush()
     return status
+
+
+def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcome) -> None:
+    view = PartitionView(
+        ReadOnlyFiles(), path, outcome.finding,
+        log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
+    )
+    start = _start(view, wanted)
+    if renderer is None:
+        _raw(view, start, wanted)
+    else:
+        _records(view, start, wanted, renderer, outcome)
 
 
 def _start(view: PartitionView, wanted: Wanted) -> int:
@@ -146,13 +161,14 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
             if last is None:
                 break
             end = last.position + last.size
-            _send(segment.log_file, position, end - position)
+            send(segment.log_file, position, end - position)
             offset, is_first = last.next_offset, False
             if left is not None:
                 left -= data.size  # with what is left behind the last whole batch: the next one does not fit
 
 
-def _send(file: OpenFile, position: int, size: int) -> None:
+def send(file: OpenFile, position: int, size: int) -> None:
+    """Bytes of a file to stdout. Raises UnreadableFile, FileChangedWhileReading."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):  # no file behind it: a test's

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import UsageError
 from engine.findings import Severity
 from engine.layout import PartitionKind
 from engine.log.logdir.log_manager import purge_deleted_directories
+from engine.log.operations.kafka07 import explain_retention_07, retain_07
 from engine.log.operations.operation import OperationOptions, operate
 from engine.log.report import Action, Report
 from engine.log.retention.explain import explain_retention
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.errors import KafkalogError
+    from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
     from kafkalog_cli.engine_options import Opening
@@ -49,7 +52,14 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
             "retain", opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
             opening.keep_deleted, opening.jobs,
         )
-        for report in operate(manager, options, work, errors, progress.done):
+        def work_07(log: Log07, report: Report) -> None:
+            if plan is not None:
+                raise UsageError(f"{log.directory}: a log of Kafka 0.7, which --free does not know", path=log.directory)
+            retain_07(log, report, manager.now)
+            if explain:
+                explain_retention_07(log, report, manager.now)
+
+        for report in operate(manager, options, work, errors, progress.done, work_07):
             freed += _freed(report)
             yield report
         if wanted is not None and plan is not None and freed < wanted:

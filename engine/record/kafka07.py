@@ -160,7 +160,7 @@ def open_sets(
         if isinstance(item, Stopped) or not item.codec or item.payload is None:
             yield item
         elif not item.valid:
-            yield item._replace(error=Problem("crc-mismatch", _checksums(item)))
+            yield item._replace(error=Problem("crc-mismatch", checksums(item)))
         elif item.error:
             yield _stopped_at(item, item.error)
             return
@@ -218,8 +218,9 @@ def _checksum_problem(message: MessageAndOffset, initial_offset: int) -> Problem
         f"message is invalid, compression codec: {CODEC_NAMES_07[message.codec or 0]} size: {message.size} "
         f"curr offset: {message.offset} init offset: {initial_offset}"
     )
-    return Problem("crc-mismatch", _checksums(message), INVALID_MESSAGE, text)
+    return Problem("crc-mismatch", checksums(message), INVALID_MESSAGE, text)
 
 
-def _checksums(message: MessageAndOffset) -> str:
+def checksums(message: MessageAndOffset) -> str:
+    """Both checksums of a message whose own does not fit."""
     return f"stored CRC-32 {message.checksum or 0:08x}, computed {crc32(message.payload or b''):08x}"

@@ -23,6 +23,7 @@ from engine.files import replace
 from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
+from engine.log.logdir.logs_07 import config_07, is_log_07, open_reported_07
 from engine.server_config import ServerConfig
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from engine.config import LogConfig
     from engine.files import Files
+    from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
@@ -60,8 +62,8 @@ def _refuse_what_no_broker_opens(files: Files, place: Place) -> None:
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
     names = [name for name in files.list(place.path) if FileKind.LOG_07.value in name]
     if any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in map(parse_file_name, names)):
-        what = f"{place.path}: a log of Kafka 0.7, which can be read and not changed"
-        raise NoLogOfBrokers(what, do=f"kafkalog dump-log {place.path}")
+        what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes"
+        raise NoLogOfBrokers(what, do="recover, retain, append, fetch and dump-log know such logs")
 
 
 class LogManager:
@@ -127,6 +129,19 @@ class LogManager:
             log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,
             producer_id_expiration_ms=server.producer_id_expiration_ms,
             max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs,
+        )
+
+    def is_07(self, place: Place) -> bool:
+        """Is the log at `place` one of Kafka 0.7?"""
+        return is_log_07(self.files_of(place.log_dir), place.path)
+
+    def load_07(self, place: Place, report: Report, *, clean_start: bool, files: Files | None = None) -> Log07:
+        """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that can not be opened."""
+        server, topic = self.settings.server, place.name.topic
+        today = {**dict(server.topic_settings), **dict(self.settings.overrides)}
+        return open_reported_07(
+            self.files_of(place.log_dir) if files is None else files, place.path,
+            config_07(dict(server.values), today, topic), report, now=self.now, clean_start=clean_start,
         )
 
     def high_watermark(self, place: Place) -> int | None:

@@ -11,6 +11,8 @@ from engine.files import replace
 from engine.layout import FileKind, PartitionKind
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.log_manager import Standing
+from engine.log.logdir.logs_07 import note_standing
+from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.untouched import Touched, UntouchedFiles
 from engine.log.operations.working import work_on
 from engine.log.report import Report, loses_records
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from engine.files import Files
+    from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
 
     Work = Callable[[UnifiedLog], object]
+    Work07 = Callable[[Log07, Report], object]
 
 _MARKER_SIZE = 1 << 16  # bytes
 _BROKERS_OWN = (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)
@@ -56,13 +60,15 @@ class OperationOptions:
 
 def operate(
     manager: LogManager, options: OperationOptions, work: Work, errors: list[KafkalogError],
-    progress: Callable[[Place], object] | None = None,
+    progress: Callable[[Place], object] | None = None, work_07: Work07 | None = None,
 ) -> Iterator[Report]:
     """Do `work` on every log of the manager's log dirs; reports in their order. What fails goes to `errors`.
 
     A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
     something failed: a broker must not trust a directory that was left in the middle. A log is opened in memory first:
     one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine.
+
+    work_07  for logs of 0.7; None: they are NoLogOfBrokers
     """
     for log_dir in manager.cluster.log_dirs:
         places = _places(log_dir)
@@ -71,7 +77,7 @@ def operate(
         standing: dict[Place, Standing] = {}
         opening = options if marker is None else _clean(options)
 
-        one = partial(_tried, manager, opening, work, standing)
+        one = partial(_tried, manager, opening, work, work_07, standing)
 
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
         try:
@@ -107,9 +113,12 @@ def _places(log_dir: LogDir) -> list[Place]:
 
 
 def _tried(
-    manager: LogManager, options: OperationOptions, work: Work, standing: dict[Place, Standing], place: Place
+    manager: LogManager, options: OperationOptions, work: Work, work_07: Work07 | None, standing: dict[Place, Standing],
+    place: Place,
 ) -> Report | KafkalogError:
     try:
+        if work_07 is not None and manager.is_07(place):
+            return _one_07(manager, options, place, work_07)
         report, standing[place] = _one(manager, options, place, work)
     except KafkalogError as error:
         return error
@@ -186,9 +195,28 @@ def _load_without_loss(
             return log
     rehearsal = Report(place.path, options.name)
     opened(rehearsal, OverlayFiles(disk, manager.now)).close_handlers()
+    _refuse_losses(place, rehearsal)
+    return opened(report, disk)
+
+
+def _refuse_losses(place: Place, rehearsal: Report) -> None:
+    """Raise LogDamaged if the opening of a log that was tried in memory lost records."""
     losses = [event for event in rehearsal.events if loses_records(event)]
     if losses:
         first = losses[0]
         what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
         raise LogDamaged(what, do=f"kafkalog recover --dry-run {place.path}    # what it cuts, it keeps in a quarantine")
-    return opened(report, disk)
+
+
+def _one_07(manager: LogManager, options: OperationOptions, place: Place, work: Work07) -> Report:
+    """The same for a log of 0.7, which leaves nothing for checkpoints."""
+    refuse_offsets_07(place, options.recovery_point, options.log_start_offset, options.high_watermark)
+    rehearsal, report = Report(place.path, options.name), Report(place.path, options.name)
+    overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now)
+    manager.load_07(place, rehearsal, clean_start=options.clean_start, files=overlay).close()
+    _refuse_losses(place, rehearsal)
+    with manager.load_07(place, report, clean_start=options.clean_start) as log:
+        work(log, report)
+        log.flush(manager.now)
+        note_standing(log, report)
+    return report

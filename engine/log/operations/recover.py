@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UsageError
 from engine.files import replace
 from engine.findings import Severity
 from engine.layout import FileKind, PartitionKind
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.log_manager import Standing
 from engine.log.logdir.startup import Effect, foresee
+from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
 from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report
@@ -135,6 +136,8 @@ def _each(
 
     def work(place: Place) -> Report | KafkalogError:
         try:
+            if manager.is_07(place):
+                return _one_07(manager, options, place)
             report, standing[place] = _one(manager, options, place, segment_jobs, prepare)
         except KafkalogError as error:
             return error
@@ -188,11 +191,31 @@ def _one(
     return report, standing
 
 
+def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Report:
+    """A log of 0.7. Its offsets are places in its files: no byte can go from between others."""
+    refuse_offsets_07(place, options.recovery_point, options.log_start_offset)
+    if options.salvage:
+        what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes: damage can not be taken out of it"
+        raise UsageError(what, do="leave --salvage out")
+    report = Report(place.path, OPERATION)
+    manager.load_07(place, report, clean_start=options.clean_start and not options.mark_clean).close()
+    return report
+
+
+def _is_of_07(manager: LogManager, log_dir: LogDir) -> bool:
+    """Are all logs in the log dir of Kafka 0.7? Those that can not be looked into are not."""
+    try:
+        return bool(log_dir.places) and all(manager.is_07(place) for place in log_dir.places)
+    except KafkalogError:
+        return False
+
+
 def _finish(
     manager: LogManager, options: RecoverOptions, log_dir: LogDir, standing: dict[Place, Standing], failed: bool,
     tripped: bool,
 ) -> Iterator[Report]:
-    manager.checkpoint(log_dir, {place: one for place, one in standing.items() if place.log_dir == log_dir.path})
+    if not _is_of_07(manager, log_dir):  # which has no checkpoints
+        manager.checkpoint(log_dir, {place: one for place, one in standing.items() if place.log_dir == log_dir.path})
     if not options.mark_clean:
         return
     report = Report(log_dir.path, OPERATION)

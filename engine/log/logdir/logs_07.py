@@ -1,0 +1,111 @@
+"""Logs of Kafka 0.7 among the others: which they are, what settings they obey, and their opening with a report.
+
+Offsets of 0.7 are byte positions, and beside its files there is nothing: no checkpoint, no index. So the newest file is
+read from its beginning, and cut behind its last sound entry; older ones are not looked into.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.findings import Severity
+from engine.layout import FileKind, parse_file_name
+from engine.log.kafka07.log import Log07, open_log_07
+from engine.log.kafka07.segment import Config07
+from engine.log.report import Action
+from engine.record.kafka07_file import find_entry, iterate_file, valid_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.files import Files, OpenFile, ReadOnlyFiles
+    from engine.log.report import Report
+
+_FOREVER = 2**63 - 1
+_MOST_RUNS = 1000  # of sound entries behind damage that are looked for
+# today's name of a topic setting → what it is in 0.7
+_TOPIC_SETTINGS = {
+    "segment.bytes": "log_file_size", "segment.ms": "roll_ms", "max.message.bytes": "max_message_size",
+    "flush.messages": "flush_interval", "retention.ms": "retention_ms", "retention.bytes": "retention_size",
+}  # fmt: skip
+
+
+def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
+    """Does the partition directory hold files of 0.7, and none of a later log? Raises UnreadableFile."""
+    names = files.list(directory)
+    if not any(FileKind.LOG_07.value in name for name in names):  # nearly always: there may be very many directories
+        return False
+    kinds = {parsed.kind for parsed in map(parse_file_name, names) if parsed is not None}
+    return FileKind.LOG_07 in kinds and FileKind.LOG not in kinds
+
+
+def config_07(server: Mapping[str, str], today: Mapping[str, str], topic: str) -> Config07:
+    """The configuration of a topic: 0.7's names from server.properties, over them `today`'s names of topic settings.
+
+    Raises UsageError for a number that is none.
+    """
+    config = Config07.of(server, topic)
+    values = {field: getattr(config, field) for field in Config07.__slots__}
+    for name, field in _TOPIC_SETTINGS.items():
+        if name in today:
+            number = int(today[name])  # they were checked where they were read
+            values[field] = _FOREVER if name == "retention.ms" and number < 0 else number
+    return Config07(**values)
+
+
+def open_reported_07(
+    files: Files, directory: str, config: Config07, report: Report, *, now: int, clean_start: bool
+) -> Log07:
+    """Open the log in `directory`; `report` hears what its recovery cut, unless after a clean start.
+
+    Where 0.7.2 throws at an entry and leaves the log shut, it is cut too. Raises Refused07 for files that do not follow
+    one another, UnreadableFile, UnwritableFile.
+    """
+    log = open_log_07(files, directory, config, now=now, need_recovery=False)
+    try:
+        if not clean_start:
+            _recover(files, log, report)
+        note_standing(log, report)
+    except BaseException:
+        log.release()
+        raise
+    return log
+
+
+def note_standing(log: Log07, report: Report) -> None:
+    """Tell the report how `log` stands now."""
+    report.log_start_offset, report.log_end_offset = log.log_start_offset, log.log_end_offset
+    report.segments, report.size = len({segment.path for segment in log.segments}), log.size
+
+
+def _recover(files: Files, log: Log07, report: Report) -> None:
+    """Cut the newest file behind its last sound entry. Mirrors FileMessageSet.recover."""
+    newest = log.active
+    with files.open(newest.path) as file:
+        part, size = valid_size(file), file.size()
+        lost = 0 if part.problem is None else _sound_behind(file, part.size, size)
+    if part.problem is None:
+        report.add(Action.RECOVERED, newest.name, "every checksum fits", offsets=(newest.start, newest.start + size), size=size)
+        return
+    newest.recover(cut_nonsense=True)
+    why = f"at byte {part.size}: {part.problem.what}"
+    if part.problem.exception is not None:
+        why += f"; 0.7.2 would not open the log: {part.problem.exception}"
+    report.add(Action.TRUNCATED, newest.name, why, offsets=(newest.start + part.size, newest.start + size), records=lost,
+               size=size - part.size, severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR)
+
+
+def _sound_behind(file: OpenFile, start: int, end: int) -> int:
+    """Sound entries between `start` and `end`, as far as they can be found."""
+    count = 0
+    at = find_entry(file, start, end)
+    for _ in range(_MOST_RUNS):
+        if at is None:
+            break
+        stop = at
+        for entry in iterate_file(file, begin=at, end=end):
+            if not entry.valid:
+                break
+            count, stop = count + 1, entry.next_offset
+        at = find_entry(file, stop, end) if stop > at else None
+    return count
