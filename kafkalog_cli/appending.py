@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.log.append.bulk import Appended
     from engine.log.append.intake import Intake
+    from engine.log.kafka07.log import Log07
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Report
     from engine.record.assembly import BatchSpec
 
 _CHUNK = 1 << 20  # bytes that are read at a time
@@ -36,12 +38,19 @@ def append(values: dict[str, Any]) -> int:
         _check(values)
         _make(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
         with _open(values["source"]) as descriptor:
-            status = run("append", values, _once(lambda log: _Session(log, values, descriptor).run()))
+            work = _once(lambda log: Session(log, values, descriptor).run())
+            status = run("append", values, work, lambda log, report: _append_07(log, report, values, descriptor))
     except KafkalogError as error:
         outcome = Outcome()
         outcome.error(error)
         return outcome.finish()
     return status
+
+
+def _append_07(log: Log07, report: Report, values: dict[str, Any], descriptor: int) -> None:
+    from kafkalog_cli.appending_07 import Session07
+
+    Session07(log, report, values, descriptor).run()
 
 
 def _once(work: Callable[[UnifiedLog], None]) -> Callable[[UnifiedLog], None]:
@@ -114,17 +123,26 @@ def _open(source: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-class _Session:
+class Session:
     """One run over the input, with `log` open."""
 
+    _intake: Intake
+
     def __init__(self, log: UnifiedLog, values: dict[str, Any], descriptor: int) -> None:
+        from engine.errors import UsageError
         from engine.record.lines import JsonLines
 
-        self._log, self._values, self._descriptor = log, values, descriptor
+        if values["magic"] is not None:
+            raise UsageError(f"{log.directory}: --magic is for logs of Kafka 0.7, and this is none", path=log.directory)
+        self._log = log
+        self._json = JsonLines()
+        self._begin(values, descriptor, log.directory)
         self._spec = self._producer_spec()
         self._epoch = self._leader_epoch()
-        self._json = JsonLines()
         self._intake = self._make_intake()
+
+    def _begin(self, values: dict[str, Any], descriptor: int, directory: str) -> None:
+        self._values, self._descriptor, self._directory = values, descriptor, directory
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._said = 0  # entries of `appended` that were printed
         self._flushed_at = time.monotonic()
@@ -132,6 +150,7 @@ class _Session:
     def run(self) -> None:
         """Append everything. What is refused goes into the report; what came before it is kept."""
         from engine.log.append_errors import AppendRefused
+        from engine.log.kafka07.segment import Refused07
         from engine.log.report import Action
         from engine.record.assembly import UnbuildableBatch
         from engine.record.json_lines import LineInvalid
@@ -139,15 +158,29 @@ class _Session:
         kind = self._values["transaction"]
         try:
             self._read_all()
-        except (AppendRefused, LineInvalid, UnbuildableBatch) as error:
+        except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07) as error:
             done = sum(one.last_offset - one.first_offset + 1 for one in self._intake.appended)
-            self._log.report.add(Action.REFUSED, "", f"{_text(error)}; {done} records before it are in the log")
+            self._report().add(Action.REFUSED, "", f"{_text(error)}; {done} {self._unit} before it are in the log")
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
         if kind in ("commit", "abort"):
             self._end_transaction(kind)
         self._flush()
         if self._json.skipped:
             click.echo(f"{self._json.skipped} lines of the input are no records of data: passed over", err=True)
+
+    # ---- what depends on the kind of log; see Session07 -----------------------------------------------
+
+    _unit = "records"  # what lies between two offsets
+
+    def _report(self) -> Report:
+        return self._log.report
+
+    def _sync(self) -> None:
+        self._log.flush()
+
+    def _synced(self) -> int:
+        """The offset up to which everything is on the disk."""
+        return self._log.recovery_point
 
     # ---- what the options ask for -----------------------------------------------------------------
 
@@ -249,14 +282,14 @@ class _Session:
             self._acknowledge()
 
     def _flush(self) -> None:
-        self._log.flush()
+        self._sync()
         self._flushed_at = time.monotonic()
         self._acknowledge()
 
     def _acknowledge(self) -> None:
         """Print what the recovery point has passed, runs of offsets together."""
         appended, first = self._intake.appended, self._said
-        while self._said < len(appended) and appended[self._said].last_offset < self._log.recovery_point:
+        while self._said < len(appended) and appended[self._said].last_offset < self._synced():
             self._said += 1
         run: list[Appended] = []
         for one in appended[first : self._said]:
@@ -271,11 +304,11 @@ class _Session:
         first, last = run[0].first_offset, run[-1].last_offset
         event = "duplicate" if run[0].is_duplicate else "appended"
         there = ", there already" if run[0].is_duplicate else ""
-        values = {"event": event, "firstOffset": first, "lastOffset": last, "records": last - first + 1}
-        self._say(values, f"offsets {first} to {last} ({last - first + 1} records{there})")
+        values = {"event": event, "firstOffset": first, "lastOffset": last, self._unit: last - first + 1}
+        self._say(values, f"offsets {first} to {last} ({last - first + 1} {self._unit}{there})")
 
     def _say(self, values: dict[str, Any], text: str) -> None:
-        name = self._log.directory
+        name = self._directory
         if self._values["form"] == "json":
             click.echo(json.dumps({"partition": name, **values}))
         else:

@@ -20,6 +20,7 @@ from kafkalog_cli.render_report import exit_status, json_line, text_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.engine_options import Opening
 
     Work = Callable[[UnifiedLog], object]
+    Work07 = Callable[[Log07, Report], object]
     Perform = Callable[[LogManager, Opening, Progress], Iterator[Report]]
     Wrap = Callable[[Files, LogDir], Files]
     Metrics = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
@@ -36,8 +38,11 @@ if TYPE_CHECKING:
 _ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one partition means nothing to another
 
 
-def run(operation: str, values: dict[str, Any], work: Work) -> int:
-    """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status."""
+def run(operation: str, values: dict[str, Any], work: Work, work_07: Work07 | None = None) -> int:
+    """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status.
+
+    work_07  for logs of Kafka 0.7; None: they are refused
+    """
     from engine.log.operations.operation import OperationOptions, operate
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
@@ -48,7 +53,7 @@ def run(operation: str, values: dict[str, Any], work: Work) -> int:
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
             raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")
-        yield from operate(manager, options, work, errors, progress.done)
+        yield from operate(manager, options, work, errors, progress.done, work_07)
 
     errors: list[KafkalogError] = []
     return session(values, perform, errors)

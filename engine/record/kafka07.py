@@ -14,7 +14,7 @@ from engine.formats import ENTRY_07
 from engine.record.damage import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 SIZE_FIELD = ENTRY_07.positions["magic"]  # bytes in front of what the size counts
 HEADER_V0 = 5  # magic, checksum
@@ -224,3 +224,19 @@ def _checksum_problem(message: MessageAndOffset, initial_offset: int) -> Problem
 def checksums(message: MessageAndOffset) -> str:
     """Both checksums of a message whose own does not fit."""
     return f"stored CRC-32 {message.checksum or 0:08x}, computed {crc32(message.payload or b''):08x}"
+
+
+def encode_set(payloads: Iterable[bytes | memoryview], magic: int = 1, codec: int = 0) -> bytes:
+    """A set of messages of `magic`; with a codec (1 gzip, 2 snappy), the one entry that holds it compressed."""
+    entries = b"".join([_encode_entry(payload, magic, 0) for payload in payloads])
+    if not codec:
+        return entries
+    from engine.record.codecs import deflate
+
+    return _encode_entry(deflate(codec, entries), 1, codec)
+
+
+def _encode_entry(payload: bytes | memoryview, magic: int, attributes: int) -> bytes:
+    head = bytes((magic, attributes) if magic else (magic,))
+    size = len(head) + _CRC.size + len(payload)
+    return b"".join((_SIZE.pack(size), head, _CRC.pack(crc32(payload)), payload))

@@ -13,7 +13,7 @@ from kafkalog_cli.options import Whole, size_option
 
 _SECTIONS = (
     Section("Input", ("--input", "--input-format", "--separator", "--null", "--timestamp")),
-    Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower")),
+    Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
     Section("What is done", ("--create", "--flush-messages", "--flush-ms", "--keep-deleted")),
     OPENING, SETTINGS, OUTPUT,
@@ -45,6 +45,7 @@ _EXAMPLES = (
 @click.option("--leader-epoch", type=Whole(0, 2**31 - 1), metavar="N",
               help="Epoch of the leader that appends. Default: the latest of the log, or 0.")
 @click.option("--follower", is_flag=True, help="Raw batches keep the offsets and epochs that they have.")
+@click.option("--magic", type=click.Choice(["0", "1"]), help="Of messages for a log of Kafka 0.7. Default: 1.")
 @click.option("--producer-id", type=Whole(0), default=-1, metavar="N", help="The records are those of an idempotent producer.")
 @click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N", help="Default: the producer's last one, or 0.")
 @click.option("--sequence", type=Whole(0, 2**31 - 1), metavar="N",
@@ -59,7 +60,8 @@ _EXAMPLES = (
 def command(**values: Any) -> int:
     """Append records to a partition, as its leader does: checked, with offsets, timestamps and indexes of their own.
 
-    PATHS is one partition directory. Offsets are printed when their records are on the disk, not before.
+    PATHS is one partition directory. Offsets are printed when their records are on the disk, not before. A log of Kafka
+    0.7 takes values only, and its own entries as raw input.
     """
     from kafkalog_cli.appending import append
 

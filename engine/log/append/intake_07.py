@@ -1,0 +1,104 @@
+"""Input to messages of a log of Kafka 0.7: values of lines become sets, raw entries are taken as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.formats import RecordField
+from engine.log.append.bulk import Appended
+from engine.log.kafka07.segment import ILLEGAL_STATE, Refused07
+from engine.record.columns import RecordColumns
+from engine.record.json_lines import LineInvalid
+from engine.record.kafka07 import HEADER_V1, SIZE_FIELD, encode_set
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.log.kafka07.log import Log07
+    from engine.record.lines import LineReader
+
+_LARGEST_SIZE = 2**31 - 1
+
+
+class LineIntake07:
+    """Lines, each a message; so many go into one set as fit `batch_size` bytes, one at least. An Intake.
+
+    now    the clock, ms    magic  of the messages: 0 or 1    codec  0 none, 1 gzip, 2 snappy
+    """
+
+    def __init__(
+        self, log: Log07, reader: LineReader, now: Callable[[], int], *, magic: int, codec: int, batch_size: int
+    ) -> None:
+        self.appended: list[Appended] = []
+        self._log, self._reader, self._now = log, reader, now
+        self._magic, self._codec, self._batch_size = magic, codec, batch_size
+        self._records = RecordColumns()
+        self._taken = 0  # records
+
+    def take(self, data: bytearray, *, is_last: bool) -> int:
+        """Append the whole lines → bytes that are done with. Raises LineInvalid for a key, header or null, Refused07."""
+        end = len(data) if is_last else data.rfind(b"\n") + 1
+        view, at, done = memoryview(data), 0, end == 0
+        waiting: list[memoryview] = []
+        while not done:
+            filled, at, done = self._reader.read(view, at, end, -1, self._records)
+            size = 0
+            for row in range(filled):
+                payload = self._payload(view, row)
+                entry = SIZE_FIELD + HEADER_V1 + len(payload)
+                if waiting and size + entry > self._batch_size:
+                    self._append(waiting)
+                    size = 0
+                waiting.append(payload)
+                size += entry
+            self._append(waiting)
+        return end
+
+    def _payload(self, data: memoryview, row: int) -> memoryview:
+        table = self._records.table
+        self._taken += 1
+        if table[RecordField.KEY_SIZE, row] >= 0 or table[RecordField.HEADER_COUNT, row] > 0:
+            raise LineInvalid(f"record {self._taken} of the input has a key or headers: messages of Kafka 0.7 have none")
+        size = table[RecordField.VALUE_SIZE, row]
+        if size < 0:
+            raise LineInvalid(f"record {self._taken} of the input has no value: a message of Kafka 0.7 has one, empty at least")
+        at = table[RecordField.VALUE_POSITION, row]
+        return data[at : at + size]
+
+    def _append(self, waiting: list[memoryview]) -> None:
+        if waiting:
+            data = encode_set(waiting, self._magic, self._codec)
+            waiting.clear()
+            first = self._log.append(data, self._now())
+            self.appended.append(Appended(first, first + len(data) - 1))
+
+
+class SetIntake07:
+    """Entries as they lie in a file of 0.7, in sets of `batch_size` bytes, one entry at least. An Intake."""
+
+    def __init__(self, log: Log07, now: Callable[[], int], batch_size: int) -> None:
+        self.appended: list[Appended] = []
+        self._log, self._now, self._batch_size = log, now, batch_size
+
+    def take(self, data: bytearray, *, is_last: bool) -> int:
+        """Append the whole entries → bytes that are done with. Raises Refused07."""
+        start = at = 0
+        while len(data) - at >= SIZE_FIELD:
+            size = SIZE_FIELD + int.from_bytes(data[at : at + SIZE_FIELD], "big")
+            if size > _LARGEST_SIZE:
+                raise Refused07(ILLEGAL_STATE, None, f"the size of an entry of the input is {size - SIZE_FIELD}")
+            if size > len(data) - at:
+                break
+            if at > start and at + size - start > self._batch_size:
+                start = self._append(data, start, at)
+            at += size
+        start = self._append(data, start, at)
+        if is_last and start < len(data):
+            raise Refused07(ILLEGAL_STATE, None, f"{len(data) - start} bytes at the end of the input are no whole entry")
+        return start
+
+    def _append(self, data: bytearray, start: int, end: int) -> int:
+        if end > start:
+            first = self._log.append(bytes(data[start:end]), self._now())
+            self.appended.append(Appended(first, first + end - start - 1))
+        return end
