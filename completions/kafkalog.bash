@@ -55,6 +55,10 @@ _kafkalog() {
             _kafkalog_words 'none gzip snappy lz4 zstd' "$cur"
             return
             ;;
+        --magic)
+            _kafkalog_words '0 1' "$cur"
+            return
+            ;;
         --transaction)
             _kafkalog_words 'commit abort open' "$cur"
             return
@@ -65,7 +69,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --flush-messages --flush-ms --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --flush-messages --flush-ms --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     compact)

@@ -12,6 +12,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from append' -l compression-leve
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l batch-size -x -d 'Records go together up to this many bytes'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l leader-epoch -x -d 'Epoch of the leader that appends'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l follower -d 'Raw batches keep the offsets and epochs that they have'
+complete -c kafkalog -n '__fish_seen_subcommand_from append' -l magic -x -a '0 1' -d 'Of messages for a log of Kafka 0.7'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l producer-id -x -d 'The records are those of an idempotent producer'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l producer-epoch -x -d 'Default: the producer'"'"'s last one, or 0'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l sequence -x -d 'Of the first record'

@@ -35,6 +35,9 @@ class ParsedLine(NamedTuple):
         return (self.key or b"") + (self.value or b"") + self.headers
 
 
+_RECORDS = ('"record"', '"fetched-record"')  # what dump-log prints, and fetch
+
+
 def parse_json_line(line: bytes) -> ParsedLine | None:
     """The record that `line` describes; None: it is empty, or an object that is no record of data. Raises LineInvalid."""
     text = line.decode("utf-8", "surrogateescape")
@@ -44,7 +47,7 @@ def parse_json_line(line: bytes) -> ParsedLine | None:
         members = _members(text)
     except RecursionError:
         raise LineInvalid("JSON within JSON, too deep") from None
-    if "type" in members and members["type"] != '"record"':
+    if "type" in members and members["type"] not in _RECORDS:
         return None
     if members.get("control", "null") != "null":
         return None  # a marker: its transaction is not that of these records

@@ -74,13 +74,3 @@ def test_what_no_topic_can_be_called_is_left_alone(log_dir, name, command):
     assert done.status == 8
     assert "no topic can have this name" in done.err
     assert state(log_dir) == before
-
-
-@pytest.mark.parametrize("command", ["recover", "roll"])
-def test_a_log_of_0_7_is_left_alone(corpus, tmp_path, command):
-    shutil.copytree(corpus / "old" / "0.7.2" / "logs" / "attributes-0", tmp_path / "orders-0")
-    before = state(tmp_path)
-    done = kafkalog(command, *(["--no-quarantine"] if command == "recover" else []), str(tmp_path / "orders-0"))
-    assert done.status == 8
-    assert "Kafka 0.7" in done.err
-    assert state(tmp_path) == before

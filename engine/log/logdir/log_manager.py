@@ -137,11 +137,10 @@ class LogManager:
 
     def load_07(self, place: Place, report: Report, *, clean_start: bool, files: Files | None = None) -> Log07:
         """Open the log of 0.7 at `place`; `files` as for `load`. Raises Refused07 for one that can not be opened."""
-        server, topic = self.settings.server, place.name.topic
-        today = {**dict(server.topic_settings), **dict(self.settings.overrides)}
+        config = config_07(self.settings.server, dict(self.settings.overrides), place.name.topic)
         return open_reported_07(
-            self.files_of(place.log_dir) if files is None else files, place.path,
-            config_07(dict(server.values), today, topic), report, now=self.now, clean_start=clean_start,
+            self.files_of(place.log_dir) if files is None else files, place.path, config, report, now=self.now,
+            clean_start=clean_start,
         )
 
     def high_watermark(self, place: Place) -> int | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from engine.files import Files, OpenFile, ReadOnlyFiles
     from engine.log.report import Report
+    from engine.server_config import ServerConfig
 
 _FOREVER = 2**63 - 1
 _MOST_RUNS = 1000  # of sound entries behind damage that are looked for
@@ -39,18 +40,23 @@ def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
     return FileKind.LOG_07 in kinds and FileKind.LOG not in kinds
 
 
-def config_07(server: Mapping[str, str], today: Mapping[str, str], topic: str) -> Config07:
-    """The configuration of a topic: 0.7's names from server.properties, over them `today`'s names of topic settings.
-
-    Raises UsageError for a number that is none.
+def config_07(server: ServerConfig, overrides: Mapping[str, str], topic: str) -> Config07:
+    """The configuration of a topic: what server.properties says under 0.7's names, else under later ones; over all, what
+    the user says under the names of topic settings. Raises UsageError for a number that is none.
     """
-    config = Config07.of(server, topic)
+    config, default = Config07.of(dict(server.values), topic), Config07()
     values = {field: getattr(config, field) for field in Config07.__slots__}
-    for name, field in _TOPIC_SETTINGS.items():
-        if name in today:
-            number = int(today[name])  # they were checked where they were read
-            values[field] = _FOREVER if name == "retention.ms" and number < 0 else number
+    for name, text in server.topic_settings:
+        field = _TOPIC_SETTINGS.get(name)
+        if field is not None and values[field] == getattr(default, field):
+            values[field] = _number(name, text)
+    values |= {field: _number(name, overrides[name]) for name, field in _TOPIC_SETTINGS.items() if name in overrides}
     return Config07(**values)
+
+
+def _number(name: str, text: str) -> int:
+    number = int(text)  # it was checked where it was read
+    return _FOREVER if name == "retention.ms" and number < 0 else number
 
 
 def open_reported_07(
