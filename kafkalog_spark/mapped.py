@@ -15,25 +15,24 @@ def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str,
     """Plan on the driver, then one task for each split. Raises OptionError, LogDirError, DataLossError."""
     import json
 
-    from engine.arrow.columns import schema_of
     from kafkalog_spark.filters import Bounds
+    from kafkalog_spark.levels import plan_level, schema_for
     from kafkalog_spark.options import read_options
-    from kafkalog_spark.planning import plan
     from kafkalog_spark.schema import ddl_of
 
     said = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
     options = read_options({**said, "paths": json.dumps(paths)})
-    splits = plan(options, Bounds()) or [[]]
-    columns = options.columns
+    splits = plan_level(options, Bounds()) or [[]]
+    schema = schema_for(options)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from kafkalog_spark.reading import read_split
+        from kafkalog_spark.levels import read_level
 
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_split(splits[number], columns, options)
+                yield from read_level(splits[number], schema, options)
 
-    return each(spark, len(splits)).mapInArrow(read, ddl_of(schema_of(list(columns))))
+    return each(spark, len(splits)).mapInArrow(read, ddl_of(schema))
 
 
 def each(spark: SparkSession, count: int) -> DataFrame:

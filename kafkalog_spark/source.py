@@ -29,25 +29,26 @@ class KafkaLogReader(DataSourceReader):
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         from kafkalog_spark.filters import Bounds
+        from kafkalog_spark.levels import types_for
         from kafkalog_spark.options import read_options
         from kafkalog_spark.schema import wanted_schema
 
         self.options = read_options(options)
-        self.schema = wanted_schema(schema)
+        self.schema = wanted_schema(schema, types_for(self.options.level))
         self.bounds = Bounds()
 
     def partitions(self) -> list[Split]:
         """The tasks. Raises OptionError, LogDirError, DataLossError."""
-        from kafkalog_spark.planning import plan
+        from kafkalog_spark.levels import plan_level
 
-        return [Split(pieces) for pieces in plan(self.options, self.bounds)] or [Split([])]
+        return [Split(pieces) for pieces in plan_level(self.options, self.bounds)] or [Split([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, on an executor."""
-        from kafkalog_spark.reading import read_split
+        from kafkalog_spark.levels import read_level
 
         assert isinstance(partition, Split)
-        for batch in read_split(partition.pieces, self.schema.names, self.options):
+        for batch in read_level(partition.pieces, self.schema, self.options):
             yield batch if batch.schema == self.schema else batch.cast(self.schema)
 
 
@@ -72,14 +73,14 @@ class KafkaLogSource(DataSource):
 
     def schema(self) -> str:
         """Checks the options and the paths. Raises OptionError, LogDirError."""
-        from engine.arrow.columns import schema_of
+        from kafkalog_spark.levels import schema_for
         from kafkalog_spark.options import read_options
         from kafkalog_spark.partitions import find_places
         from kafkalog_spark.schema import ddl_of
 
         options = read_options(self.options)
         find_places(options.paths)
-        return ddl_of(schema_of(list(options.columns)))
+        return ddl_of(schema_for(options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader for `schema`, which is ours or what the user asked for."""

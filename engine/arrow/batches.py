@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.arrow.attributes import codec_names, has_flag, timestamp_types
 from engine.arrow.buffers import BadColumns, Blobs, Headers, Words
 from engine.arrow.columns import COLUMN_TYPES, schema_of
-from engine.formats import CODEC_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_FLAG, TRANSACTIONAL_FLAG, BatchField, Codec, RecordField
+from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, RecordField
 from engine.kernels.gather import fitting
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 BATCH_ROWS = 10_000
 BATCH_BYTES = 16 << 20
 _FIRST_ROOM = 1 << 20
-_CODECS = pa.array([codec.name.lower() for codec in Codec], pa.string())
 
 # what is taken from a record's batch: column → field
 _SPREAD = {
@@ -133,12 +133,10 @@ class BatchBuilder:
             return self._sequences()
         attributes = self._word("attributes")
         if name == "codec":
-            return _CODECS.take(pc.bit_wise_and(attributes, CODEC_MASK))
+            return codec_names(attributes)
         if name == "timestampType":
-            is_append_time = pc.min_element_wise(pc.bit_wise_and(attributes, TIMESTAMP_TYPE_FLAG), 1)
-            return pc.if_else(pc.equal(self._word("magic"), 0), -1, is_append_time)
-        flag = TRANSACTIONAL_FLAG if name == "isTransactional" else CONTROL_FLAG
-        return pc.and_(pc.not_equal(pc.bit_wise_and(attributes, flag), 0), pc.greater(self._word("magic"), 1))
+            return timestamp_types(attributes, self._word("magic"))
+        return has_flag(attributes, self._word("magic"), TRANSACTIONAL_FLAG if name == "isTransactional" else CONTROL_FLAG)
 
     def _sequences(self) -> pa.Array:
         """Base sequence + delta, 0 behind 2^31 − 1; −1 where the batch has none (DefaultRecord.readFrom)."""

@@ -1,0 +1,203 @@
+"""The levels of rows other than records: batches, segments, index entries, findings. Each has a schema and reads a split.
+
+`batches` follows the options as `records` does. The others look at whole directories, replicas included.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from engine.arrow.columns import TIMESTAMP, schema_of
+from engine.arrow.heads import HEAD_TYPES, head_batches
+from engine.errors import KafkalogError
+from engine.files import ReadOnlyFiles
+from engine.findings import Finding, Where
+from engine.layout import FileKind, parse_file_name
+from engine.log.verify.partition import verify_partition
+from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.partitions import find_places, open_view
+from kafkalog_spark.planning import Piece, pack, plan
+from kafkalog_spark.reading import on_corruption, read_split
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kafkalog_spark.filters import Bounds
+    from kafkalog_spark.options import ReadOptions
+
+_PARTITION: dict[str, pa.DataType] = {"topic": pa.string(), "partition": pa.int32(), "directory": pa.string()}
+FINDING_TYPES = _PARTITION | {
+    "file": pa.string(), "position": pa.int64(), "offset": pa.int64(), "code": pa.string(), "severity": pa.string(),
+    "what": pa.string(), "why": pa.string(), "do": pa.string(),
+}  # fmt: skip
+SEGMENT_TYPES = _PARTITION | {
+    "segment": pa.string(), "baseOffset": pa.int64(), "sizeInBytes": pa.int64(), "offsetIndexEntries": pa.int64(),
+    "timeIndexEntries": pa.int64(), "abortedTransactions": pa.int64(), "largestTimestamp": TIMESTAMP, "modified": TIMESTAMP,
+}  # fmt: skip
+INDEX_TYPES = _PARTITION | {
+    "file": pa.string(), "kind": pa.string(), "entry": pa.int64(), "offset": pa.int64(), "position": pa.int64(),
+    "timestamp": TIMESTAMP, "producerId": pa.int64(), "firstOffset": pa.int64(), "lastOffset": pa.int64(),
+    "lastStableOffset": pa.int64(),
+}  # fmt: skip
+_ROWS = 10_000
+_KEPT = 1000  # findings of one code in one file; more are counted
+_LAST_MS = (2**63 - 1) // 1000
+
+
+def schema_for(options: ReadOptions) -> pa.Schema:
+    """The schema of the level that is asked for."""
+    if options.level == "records":
+        return schema_of(list(options.columns))
+    return pa.schema(list(types_for(options.level).items()))
+
+
+def types_for(level: str) -> dict[str, pa.DataType]:
+    """Columns that a user's schema of this level may have."""
+    from engine.arrow.columns import COLUMN_TYPES
+
+    kinds = {"batches": HEAD_TYPES, "segments": SEGMENT_TYPES, "indexes": INDEX_TYPES, "findings": FINDING_TYPES}
+    return kinds.get(level, COLUMN_TYPES)
+
+
+def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
+    """The splits of a query. Raises OptionError, LogDirError, DataLossError."""
+    if options.level in ("records", "batches"):
+        return plan(options, bounds)
+    return pack(directories(options, bounds), options.split_bytes, options.min_partitions)
+
+
+def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
+    """Every partition directory as a piece, all replicas. Raises LogDirError."""
+    files = ReadOnlyFiles()
+    wanted = [one for one in find_places(options.paths) if options.wants(*one.key) and bounds.wants(*one.key)]
+    try:
+        return [
+            Piece(place.path, *place.key, 0, 2**63 - 1,
+                  sum(files.info(f"{place.path}/{name}").size for name in files.list(place.path) if name.endswith(".log")))
+            for place in wanted
+        ]  # fmt: skip
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
+
+
+def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a split. Raises LogDirError."""
+    if options.level == "records":
+        yield from read_split(pieces, schema.names, options)
+        return
+    try:
+        for piece in pieces:
+            if options.level == "batches":
+                yield from _heads(piece, schema, options)
+            else:
+                yield from _batches(_READERS[options.level](piece), schema, options.level)
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
+
+
+def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    view = open_view(piece.directory)
+    constants: dict[str, str | int] = {"topic": piece.topic, "partition": piece.partition, "directory": piece.directory}
+    try:
+        report, _ = on_corruption(options.on_corruption)
+        plain = pa.schema([field.with_nullable(True) for field in schema])
+        yield from head_batches(view, plain, constants, piece.start, piece.end, report)
+    finally:
+        view.close()
+
+
+def _batches(rows: Iterator[dict[str, Any]], schema: pa.Schema, level: str) -> Iterator[pa.RecordBatch]:
+    types = types_for(level)
+    kept: list[dict[str, Any]] = []
+
+    def made() -> pa.RecordBatch:
+        columns = [pa.array([row.get(name) for row in kept], types[name]) for name in schema.names]
+        return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+    for row in rows:
+        kept.append(row)
+        if len(kept) == _ROWS:
+            yield made()
+            kept.clear()
+    if kept:
+        yield made()
+
+
+def _named(piece: Piece) -> dict[str, Any]:
+    return {"topic": piece.topic, "partition": piece.partition, "directory": piece.directory}
+
+
+def _micros(ms: int) -> int | None:
+    return ms * 1000 if 0 <= ms <= _LAST_MS else None
+
+
+def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
+    """A row of level findings."""
+    return _named(piece) | {
+        "file": finding.where.file, "position": finding.where.position, "offset": finding.where.offset, "code": finding.code,
+        "severity": finding.severity.value, "what": finding.what, "why": finding.kind.why,
+        "do": finding.kind.do.replace("{path}", finding.where.file),
+    }  # fmt: skip
+
+
+def _findings(piece: Piece) -> Iterator[dict[str, Any]]:
+    found: list[Finding] = []
+    counts: Counter[tuple[str, str]] = Counter()
+
+    def keep(finding: Finding) -> None:
+        counts[finding.code, finding.where.file] += 1
+        if counts[finding.code, finding.where.file] <= _KEPT:
+            found.append(finding)
+
+    verify_partition(ReadOnlyFiles(), piece.directory, keep)
+    for (code, file), count in counts.items():
+        if count > _KEPT:
+            found.append(Finding(code, Where(file), f"{count - _KEPT} more of these"))
+    yield from (finding_row(piece, finding) for finding in found)
+
+
+def _segments(piece: Piece) -> Iterator[dict[str, Any]]:
+    view = open_view(piece.directory)
+    try:
+        for segment in view.segments:
+            info = view.files.info(segment.log_path)
+            yield _named(piece) | {
+                "segment": segment.log_path.rpartition("/")[2], "baseOffset": segment.base_offset, "sizeInBytes": info.size,
+                "offsetIndexEntries": len(segment.offset_index), "timeIndexEntries": len(segment.time_index),
+                "abortedTransactions": len(segment.txn_index), "largestTimestamp": _micros(segment.largest_timestamp),
+                "modified": _micros(info.modified_ms),
+            }  # fmt: skip
+    finally:
+        view.close()
+
+
+def _indexes(piece: Piece) -> Iterator[dict[str, Any]]:
+    from engine.index.offset import OffsetIndex
+    from engine.index.time import TimeIndex
+    from engine.index.transaction import TransactionIndex
+
+    files = ReadOnlyFiles()
+    for name in files.list(piece.directory):
+        parsed = parse_file_name(name)
+        if parsed is None or parsed.base_offset is None or parsed.suffix:
+            continue
+        path, base = f"{piece.directory}/{name}", parsed.base_offset
+        row = _named(piece) | {"file": name}
+        if parsed.kind is FileKind.OFFSET_INDEX:
+            for number, place in enumerate(OffsetIndex.read(files, path, base)):
+                yield row | {"kind": "offset", "entry": number, "offset": place.offset, "position": place.position}
+        elif parsed.kind is FileKind.TIME_INDEX:
+            for number, at in enumerate(TimeIndex.read(files, path, base)):
+                yield row | {"kind": "time", "entry": number, "offset": at.offset, "timestamp": _micros(at.timestamp)}
+        elif parsed.kind is FileKind.TRANSACTION_INDEX:
+            for number, txn in enumerate(TransactionIndex.read(files, path, base)):
+                yield row | {
+                    "kind": "transaction", "entry": number, "producerId": txn.producer_id, "firstOffset": txn.first_offset,
+                    "lastOffset": txn.last_offset, "lastStableOffset": txn.last_stable_offset,
+                }  # fmt: skip
+
+
+_READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
