@@ -242,6 +242,10 @@ KINDS: dict[str, Kind] = {
         "to -stray: a cluster is lost, and nothing says so", "start no broker on it before the metadata log is restored",
     ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file, and says so", _RECOVER),
+    "replica-divergence": Kind(
+        Severity.ERROR, "two replicas hold different records at the same offsets: after an unclean leader election, or a crash "
+        "that lost acknowledged records", "keep the copy with the latest leader epoch; the others fetch it again",
+    ),
     "path-vanished": Kind(Severity.INFO, "a running broker removed it while it was looked for", "nothing to do"),
     "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
 }

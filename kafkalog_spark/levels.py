@@ -23,7 +23,7 @@ from kafkalog_spark.planning import Piece, pack, plan
 from kafkalog_spark.reading import on_corruption, read_split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_spark.filters import Bounds
     from kafkalog_spark.options import ReadOptions
@@ -93,7 +93,7 @@ def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions)
             if options.level == "batches":
                 yield from _heads(piece, schema, options)
             else:
-                yield from _batches(_READERS[options.level](piece), schema, options.level)
+                yield from rows_as_batches(_READERS[options.level](piece), schema)
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
@@ -109,13 +109,13 @@ def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa
         view.close()
 
 
-def _batches(rows: Iterator[dict[str, Any]], schema: pa.Schema, level: str) -> Iterator[pa.RecordBatch]:
-    types = types_for(level)
+def rows_as_batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as batches of `schema`; what a row does not say is null."""
     kept: list[dict[str, Any]] = []
 
     def made() -> pa.RecordBatch:
-        columns = [pa.array([row.get(name) for row in kept], types[name]) for name in schema.names]
-        return pa.RecordBatch.from_arrays(columns, names=schema.names)
+        columns = [pa.array([row.get(field.name) for row in kept], field.type) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     for row in rows:
         kept.append(row)
@@ -143,7 +143,8 @@ def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _findings(piece: Piece) -> Iterator[dict[str, Any]]:
+def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], object]) -> Iterator[dict[str, Any]]:
+    """Rows of what `work` reports; of many alike in one file the first thousand, and their number."""
     found: list[Finding] = []
     counts: Counter[tuple[str, str]] = Counter()
 
@@ -152,11 +153,15 @@ def _findings(piece: Piece) -> Iterator[dict[str, Any]]:
         if counts[finding.code, finding.where.file] <= _KEPT:
             found.append(finding)
 
-    verify_partition(ReadOnlyFiles(), piece.directory, keep)
+    work(keep)
     for (code, file), count in counts.items():
         if count > _KEPT:
             found.append(Finding(code, Where(file), f"{count - _KEPT} more of these"))
     yield from (finding_row(piece, finding) for finding in found)
+
+
+def _findings(piece: Piece) -> Iterator[dict[str, Any]]:
+    return kept_findings(piece, lambda report: verify_partition(ReadOnlyFiles(), piece.directory, report))
 
 
 def _segments(piece: Piece) -> Iterator[dict[str, Any]]:

@@ -195,15 +195,19 @@ def _cuts(segment: LogSegment, start: int, end: int, step: int) -> Iterator[tupl
 
 def pack(pieces: Sequence[Piece], split_bytes: int, parts: int = 1) -> list[list[Piece]]:
     """Pieces in order, as many in a split as come to `split_bytes`; at least `parts` splits where that can be."""
-    total = sum(piece.size + _OPENING for piece in pieces)
-    room = min(split_bytes + _OPENING, -(-total // parts))
+    return pack_groups([[piece] for piece in pieces], split_bytes, parts)
+
+
+def pack_groups(groups: Sequence[Sequence[Piece]], split_bytes: int, parts: int = 1) -> list[list[Piece]]:
+    """The same with pieces that must come into one split."""
+    sizes = [sum(piece.size + _OPENING for piece in group) for group in groups]
+    room = min(split_bytes + _OPENING, -(-sum(sizes) // parts))
     splits: list[list[Piece]] = []
     filled = room
-    for piece in pieces:
-        size = piece.size + _OPENING
+    for group, size in zip(groups, sizes, strict=True):
         if not splits or (filled and filled + size > room):
             splits.append([])
             filled = 0
-        splits[-1].append(piece)
+        splits[-1] += group
         filled += size
     return splits

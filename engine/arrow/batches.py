@@ -28,6 +28,8 @@ _SPREAD = {
     "partitionLeaderEpoch": BatchField.LEADER_EPOCH, "position": BatchField.POSITION,
 }  # fmt: skip
 _POSITIONS = {"key": RecordField.KEY_POSITION, "value": RecordField.VALUE_POSITION}
+_SIZES = {"keySize": RecordField.KEY_SIZE, "valueSize": RecordField.VALUE_SIZE}
+_COPIED = {**_SIZES, "offset": RecordField.OFFSET}
 _ATTRIBUTES = ("timestampType", "isTransactional", "isControl", "codec")
 
 
@@ -91,8 +93,8 @@ class BatchBuilder:
         for name, words in self._out.items():
             if name == "timestamp":
                 words.microseconds(chunk, first, end, row)
-            elif name == "offset":
-                words.copy(chunk.records.field(RecordField.OFFSET), first, end, row)
+            elif name in _COPIED:
+                words.copy(chunk.records.field(_COPIED[name]), first, end, row)
             else:
                 words.spread(chunk, _WORDS[name], first, end, row, run.base if name == "position" else 0)
         if self._headers is not None:
@@ -121,6 +123,9 @@ class BatchBuilder:
             return pa.concat_arrays([pa.repeat(pa.scalar(path, kind), count) for path, count in self._segments])
         if name in ("timestamp", "offset"):
             return self._out[name].array(rows, kind)
+        if name in _SIZES:
+            sizes = self._word(name)
+            return pc.if_else(pc.less(sizes, 0), None, sizes).cast(kind)
         if name in _SPREAD:
             return self._word(name).cast(kind)
         return self._derived(name).cast(kind)
@@ -154,7 +159,7 @@ _WORDS = {
 
 def _words_for(columns: tuple[str, ...]) -> tuple[str, ...]:
     """Which numbers must be kept for these columns."""
-    words = {name for name in columns if name in _SPREAD or name in ("timestamp", "offset")}
+    words = {name for name in columns if name in _SPREAD or name in _COPIED or name == "timestamp"}
     if any(name in columns for name in _ATTRIBUTES):
         words |= {"attributes", "magic"}
     if "sequence" in columns:

@@ -31,8 +31,10 @@ EXTRA_TYPES: dict[str, pa.DataType] = {
     "segment": pa.string(),  # name of the .log file
     "position": pa.int64(),  # of the record's batch in it, bytes
     "directory": pa.string(),  # the partition directory
+    "keySize": pa.int32(),  # bytes; null where the key is
+    "valueSize": pa.int32(),
 }
-"""Columns on request, each null-free."""
+"""Columns on request."""
 
 COLUMN_TYPES = RECORD_TYPES | EXTRA_TYPES
 

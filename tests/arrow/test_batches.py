@@ -44,7 +44,8 @@ def row(record, path, position, name, partition):
         "sequence": -1 if batch.base_sequence < 0 else increment_sequence(batch.base_sequence, record.offset - batch.base_offset),
         "partitionLeaderEpoch": batch.partition_leader_epoch, "isTransactional": batch.is_transactional,
         "isControl": batch.is_control, "codec": Codec(batch.codec).name.lower(), "segment": path.rpartition("/")[2],
-        "position": position, "directory": "here",
+        "position": position, "directory": "here", "keySize": None if record.key is None else len(record.key),
+        "valueSize": None if record.value is None else len(record.value),
     }  # fmt: skip
 
 

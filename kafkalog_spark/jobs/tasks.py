@@ -1,0 +1,47 @@
+"""One way to run the engine on splits: a row for each, a task for each row, rows of results. Works over Connect as well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkalog_spark.options import ReadOptions
+    from kafkalog_spark.planning import Piece
+
+    Work = Callable[[list[Piece]], Iterator[pa.RecordBatch]]
+
+
+def each(spark: SparkSession, count: int) -> DataFrame:
+    """The numbers 0 … count − 1, one to a task."""
+    return spark.range(0, count, 1, count)
+
+
+def run(spark: SparkSession, splits: Sequence[list[Piece]], schema: pa.Schema, work: Work) -> DataFrame:
+    """What `work` gives for each split, lazily, a task for each."""
+    from kafkalog_spark.schema import ddl_of
+
+    todo = list(splits) or [[]]
+
+    def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from work(todo[number])
+
+    return each(spark, len(todo)).mapInArrow(mapped, ddl_of(schema))
+
+
+def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions:
+    """The options of a job, given as arguments. Raises OptionError."""
+    import json
+
+    from kafkalog_spark.options import read_options
+
+    said: dict[str, Any] = {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()
+    }
+    return read_options({**said, "paths": json.dumps(list(paths))})

@@ -1,0 +1,66 @@
+"""Verify every partition of every dir: checksums, indexes, snapshots, epochs, and replicas against each other."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from engine.errors import KafkalogError
+from engine.files import ReadOnlyFiles
+from engine.findings import Finding, Where
+from engine.log.verify.divergence import find_divergence
+from engine.log.verify.partition import verify_partition
+from kafkalog_spark.filters import Bounds
+from kafkalog_spark.jobs.tasks import options_of, run
+from kafkalog_spark.levels import FINDING_TYPES, directories, kept_findings, rows_as_batches
+from kafkalog_spark.partitions import best_replica
+from kafkalog_spark.planning import pack_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkalog_spark.planning import Piece
+
+SCHEMA = pa.schema(list(FINDING_TYPES.items()))
+
+def verify(spark: SparkSession, *paths: str, **options: object) -> DataFrame:
+    """Everything that is wrong below `paths`, a row for each finding; columns as of level findings.
+
+    Replicas of a partition, in whatever dirs, are compared with the copy that a leader would have.
+    Raises OptionError, LogDirError; a directory that can not be read is a finding.
+    """
+    asked = options_of(paths, options)
+    pieces = sorted(directories(asked, Bounds()), key=lambda piece: (piece.topic, piece.partition, piece.directory))
+    groups = [list(group) for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition))]
+    return run(spark, pack_groups(groups, asked.split_bytes, asked.min_partitions), SCHEMA, _verify)
+
+
+def _verify(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[dict[str, object]]:
+        for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition)):
+            yield from _verify_replicas(list(group))
+
+    yield from rows_as_batches(rows(), SCHEMA)
+
+
+def _verify_replicas(replicas: list[Piece]) -> Iterator[dict[str, object]]:
+    leading = best_replica([piece.directory for piece in replicas])
+    for piece in replicas:
+        yield from kept_findings(piece, partial(_check, piece.directory, leading))
+
+
+def _check(directory: str, leading: str, report: Callable[[Finding], None]) -> None:
+    """One copy by itself, then against the leading one. What can not be read is a finding: it does not end the job."""
+    files = ReadOnlyFiles()
+    try:
+        verify_partition(files, directory, report)
+        if directory != leading:
+            find_divergence(files, leading, directory, report)
+    except KafkalogError as error:
+        report(Finding("path-unreadable", Where(error.path or directory), str(error)))
+
