@@ -36,7 +36,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append compact delete-records dump-log fetch recover restore retain roll truncate verify-index --version -h --help' "$cur"
+        _kafkalog_words 'append compact delete-records dump-log fetch recover restore retain roll spark truncate verify-index --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -219,6 +219,33 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+        fi
+        ;;
+    spark)
+        case $prev in
+        --topic|--split-bytes|--top|--to|--master|--conf)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --on-corruption)
+            _kafkalog_words 'fail skip report' "$cur"
+            return
+            ;;
+        --by)
+            _kafkalog_words 'topic codec producer hour header key' "$cur"
+            return
+            ;;
+        --mode)
+            _kafkalog_words 'error append overwrite' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --master --conf --format --version -h --help' "$cur"
         fi
         ;;
     truncate)

@@ -29,6 +29,7 @@ COMMANDS = {
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
     "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),
+    "spark": ("kafkalog_cli.commands.spark", "Verify, add up or export many log dirs on Spark."),
     "truncate": ("kafkalog_cli.commands.truncate", "Cut the end of partitions."),
 }
 

@@ -1,0 +1,65 @@
+"""kafkalog spark."""
+
+from __future__ import annotations
+
+import click
+
+from kafkalog_cli.engine_options import ConfigSetting
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import Whole, version_option
+
+_SECTIONS = (
+    Section("What is read", ("--topic", "--split-bytes", "--on-corruption")),
+    Section("stats", ("--by", "--top")),
+    Section("export", ("--to", "--mode")),
+    Section("Spark", ("--master", "--conf")),
+    Section("Output", ("--format",)),
+)
+_EXAMPLES = (
+    Example("Every partition of many log dirs, replicas against each other:", "kafkalog spark verify /backups/broker-*"),
+    Example("Where the bytes are:", "kafkalog spark stats --by topic /var/lib/kafka/data"),
+    Example("Two topics as Parquet:", "kafkalog spark export --topic orders --topic payments --to /lake/kafka /backups"),
+    Example("The same on a cluster:", "spark-submit --master yarn $(command -v kafkalog) spark verify /mnt/backups"),
+)
+
+
+@click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS)
+@click.argument("job", type=click.Choice(["verify", "stats", "export"]))
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
+@click.option("--split-bytes", metavar="SIZE", help="Bytes of segments to a task, such as 64m. Default: 128m.")
+@click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
+              help="stats, export: give up at damage, leave it out, or leave it out and write it to the executors' logs.")
+@click.option("--by", type=click.Choice(["topic", "codec", "producer", "hour", "header", "key"]), default="topic",
+              show_default=True, help="What to add up by.")
+@click.option("--top", type=Whole(1), default=20, show_default=True, metavar="N", help="By key: so many of the largest.")
+@click.option("--to", metavar="DIR", help="Where the Parquet files go.")
+@click.option("--mode", type=click.Choice(["error", "append", "overwrite"]), default="error", show_default=True,
+              help="What if there are some already.")
+@click.option("--master", metavar="URL", help="Where to run; default: as spark-submit says, else all cores here.")
+@click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
+              help="A setting of Spark; may be repeated.")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True,
+              help="Rows for people, or one JSON object a line.")
+@version_option
+def command(
+    job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: str | None, on_corruption: str, by: str, top: int,
+    to: str | None, mode: str, master: str | None, settings: tuple[tuple[str, str], ...], form: str,
+) -> int:
+    """Work that outgrows one machine: a job on Spark over many log dirs.
+
+    JOB is verify (every file of every partition, and replicas of one against each other), stats (records and bytes by
+    topic, key and more) or export (records as Parquet, a folder for each topic). PATHS are partition directories, log
+    directories, trees of them, or quoted patterns; every executor must see them. Needs the extra `spark` and Java 17 or 21.
+    From Python the same jobs are functions of kafkalog_spark.jobs.
+    """
+    from kafkalog_cli.spark import run_job
+
+    if job == "export" and to is None:
+        raise click.UsageError("export needs --to DIR")
+    reading: dict[str, object] = {"onCorruption": on_corruption}
+    if topics:
+        reading["subscribe"] = ",".join(topics)
+    if split_bytes is not None:
+        reading["splitBytes"] = split_bytes
+    return run_job(job, paths, reading, form=form, master=master, settings=settings, by=by, top=top, to=to or "", mode=mode)

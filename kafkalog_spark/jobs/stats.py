@@ -1,0 +1,93 @@
+"""Where the bytes are: by topic, codec, producer, hour, header, and the keys that take most."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.mapped import read_mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+BY = ("topic", "codec", "producer", "hour", "header", "key")
+
+
+def stats(spark: SparkSession, *paths: str, by: str = "topic", top: int = 20, **options: object) -> DataFrame:
+    """Records and bytes below `paths`, largest first.
+
+    by       topic, codec, producer: bytes of batches as they lie on the disk, by their headers alone
+             hour, header, key: bytes of keys and values, decoded
+             key: the `top` largest; shadowed bytes belong to records that compaction would take for a later one
+    options  as for reading
+    Raises OptionError, LogDirError.
+    """
+    if by not in BY:
+        raise OptionError(f"by is '{by}', which is none of {', '.join(BY)}")
+    from pyspark.sql import functions as f
+
+    frame = _BY[by](spark, paths, options)
+    order: list[Column] = [f.desc("bytes"), *(f.asc(name) for name in frame.columns if name in ("topic", "partition", by))]
+    ordered = frame.orderBy(*order)
+    return ordered.limit(top) if by == "key" else ordered
+
+
+def _of_batches(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object], *names: str) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    heads = read_mapped(spark, paths, {**options, "level": "batches"})
+    records = f.coalesce(f.col("recordCount"), f.lit(1))  # an entry of formats 0 and 1 is one, unless it is compressed
+    return heads.groupBy(*names).agg(
+        f.count_distinct("partition").alias("partitions"), f.count("*").alias("batches"), f.sum(records).alias("records"),
+        f.sum("sizeInBytes").alias("bytes"), f.min("baseOffset").alias("firstOffset"), f.max("lastOffset").alias("lastOffset"),
+        f.max("maxTimestamp").alias("lastTimestamp"),
+    )  # fmt: skip
+
+
+def _of_records(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object], *columns: str) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    rows = read_mapped(spark, paths, {**options, "columns": ",".join((*columns, "keySize", "valueSize"))})
+    size = f.coalesce(f.col("keySize"), f.lit(0)).cast("bigint") + f.coalesce(f.col("valueSize"), f.lit(0)).cast("bigint")
+    return rows.withColumn("size", size)
+
+
+def _by_hour(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    rows = _of_records(spark, paths, options, "topic", "timestamp")
+    return rows.groupBy("topic", f.date_trunc("hour", "timestamp").alias("hour")).agg(
+        f.count("*").alias("records"), f.sum("size").alias("bytes")
+    )
+
+
+def _by_header(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    rows = _of_records(spark, paths, options, "topic", "headers").select("topic", "size", f.explode("headers").alias("one"))
+    return rows.groupBy("topic", f.col("one.key").alias("header")).agg(
+        f.count("*").alias("records"), f.sum("size").alias("bytes"),
+        f.sum(f.length("one.value").cast("bigint")).alias("headerBytes"),
+    )  # fmt: skip
+
+
+def _by_key(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    rows = _of_records(spark, paths, options, "topic", "partition", "offset", "key").where(f.col("key").isNotNull())
+    return rows.groupBy("topic", "partition", "key").agg(
+        f.count("*").alias("records"), f.sum("size").alias("bytes"),
+        (f.sum("size") - f.max_by("size", "offset")).alias("shadowedBytes"), f.max("offset").alias("lastOffset"),
+    )  # fmt: skip
+
+
+_BY: dict[str, Callable[[SparkSession, tuple[str, ...], dict[str, object]], DataFrame]] = {
+    "topic": lambda spark, paths, options: _of_batches(spark, paths, options, "topic"),
+    "codec": lambda spark, paths, options: _of_batches(spark, paths, options, "topic", "codec"),
+    "producer": lambda spark, paths, options: _of_batches(spark, paths, options, "topic", "producerId", "producerEpoch"),
+    "hour": _by_hour,
+    "header": _by_header,
+    "key": _by_key,
+}

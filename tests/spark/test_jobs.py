@@ -1,0 +1,104 @@
+"""Jobs find what the engine finds, add up what is there, and say what went wrong in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+from engine.files import ReadOnlyFiles
+from engine.log.verify.partition import verify_partition
+from kafkalog_cli.main import cli
+
+
+def command(*arguments):
+    """Within this process and its session → (exit status, stdout, stderr)."""
+    done = CliRunner().invoke(cli, ["spark", *map(str, arguments)], standalone_mode=False)
+    return done.return_value if done.exception is None else done.exception, done.stdout, done.stderr
+
+
+@pytest.fixture
+def brokers(corpus, tmp_path):
+    """Two brokers' log dirs with the same three partitions; one copy is damaged, one has another story to tell."""
+    top = corpus / "kafka-4.3.1/logs/clean"
+    for broker in ("one", "two"):
+        for name in ("bulk-0", "multi-1", "codec.lz4-0"):
+            shutil.copytree(next(top.glob(f"*/{name}")), tmp_path / broker / name)
+        (tmp_path / broker / "meta.properties").write_text(f"version=1\nnode.id={len(broker)}\ncluster.id=x\n")
+    log = tmp_path / "two" / "bulk-0" / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    epoch = tmp_path / "two" / "multi-1" / "00000000000000000000.log"
+    data = bytearray(epoch.read_bytes())
+    data[15] += 7  # outside the checksum
+    epoch.write_bytes(data)
+    return tmp_path
+
+
+def test_verify_finds_what_the_engine_finds(spark, brokers):
+    from kafkalog_spark.jobs.verify import verify
+
+    rows = verify(spark, str(brokers), splitBytes="100k").collect()
+    wanted = []
+    for directory in sorted(brokers.glob("*/*-?")):
+        verify_partition(ReadOnlyFiles(), str(directory), wanted.append)
+    assert sorted((row.code, row.file, row.what) for row in rows if row.code != "replica-divergence") == sorted(
+        (finding.code, finding.where.file, finding.what) for finding in wanted
+    )
+    [divergence] = [row for row in rows if row.code == "replica-divergence"]
+    assert (divergence.topic, divergence.offset, divergence.directory) == ("multi", 0, str(brokers / "two" / "multi-1"))
+
+    status, out, err = command("verify", brokers, "--format", "jsonl")
+    assert status == 4
+    assert sorted(json.loads(line)["code"] for line in out.splitlines()) == sorted(row.code for row in rows)
+    assert "error" in err
+
+
+def test_stats_add_up(spark, corpus):
+    from kafkalog_spark.jobs.stats import stats
+
+    top = corpus / "kafka-4.3.1/logs/clean"
+    logs = {}
+    for path in top.glob("*/*/*.log"):
+        topic = path.parent.name.rpartition("-")[0]
+        if path.parent.name.rpartition("-")[2].isdigit():
+            logs[topic] = logs.get(topic, 0) + path.stat().st_size
+    by_topic = {row.topic: row.bytes for row in stats(spark, str(top)).collect()}
+    deleted = {name for name, size in logs.items() if by_topic.get(name, 0) != size}
+    assert deleted <= {"records-deleted"}  # what lies before the log start offset is not read
+    keys = stats(spark, str(next(top.glob("*/compacted-0"))), by="key", top=5).collect()
+    assert len(keys) == 5
+    assert [row.bytes for row in keys] == sorted((row.bytes for row in keys), reverse=True)
+    assert all(0 <= row.shadowedBytes < row.bytes for row in keys)
+    status, out, _ = command("stats", "--by", "codec", "--topic", "codec.lz4", top)
+    assert status == 0
+    assert out.splitlines()[1].split()[:2] == ["codec.lz4", "lz4"]
+
+
+def test_export_keeps_every_column(spark, corpus, tmp_path):
+    top = next((corpus / "kafka-4.3.1/logs/clean").glob("*/edge-keys_and.headers-0"))
+    assert command("export", "--to", tmp_path / "lake", top)[0] == 0
+    there = spark.read.parquet(str(tmp_path / "lake"))
+    source = spark.read.format("kafkalog").option("includeHeaders", "true").load(str(top))
+    columns = source.columns
+    assert there.select(columns).exceptAll(source).count() == source.select(columns).exceptAll(there.select(columns)).count() == 0
+    status, _, err = command("export", "--to", tmp_path / "lake", top)
+    assert status == 8
+    assert "error[job-failed]" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("arguments", "what"), [
+    (("verify", "/no/such/dir"), "/no/such/dir"),
+    (("stats", "--topic", "nothing", "{}"), "not there: nothing"),
+    (("stats", "--split-bytes", "x", "{}"), "no positive number"),
+])  # fmt: skip
+def test_one_line_for_what_is_wrong(spark, corpus, arguments, what):
+    top = corpus / "kafka-4.3.1/logs/clean"
+    status, out, err = command(*(one.format(top) for one in arguments))
+    assert (status, out) == (8, "")
+    assert what in err
+    assert len(err.strip().splitlines()) == 1
