@@ -19,7 +19,7 @@ _EXAMPLES = (
     Example("Every partition of many log dirs, replicas against each other:", "kafkalog spark verify /backups/broker-*"),
     Example("Where the bytes are:", "kafkalog spark stats --by topic /var/lib/kafka/data"),
     Example("Two topics as Parquet:", "kafkalog spark export --topic orders --topic payments --to /lake/kafka /backups"),
-    Example("The same on a cluster:", "spark-submit --master yarn $(command -v kafkalog) spark verify /mnt/backups"),
+    Example("The same on a cluster:", "kafkalog spark verify --master spark://head:7077 /backups"),
 )
 
 
