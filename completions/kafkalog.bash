@@ -158,6 +158,10 @@ _kafkalog() {
         ;;
     recover)
         case $prev in
+        --start-beyond-end)
+            _kafkalog_words 'refuse keep delete' "$cur"
+            return
+            ;;
         --quarantine|--config-file|--metrics-textfile)
             return
             ;;
@@ -171,7 +175,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--salvage --accept-metadata-loss --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     restore)

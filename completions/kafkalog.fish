@@ -128,6 +128,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s h -l help -d 'Sho
 complete -c kafkalog -n __fish_use_subcommand -f -a recover -d 'Repair partitions as a broker does after a crash'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l salvage -d 'Keep the sound batches behind damage; consumers meet a gap in the offsets'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l accept-metadata-loss -d 'Go on although the metadata log is damaged: a broker will then not know its topics any more'
+complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l start-beyond-end -x -a 'refuse keep delete' -d 'A log that ends below its start in log-start-offset-checkpoint: leave it as it is, keep it and correct the checkpoint, or delete all of it, as a broker does'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l mark-clean -d 'Check all logs from their beginning, and mark log dirs as cleanly stopped if they are proven'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l keep-deleted -d 'Leave what is deleted under names that end in .deleted'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l quarantine -r -F -d 'Where to keep what is cut, replaced or removed'

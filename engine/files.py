@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview
 
+_KINDS = (
+    (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"),
+)  # fmt: skip
 _COPY = 1 << 20  # bytes at a time
 _IOV_MAX = 1024  # buffers that one call takes
 _SENT_AT_ONCE = 1 << 24  # bytes: Ctrl-C is heard in between
@@ -214,6 +217,21 @@ class ReadOnlyFiles:
         except (OSError, ValueError) as error:
             raise unreadable(directory, error) from error
 
+    def special(self, directory: str) -> dict[str, str]:
+        """Names in `directory` that are neither plain files nor directories themselves, and what they are instead.
+
+        Raises UnreadableFile.
+        """
+        found: dict[str, str] = {}
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
+                        found[entry.name] = _kind_of(entry.stat(follow_symlinks=False).st_mode)
+        except (OSError, ValueError) as error:
+            raise unreadable(directory, error) from error
+        return found
+
     def resolve(self, path: str) -> str:
         """`path` with every symbolic link followed, absolute. Raises UnreadableFile, also for links in a circle."""
         try:
@@ -391,7 +409,7 @@ def unwritable(path: str, error: OSError | ValueError | OverflowError) -> Unwrit
 
 
 def _kind_of(mode: int) -> str:
-    for test, word in ((stat.S_ISDIR, "a directory"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket")):
+    for test, word in _KINDS:
         if test(mode):
             return word
     return "a device"

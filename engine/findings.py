@@ -246,6 +246,10 @@ KINDS: dict[str, Kind] = {
         Severity.ERROR, "two replicas hold different records at the same offsets: after an unclean leader election, or a crash "
         "that lost acknowledged records", "keep the copy with the latest leader epoch; the others fetch it again",
     ),
+    "start-beyond-end": Kind(
+        Severity.ERROR, "the checkpoint is wrong, or the log lost its end: records below the log start offset count as deleted",
+        "if the log is right, delete its line from the checkpoint before a broker starts; `kafkalog recover` asks what to do",
+    ),
     "path-vanished": Kind(Severity.INFO, "a running broker removed it while it was looked for", "nothing to do"),
     "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
 }

@@ -36,6 +36,9 @@ class Disk(Protocol):
     def list(self, directory: str, /) -> list[str]:
         """Names in a directory."""
 
+    def special(self, directory: str, /) -> dict[str, str]:
+        """Those of them that are neither plain files nor directories."""
+
     def resolve(self, path: str, /) -> str:
         """`path` without symbolic links."""
 
@@ -246,6 +249,17 @@ class OverlayFiles(Files):
         with self.lock_of_changes:
             changed = dict(node.changed)
         return sorted(names.difference(changed).union(name for name, child in changed.items() if child is not None))
+
+    def special(self, directory: str) -> dict[str, str]:
+        """Names in `directory` that are neither plain files nor directories, and what they are. Raises UnreadableFile."""
+        node = self._find(directory)
+        if not isinstance(node, _Directory):
+            raise self._missing(directory) if node is None else UnreadableFile(f"{directory}: Not a directory")
+        found = {} if node.source is None else self.disk.special(node.source or "/")
+        with self.lock_of_changes:
+            changed = dict(node.changed)
+        kept = {name: child for name, child in changed.items() if isinstance(child, _File) and child.source is not None}
+        return {name: what for name, what in found.items() if name not in changed or name in kept}
 
     def resolve(self, path: str) -> str:
         """`path` with every symbolic link followed, absolute. Raises UnreadableFile."""

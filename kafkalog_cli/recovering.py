@@ -49,7 +49,7 @@ def run(values: dict[str, Any]) -> int:
 
         options = RecoverOptions(
             opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.keep_deleted, values["salvage"],
-            values["accept_metadata_loss"], values["mark_clean"], opening.jobs,
+            values["accept_metadata_loss"], values["start_beyond_end"], values["mark_clean"], opening.jobs,
         )
         yield from recover(manager, options, errors, progress.done)
 

@@ -12,13 +12,16 @@ from kafkalog_cli.app import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.errors import KafkalogError
     from engine.log.report import Event, Report
 
 _QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unless something was wrong
 
 
 def exit_status(report: Report) -> int:
-    """4: something was refused, or is still wrong · 1: something was wrong and is repaired · 0."""
+    """That of its failure · 4: something was refused, or is still wrong · 1: something was wrong and is repaired · 0."""
+    if report.failure is not None:
+        return report.failure.exit_status
     if report.has_problems_left:
         return 4
     return 0 if report.worst is Severity.INFO else 1
@@ -29,7 +32,10 @@ def text_lines(report: Report) -> Iterator[str]:
     for event in report.events:
         if event.action not in _QUIET or event.severity is not Severity.INFO:
             yield "  " + printable(_event_text(event))
-    if report.segments is None:  # a log dir: its small files
+    if report.failure is not None:
+        done = "not finished; what stands above was done" if report.events else "nothing was done"
+        yield printable(f"{report.directory}: {done}")
+    elif report.segments is None:  # a log dir: its small files
         yield printable(f"{report.directory}: {_verdict(report)}")
     else:
         yield printable(f"{report.directory}: {_standing(report)}")
@@ -57,15 +63,25 @@ def _standing(report: Report) -> str:
     records = f", {sum(event.records or 0 for event in kept)} records read" if kept else ""
     return (
         f"offsets {report.log_start_offset} to {report.log_end_offset} in {report.segments} segments, "
-        f"{report.size} bytes{records}; {_verdict(report)}"
+        f"{report.size} bytes{records}; {_verdict(report)}{_unread(report)}"
     )
+
+
+def _unread(report: Report) -> str:
+    """What recovery believed without looking."""
+    if report.unread_below is None or report.operation != "recover":
+        return ""
+    return (f"; below offset {report.unread_below} no batch was read: --recovery-point 0 reads all, kafkalog verify-index "
+            "compares all")
 
 
 def _verdict(report: Report) -> str:
     if report.is_refused:
         return "not done"
-    if report.has_problems_left:
+    if report.is_doubtful:
         return "something is left that is wrong"
+    if report.has_problems_left:
+        return "records are missing"
     return {
         Severity.INFO: "nothing was wrong", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
     }[report.worst]
@@ -83,8 +99,15 @@ def json_line(report: Report, *, dry_run: bool = False) -> str:
         "recoveryPoint": report.recovery_point,
         "segments": report.segments,
         "bytes": report.size,
+        "unreadBelow": report.unread_below,
+        "error": None if report.failure is None else error_json(report.failure),
         "events": [_event_json(event) for event in report.events],
     })
+
+
+def error_json(error: KafkalogError) -> dict[str, str | None]:
+    """Why something could not be done."""
+    return {"code": error.code, "message": str(error), "do": error.do}
 
 
 def _event_json(event: Event) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from engine.dump.selection import EVERYTHING
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_break, next_cleaned, next_gap
-from engine.layout import FileKind, parent_of, partition_of
+from engine.layout import FileKind
+from engine.log.scan.cleaned import was_cleaned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
-_COMPACTED_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 _KEPT = 1000  # gaps remembered one by one
 
 
@@ -208,29 +208,3 @@ def report_gaps(
     unnamed = gaps.loss_count - len(gaps.losses())
     if unnamed:
         report(Finding("offset-gap", Where(path), f"{unnamed} more gaps"))
-
-
-def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:
-    """Do the file, the topic or the cleaner's checkpoint of the log dir say that the cleaner was in this segment?
-
-    path  absolute: the directories above tell
-    """
-    if ".cleaned" in name.suffix or ".swap" in name.suffix:
-        return True
-    partition = partition_of(path)
-    if partition is None:
-        return False
-    if partition.topic in _COMPACTED_TOPICS:
-        return True
-    checkpoint_path = f"{parent_of(parent_of(path))}/{FileKind.CLEANER_CHECKPOINT.value}"
-    if not files.exists(checkpoint_path):
-        return False
-    from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
-    from engine.errors import UnreadableFile
-
-    try:
-        checkpoint = read_offset_checkpoint(files, checkpoint_path)
-    except UnreadableFile:
-        return False
-    cleaned_up_to = by_partition(checkpoint.entries).get((partition.topic, partition.partition), 0)
-    return cleaned_up_to > (name.base_offset or 0)

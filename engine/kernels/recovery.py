@@ -46,9 +46,14 @@ class Walk(IntEnum):
     EPOCHS_AT = PLACE_FIELDS + 6  # columns used in the output for epochs
     ROWS_AT = PLACE_FIELDS + 7  # columns used in the output for producers
     PRODUCERS = PLACE_FIELDS + 8  # slots used
+    HOLES = PLACE_FIELDS + 9  # batches of magic 2 and above behind a gap, or with fewer records than offsets
+    DISORDERS = PLACE_FIELDS + 10  # batches that begin below NEXT_OFFSET, which the caller sets before the first one
+    DISORDER_AT = PLACE_FIELDS + 11  # of the first of them: its position in the .log
+    DISORDER_OFFSET = PLACE_FIELDS + 12  # its base offset
+    DISORDER_BEHIND = PLACE_FIELDS + 13  # the NEXT_OFFSET that it is below
 
 
-WALK_FIELDS = PLACE_FIELDS + 9
+WALK_FIELDS = PLACE_FIELDS + 14
 
 
 class Walked(IntEnum):
@@ -144,6 +149,11 @@ _EPOCH = cython.declare(cython.int, Walk.EPOCH)
 _EPOCHS_AT = cython.declare(cython.int, Walk.EPOCHS_AT)
 _ROWS_AT = cython.declare(cython.int, Walk.ROWS_AT)
 _PRODUCERS = cython.declare(cython.int, Walk.PRODUCERS)
+_HOLES = cython.declare(cython.int, Walk.HOLES)
+_DISORDERS = cython.declare(cython.int, Walk.DISORDERS)
+_DISORDER_AT = cython.declare(cython.int, Walk.DISORDER_AT)
+_DISORDER_OFFSET = cython.declare(cython.int, Walk.DISORDER_OFFSET)
+_DISORDER_BEHIND = cython.declare(cython.int, Walk.DISORDER_BEHIND)
 _FIELDS = cython.declare(cython.Py_ssize_t, WALK_FIELDS)
 
 _END = cython.declare(cython.int, Walked.END)
@@ -416,6 +426,14 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             elif timestamp > state[_MAX_TIMESTAMP]:
                 state[_MAX_TIMESTAMP] = timestamp
                 state[_MAX_TIMESTAMP_OFFSET] = last
+            if base_offset < state[_NEXT_OFFSET]:
+                if state[_DISORDERS] == 0:
+                    state[_DISORDER_AT] = state[_POSITION]
+                    state[_DISORDER_OFFSET] = base_offset
+                    state[_DISORDER_BEHIND] = state[_NEXT_OFFSET]
+                state[_DISORDERS] += 1
+            elif magic >= 2 and (base_offset > state[_NEXT_OFFSET] or count <= i32(data, at + _DELTA_AT)):
+                state[_HOLES] += 1
             state[_POSITION] += size
             state[_SINCE_ENTRY] += size
             state[_BATCHES] += 1

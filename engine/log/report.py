@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Severity
 
 if TYPE_CHECKING:
+    from engine.errors import KafkalogError
     from engine.findings import Finding
 
 
 class Action(Enum):
     """What happened to a file or a segment. The value is the word of the JSON output."""
 
-    KEPT = "kept"  # looked at and left as it is
+    KEPT = "kept"  # looked at and left as it is, also what is wrong with it
     RECOVERED = "recovered"  # read to its end: indexes rebuilt, nothing lost
     TRUNCATED = "truncated"  # bytes at its end were cut
     REMOVED = "removed"  # is gone
@@ -32,6 +33,7 @@ class Action(Enum):
     MOVED = "moved"  # an offset of the log: no file
     SALVAGED = "salvaged"  # rewritten without its damaged bytes: what lies behind them is kept
     REFUSED = "refused"  # was asked for and not done
+    MISSING = "missing"  # was lost before: nothing on the disk has it
 
 
 class Event(NamedTuple):
@@ -56,8 +58,13 @@ class Event(NamedTuple):
 
 
 def loses_records(event: Event) -> bool:
-    """Were records lost that stood whole on the disk? The rest of a write that was cut off is none."""
-    return event.severity is Severity.ERROR and (event.action is not Action.TRUNCATED or bool(event.records))
+    """Were records lost that stood whole on the disk, or what tells of lost ones?
+
+    The rest of a write that was cut off is none, nor is what is wrong and stays.
+    """
+    if event.severity is not Severity.ERROR or event.action is Action.KEPT:
+        return False
+    return event.action is not Action.TRUNCATED or bool(event.records)
 
 
 @dataclass(slots=True)
@@ -65,6 +72,9 @@ class Report:
     """The events of one operation on the partition in `directory`, and how its log stands afterwards.
 
     Offsets are None until the log could be opened. `segments` and `size` (bytes) count what is left.
+    unread_below  batches below this offset were believed, not read; None: everything was read, or nothing was opened
+    failure       why it was not brought to its end; the events tell what was done before
+    has_holes     offsets are missing inside a segment that was read, as the cleaner leaves them
     """
 
     directory: str
@@ -76,6 +86,9 @@ class Report:
     recovery_point: int | None = None
     segments: int | None = None
     size: int | None = None
+    unread_below: int | None = None
+    has_holes: bool = False
+    failure: KafkalogError | None = None
 
     def add(
         self, action: Action, path: str, reason: str, *, offsets: tuple[int | None, int | None] = (None, None),
@@ -101,9 +114,13 @@ class Report:
     @property
     def has_problems_left(self) -> bool:
         """Is something still wrong, or was something refused?"""
-        return any(
-            event.action is Action.REFUSED or (event.action is Action.KEPT and event.severity is not Severity.INFO)
-            for event in self.events
+        return self.is_doubtful or any(event.action is Action.MISSING for event in self.events)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Is something in the files still wrong, or was something refused?"""
+        return self.is_refused or any(
+            event.action is Action.KEPT and event.severity is not Severity.INFO for event in self.events
         )
 
     @property

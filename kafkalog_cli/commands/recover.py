@@ -10,8 +10,8 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 
 _SECTIONS = (
-    Section("What is done", ("--salvage", "--accept-metadata-loss", "--mark-clean", "--keep-deleted", "--quarantine",
-                             "--no-quarantine")),
+    Section("What is done", ("--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean", "--keep-deleted",
+                             "--quarantine", "--no-quarantine")),
     OPENING, SETTINGS, OUTPUT,
 )
 _EXAMPLES = (
@@ -28,6 +28,9 @@ _EXAMPLES = (
 @click.option("--salvage", is_flag=True, help="Keep the sound batches behind damage; consumers meet a gap in the offsets.")
 @click.option("--accept-metadata-loss", is_flag=True,
               help="Go on although the metadata log is damaged: a broker will then not know its topics any more.")
+@click.option("--start-beyond-end", type=click.Choice(["refuse", "keep", "delete"]), default="refuse", show_default=True,
+              help="A log that ends below its start in log-start-offset-checkpoint: leave it as it is, keep it and correct the "
+              "checkpoint, or delete all of it, as a broker does.")
 @click.option("--mark-clean", is_flag=True,
               help="Check all logs from their beginning, and mark log dirs as cleanly stopped if they are proven.")
 @click.option("--quarantine", type=click.Path(), metavar="DIR",
@@ -43,6 +46,9 @@ def command(**values: Any) -> int:
 
     Small files that would stop a broker are rebuilt from what else is on the disk, or set aside, and said so in the
     broker's own words. If a start would cut the metadata log, and with it every topic, nothing at all is done.
+
+    Batches below the recovery point are not read; --recovery-point 0 reads all. What is wrong and stays, such as
+    offsets that run backwards or segments that are missing, is named, with status 4.
 
     What is cut, replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back.
     """

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dump.gaps import Gap, Gaps, gaps_of, report_gaps, was_cleaned
+from engine.dump.gaps import Gap, Gaps, gaps_of, report_gaps
 from engine.dump.reports import DumpReports
 from engine.dump.selection import Selection
 from engine.formats import Codec
 from engine.layout import file_name, parse_file_name
+from engine.log.scan.cleaned import was_cleaned
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
 from tests.support.small_logs import LOG, batch, chunks, emptied, records_at, windows, with_wrong_checksum
 

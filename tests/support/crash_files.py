@@ -256,6 +256,12 @@ class CrashFiles(Files):
             raise unreadable(directory, _os_error(errors.ENOTDIR))
         return sorted(node.entries)
 
+    def special(self, directory: str) -> dict[str, str]:
+        self.passes("list", directory)
+        if isinstance(self._node(directory, unreadable), FileNode):
+            raise unreadable(directory, _os_error(errors.ENOTDIR))
+        return {}  # it knows files and directories only
+
     def resolve(self, path: str) -> str:
         self.passes("resolve", path)
         self._node(path, unreadable)

@@ -86,6 +86,10 @@ class MemoryFiles:
         prefix = _prefix(directory)
         return sorted({path[len(prefix) :].partition("/")[0] for path in self._contents if path.startswith(prefix)})
 
+    def special(self, directory: str) -> dict[str, str]:
+        self.list(directory)
+        return {}
+
     def resolve(self, path: str) -> str:
         self.info(path)
         return self.absolute(path).rstrip("/")

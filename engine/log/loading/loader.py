@@ -37,7 +37,7 @@ from engine.log.producers.loading import delete_producer_snapshots, rebuild_prod
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
 from engine.log.scan.batch_search import last_head
-from engine.log.segment.deferred import DeferredDeletion
+from engine.log.segment.deferred import DELETED, DeferredDeletion
 from engine.log.segment.leftovers import Leftovers, offset_of, plain_files
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
@@ -66,6 +66,8 @@ _INDEXES = (FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value, FileKind.TRA
 _LOG, _SNAPSHOT = FileKind.LOG.value, FileKind.PRODUCER_SNAPSHOT.value
 _EPOCHS = FileKind.LEADER_EPOCH_CHECKPOINT.value
 _DELETE_DIR = "-delete"
+_FIRST_ENTRY = 16  # bytes that hold it, whatever the index: zeros in a new one
+_ALONE = "an index with entries, and no log"
 
 
 class LoadedLogOffsets(NamedTuple):
@@ -176,6 +178,8 @@ class LogLoader:
         rebuild_producer_state(self.producers, self.segments, log_start_offset, next_offset, now=self.now,
                                reload_from_clean_shutdown=self.clean_shutdown)
         self._note_changes(names, epochs)
+        if not self.directory.rstrip("/").endswith(_DELETE_DIR):
+            self._note_missing()
         active = self._active
         end = LogOffsetMetadata(next_offset, active.base_offset, active.size)
         return LoadedLogOffsets(log_start_offset, recovery_point, end)
@@ -191,6 +195,24 @@ class LogLoader:
             before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
                              for entries in (epochs, self.epochs.entries))
             self.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}")
+
+    def _note_missing(self) -> None:
+        """Report segments of which an index was left: their log was there, and nothing says that it was deleted."""
+        alone: dict[int | None, str] = {}
+        for event in self.report.find(Action.REMOVED):
+            if event.reason == _ALONE:
+                alone.setdefault(offset_of(event.path), event.path)
+        told = {event.path for event in self.report.find(Action.MISSING)}
+        for offset, name in alone.items():
+            if offset is None or log_file_name(offset) in told:
+                continue
+            floor, higher = self.segments.floor_segment(offset), self.segments.higher_segment(offset)
+            first = offset if floor is None else floor.read_next_offset()
+            if first <= offset:
+                why = (f"the segment is gone, {name} stood there alone: put the log back (from a backup, lost+found, a disk "
+                       "that is not mounted) before a broker starts, which goes on without")
+                self.report.add(Action.MISSING, log_file_name(offset), why, severity=Severity.ERROR,
+                                offsets=(first, None if higher is None else higher.base_offset))
 
     def _note_corrupt_snapshot(self, path: str, error: str) -> None:
         self.report.add(Action.REMOVED, file_name(path), error, severity=Severity.WARNING)
@@ -270,8 +292,12 @@ class LogLoader:
     def _remove_orphan(self, name: str, offset: int, there: set[str]) -> None:
         log = log_file_name(offset)
         if log not in there and not self.files.exists(self._path(log)):
+            was_deleted = any(event.path == log + DELETED for event in self.report.find(Action.REMOVED))
+            with self.files.open(self._path(name)) as file:
+                has_entries = file.read(0, _FIRST_ENTRY).strip(b"\0") != b""
             self.files.remove(self._path(name))
-            self.report.add(Action.REMOVED, name, "an index without a log", severity=Severity.WARNING)
+            reason = _ALONE if has_entries and not was_deleted else "an index without a log"
+            self.report.add(Action.REMOVED, name, reason, severity=Severity.WARNING)
 
     def _load_segment(self, segment: LogSegment) -> None:
         is_new = not self.files.exists(segment.time_index_path)
@@ -320,6 +346,7 @@ class LogLoader:
         if not len(self.segments):
             self._new_segment(self.log_start_offset)
         if self.clean_shutdown and log_end_offset is not None:
+            self.report.unread_below = log_end_offset if self.segments.size else None
             self._note_torn_tail()
             return log_end_offset, log_end_offset
         if log_end_offset is None:
@@ -330,6 +357,8 @@ class LogLoader:
         """Recover from the segment that holds the recovery point on; the first that loses bytes ends the log."""
         unflushed = self.segments.values(self.recovery_point, LONG_MAX)
         self._note_kept(unflushed[0].base_offset if unflushed else LONG_MAX)
+        if unflushed and unflushed[0].base_offset > self.segments.base_offsets[0]:
+            self.report.unread_below = unflushed[0].base_offset
         self._scans.expect(unflushed)
         for number, segment in enumerate(unflushed):
             scan = self._scans.take(segment)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
-    from engine.log.segment.recovery import SegmentScan
+    from engine.log.segment.recovery import Disorder, SegmentScan
 
 _LARGEST_INDEX = 2**31 - 1
 _CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec
@@ -94,12 +94,24 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     log.report.drop(Action.RECOVERED, name)
     log.report.add(Action.RECOVERED, name, "its indexes are rebuilt", offsets=(segment.base_offset, end),
                    records=scan.records, size=scan.valid_size)
+    log.report.has_holes |= scan.holes > 0
+    if scan.disorder is not None:
+        _note_disorder(log.report, name, scan.disorder)
     if cut_bytes is not None:
         why = _WHY.get(scan.stop, "") if error is None else f"a broker would not start: {error}"
         log.report.add(Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}{cut_bytes.text}",
                        offsets=(end, cut_bytes.end_offset), records=cut_bytes.records, size=cut,
                        severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR)
     return cut
+
+
+def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
+    """What no index refuses, Kafka keeps without a word; readers then miss or repeat records."""
+    report.drop(Action.KEPT, name)
+    more = f", and {disorder.batches - 1} more batches are out of order" if disorder.batches > 1 else ""
+    what = (f"at byte {disorder.position}: a batch from offset {disorder.offset} where offset {disorder.expected} or a later "
+            f"one must follow{more}: no checksum covers base offsets; --salvage drops batches that do not fit")
+    report.add(Action.KEPT, name, what, offsets=(disorder.offset, None), severity=Severity.ERROR)
 
 
 def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:

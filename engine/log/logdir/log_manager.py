@@ -56,7 +56,8 @@ class NoLogOfBrokers(KafkalogError):
     code = "no-log-of-brokers"
 
 
-def _refuse_what_no_broker_opens(files: Files, place: Place) -> None:
+def refuse_what_is_not_ours(files: Files, place: Place) -> None:
+    """Raise NoLogOfBrokers where no broker of today opens the log at `place`, or where it is no log of plain files."""
     if _TOPIC.fullmatch(place.name.topic) is None or place.name.topic in (".", ".."):
         what = f"{place.path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
@@ -64,6 +65,12 @@ def _refuse_what_no_broker_opens(files: Files, place: Place) -> None:
     if any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in map(parse_file_name, names)):
         what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes"
         raise NoLogOfBrokers(what, do="recover, retain, append, fetch and dump-log know such logs")
+    for name, kind in sorted(files.special(place.path).items()):
+        if parse_file_name(name) is not None:
+            path = f"{place.path}/{name}"
+            where = "" if files.exists(path) else " that leads nowhere: is a disk not mounted?"
+            what = f"{path}: {kind}{where or ', not a file'}; the partition is left as it is"
+            raise NoLogOfBrokers(what, do=f"put the file itself at {path}", path=path)
 
 
 class LogManager:
@@ -117,7 +124,7 @@ class LogManager:
         The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
         Mirrors LogManager.loadLog.
         """
-        _refuse_what_no_broker_opens(self.files_of(place.log_dir), place)
+        refuse_what_is_not_ours(self.files_of(place.log_dir), place)
         is_metadata = place.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)

@@ -23,7 +23,7 @@ from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.errors import UnreadableFile
-from engine.layout import FileKind, PartitionKind, parse_file_name
+from engine.layout import FileKind, PartitionKind
 from engine.log.logdir.cluster_metadata import METADATA_DIR, METADATA_TOPIC, ClusterMetadata, read_cluster_metadata
 from engine.log.logdir.metadata_proof import prove_metadata_log
 
@@ -141,15 +141,15 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
     name = FileKind.META_PROPERTIES.value
     path = f"{log_dir.path}/{name}"
     identity = cluster.identities.get(log_dir.path)
-    is_a_brokers = any(parse_file_name(file) is not None for file in log_dir.files if file != FileKind.LOCK.value)
     if not files.exists(path):
-        if is_a_brokers or cluster.identities:
-            said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
-            yield Trouble(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES)
+        said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
+        do = "copy it from another disk of this broker, with a directory.id of its own; or name partitions, not the directory"
+        yield Trouble(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES, do)
     elif identity is None:
         said = f"Error while reading meta.properties file {files.absolute(path)}"
         faults = decode_meta_properties(read_identity(files, path), path).findings
-        yield Trouble(Effect.STOPS, log_dir.path, name, said, _first(faults), FileKind.META_PROPERTIES)
+        effect = _failed(cluster, log_dir.path) if cluster.identities else Effect.STOPS
+        yield Trouble(effect, log_dir.path, name, said, _first(faults), FileKind.META_PROPERTIES)
     elif identity.cluster_id != cluster.cluster_id:
         said = f"Invalid cluster.id in: {files.absolute(path)}. Expected {cluster.cluster_id}, but read {identity.cluster_id}"
         do = "find out which disk belongs to which cluster; nothing of this directory fits the others"

@@ -42,7 +42,7 @@ def mend(files: Files, cluster: Cluster, trouble: Trouble, report: Report) -> bo
         _mend_epochs(files, trouble, shown, report)
         return True
     mended = _mend(files, cluster, trouble)
-    why = f"{trouble.effect.value}: {trouble.said or trouble.what}"
+    why = f"{trouble.effect.value}: {trouble.what if trouble.said is None else f'{trouble.said} ({trouble.what})'}"
     if mended is None:
         severity = Severity.WARNING if trouble.effect is Effect.WARNS else Severity.ERROR
         report.add(Action.REFUSED, shown, f"{why} - {trouble.do or 'nothing on the disk tells what it held'}",

@@ -62,7 +62,7 @@ def operate(
     manager: LogManager, options: OperationOptions, work: Work, errors: list[KafkalogError],
     progress: Callable[[Place], object] | None = None, work_07: Work07 | None = None,
 ) -> Iterator[Report]:
-    """Do `work` on every log of the manager's log dirs; reports in their order. What fails goes to `errors`.
+    """Do `work` on every log of the manager's log dirs; reports in their order. What fails goes to `errors` as well.
 
     A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
     something failed: a broker must not trust a directory that was left in the middle. A log is opened in memory first:
@@ -82,10 +82,9 @@ def operate(
         pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
         try:
             for place, result in zip(places, (map if pool is None else pool.map)(one, places), strict=True):
-                if isinstance(result, KafkalogError):
-                    errors.append(result)
-                else:
-                    yield result
+                if result.failure is not None:
+                    errors.append(result.failure)
+                yield result
                 if progress is not None:
                     progress(place)
         finally:
@@ -115,13 +114,14 @@ def _places(log_dir: LogDir) -> list[Place]:
 def _tried(
     manager: LogManager, options: OperationOptions, work: Work, work_07: Work07 | None, standing: dict[Place, Standing],
     place: Place,
-) -> Report | KafkalogError:
+) -> Report:
+    report = Report(place.path, options.name)
     try:
         if work_07 is not None and manager.is_07(place):
             return _one_07(manager, options, place, work_07)
-        report, standing[place] = _one(manager, options, place, work)
+        standing[place] = _one(manager, options, place, work, report)
     except KafkalogError as error:
-        return error
+        report.failure = error
     return report
 
 
@@ -149,9 +149,7 @@ def _is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
     return any(files.exists(f"{log_dir.path}/{kind.value}") for kind in _BROKERS_OWN)
 
 
-def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work) -> tuple[Report, Standing]:
-    report = Report(place.path, options.name)
-
+def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> Standing:
     def load(clean_start: bool) -> UnifiedLog:
         return _load_without_loss(manager, options, place, report, clean_start=clean_start)
 
@@ -167,7 +165,7 @@ def _one(manager: LogManager, options: OperationOptions, place: Place, work: Wor
         log.close_handlers()
         raise
     log.close(keep_deleted=options.keep_deleted)
-    return report, standing
+    return standing
 
 
 def _load_without_loss(

@@ -6,6 +6,7 @@ With an overlay for `files_of` the same happens in memory: what is said is what 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as replace_in
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError, UsageError
@@ -13,8 +14,9 @@ from engine.files import replace
 from engine.findings import Severity
 from engine.layout import FileKind, PartitionKind
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
-from engine.log.logdir.log_manager import Standing
+from engine.log.logdir.log_manager import Standing, refuse_what_is_not_ours
 from engine.log.logdir.startup import Effect, foresee
+from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
 from engine.log.operations.salvage import salvage
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
     from engine.log.logdir.startup import Trouble
 
 OPERATION = "recover"
+_TRIPPED = "a broker still trips over what is named above"
+
+
+class StartBeyondEnd(KafkalogError):
+    """A log that ends below its start, so that a broker would delete it: it was left as it is."""
+
+    code = "start-beyond-end"
+    exit_status = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,7 @@ class RecoverOptions:
     """How to recover.
 
     recovery_point, log_start_offset  of every log; None: as the checkpoints of its log dir say
+    start_beyond_end   what becomes of a log that ends below its start as the checkpoint has it: "refuse", "keep", "delete"
     mark_clean    leave a clean shutdown marker in each log dir whose logs are all proven, from their beginning
     """
 
@@ -44,6 +55,7 @@ class RecoverOptions:
     keep_deleted: bool = False
     salvage: bool = False
     accept_metadata_loss: bool = False
+    start_beyond_end: str = "refuse"
     mark_clean: bool = False
     jobs: int = 1
 
@@ -66,33 +78,37 @@ def recover(
     places = [place for log_dir in manager.cluster.log_dirs for place in _order(log_dir)]
     by_place = {place: [one for one in troubles if one.path.startswith(place.path + "/")] for place in places}
     of_places = {id(trouble) for found in by_place.values() for trouble in found}
-    tripped: set[str] = set()  # log dirs that a broker still trips over
+    unproven: dict[str, str] = {}  # why a log dir can not be marked as clean
     for log_dir in manager.cluster.log_dirs:
         report = Report(log_dir.path, OPERATION)
         own = [trouble for trouble in troubles if trouble.log_dir == log_dir.path and id(trouble) not in of_places]
         if not _mend_all(manager, own, report):
-            tripped.add(log_dir.path)
+            unproven[log_dir.path] = _TRIPPED
         if log_dir.is_whole:
             _forget_clean_shutdown(manager, log_dir)
         if report.events:
             yield report
     standing: dict[Place, Standing] = {}
-    failed: set[str] = set()
+    incomplete: set[str] = set()  # log dirs where records were lost before
 
     def mend_place(place: Place, report: Report) -> None:
         if not _mend_all(manager, by_place[place], report):
-            tripped.add(place.log_dir)
+            unproven[place.log_dir] = _TRIPPED
 
-    for place, partition in _each(manager, options, places, standing, errors, mend_place):
-        if partition is None:
-            failed.add(place.log_dir)
-        else:
-            yield partition
+    for place, report in _each(manager, options, places, standing, mend_place):
+        if report.failure is not None:
+            errors.append(report.failure)
+            unproven[place.log_dir] = "a partition could not be recovered"
+        elif report.is_doubtful:
+            unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
+        if report.find(Action.MISSING):
+            incomplete.add(place.log_dir)
+        yield report
         if progress is not None:
             progress(place)
     for log_dir in manager.cluster.log_dirs:
         if log_dir.is_whole:
-            yield from _finish(manager, options, log_dir, standing, log_dir.path in failed, log_dir.path in tripped)
+            yield from _finish(manager, options, log_dir, standing, unproven.get(log_dir.path), log_dir.path in incomplete)
 
 
 def _order(log_dir: LogDir) -> list[Place]:
@@ -129,50 +145,69 @@ def _forget_clean_shutdown(manager: LogManager, log_dir: LogDir) -> None:
 
 def _each(
     manager: LogManager, options: RecoverOptions, places: list[Place], standing: dict[Place, Standing],
-    errors: list[KafkalogError], prepare: Callable[[Place, Report], object],
-) -> Iterator[tuple[Place, Report | None]]:
-    """Recover partitions, several at a time, and report in the order of `places`. None: it could not be done."""
+    prepare: Callable[[Place, Report], object],
+) -> Iterator[tuple[Place, Report]]:
+    """Recover partitions, several at a time, and report in the order of `places`."""
     segment_jobs = options.jobs if len(places) == 1 else 1
 
-    def work(place: Place) -> Report | KafkalogError:
+    def work(place: Place) -> Report:
+        report = Report(place.path, OPERATION)
         try:
             if manager.is_07(place):
                 return _one_07(manager, options, place)
-            report, standing[place] = _one(manager, options, place, segment_jobs, prepare)
+            refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
+            chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
+            standing[place] = _one(manager, chosen, place, segment_jobs, prepare, report)
         except KafkalogError as error:
-            return error
+            report.failure = error
         return report
 
     if options.jobs <= 1 or len(places) <= 1:
-        results: Iterator[Report | KafkalogError] = map(work, places)
-        yield from _told(places, results, errors)
+        yield from zip(places, map(work, places), strict=True)
         return
     from concurrent.futures import ThreadPoolExecutor  # it takes a while to load
 
     pool = ThreadPoolExecutor(options.jobs, thread_name_prefix="kafkalog-recover")
     try:
-        yield from _told(places, pool.map(work, places), errors)
+        yield from zip(places, pool.map(work, places), strict=True)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _told(
-    places: list[Place], results: Iterator[Report | KafkalogError], errors: list[KafkalogError],
-) -> Iterator[tuple[Place, Report | None]]:
-    for place, result in zip(places, results, strict=True):
-        if isinstance(result, KafkalogError):
-            errors.append(result)
-            yield place, None
-        else:
-            yield place, result
+def _log_start(manager: LogManager, options: RecoverOptions, place: Place, report: Report) -> int | None:
+    """Where the log is asked to begin, None as the checkpoint says. Reports a checkpoint by which a broker deletes it all.
+
+    Raises StartBeyondEnd where that is to be refused.
+    """
+    if options.log_start_offset is not None or place.name.topic == METADATA_TOPIC or options.start_beyond_end == "delete":
+        return options.log_start_offset
+    start = manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
+    found = start_beyond_end(manager.files_of(place.log_dir), place.path, start) if start > 0 else None
+    if found is None:
+        return None
+    first, end, size = found
+    first = max(first, start_in_epochs(manager.files_of(place.log_dir), place.path, end))
+    name = FileKind.LOG_START_CHECKPOINT.value
+    what = f"{name} says that the log begins at offset {start}, and it ends before {end}: a broker deletes all of it"
+    if options.start_beyond_end != "keep":
+        why = f"{what}, {size} bytes of offsets {first} to {end - 1}"
+        raise StartBeyondEnd(f"{place.path}: {why}", path=place.path,
+                             do="--start-beyond-end keep keeps the log, --start-beyond-end delete does as the broker")
+    if any(log_dir.is_whole and log_dir.path == place.log_dir for log_dir in manager.cluster.log_dirs):
+        why = f"{what}; the log is kept and begins at offset {first} again, and the checkpoint is corrected"
+        report.add(Action.REBUILT, "", why, offsets=(first, end), size=size, severity=Severity.WARNING)
+    else:
+        why = f"{what}; the log is kept, but the checkpoint still says so: name the log dir, not the partition"
+        report.add(Action.KEPT, "", why, offsets=(first, end), size=size, severity=Severity.ERROR)
+    return first
 
 
 def _one(
-    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, prepare: Callable[[Place, Report], object]
-) -> tuple[Report, Standing]:
-    report = Report(place.path, OPERATION)
-    prepare(place, report)
+    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, prepare: Callable[[Place, Report], object],
+    report: Report,
+) -> Standing:
     files = manager.files_of(place.log_dir)
+    prepare(place, report)
     if options.salvage:
         salvage(files, place.path, report)
     log = manager.load(
@@ -181,6 +216,7 @@ def _one(
         log_start_offset=options.log_start_offset, jobs=jobs,
     )
     try:
+        note_breaks(files, report, log.segments.base_offsets, compacted=manager.config(place.name.topic).compact)
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
         standing = Standing.of(log)
@@ -188,7 +224,7 @@ def _one(
         log.close_handlers()
         raise
     log.close(keep_deleted=options.keep_deleted)
-    return report, standing
+    return standing
 
 
 def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Report:
@@ -211,8 +247,8 @@ def _is_of_07(manager: LogManager, log_dir: LogDir) -> bool:
 
 
 def _finish(
-    manager: LogManager, options: RecoverOptions, log_dir: LogDir, standing: dict[Place, Standing], failed: bool,
-    tripped: bool,
+    manager: LogManager, options: RecoverOptions, log_dir: LogDir, standing: dict[Place, Standing], unproven: str | None,
+    is_incomplete: bool,
 ) -> Iterator[Report]:
     if not _is_of_07(manager, log_dir):  # which has no checkpoints
         manager.checkpoint(log_dir, {place: one for place, one in standing.items() if place.log_dir == log_dir.path})
@@ -220,12 +256,12 @@ def _finish(
         return
     report = Report(log_dir.path, OPERATION)
     name = FileKind.CLEAN_SHUTDOWN.value
-    if failed or tripped or options.clean_start:
-        why = ("a partition could not be recovered" if failed else "a broker still trips over what is named above" if tripped
-               else "with --clean-start nothing is proven")
+    why = unproven or ("with --clean-start nothing is proven" if options.clean_start else None)
+    if why is not None:
         report.add(Action.REFUSED, name, f"the log dir is not marked as cleanly stopped: {why}", severity=Severity.ERROR)
     else:
         # empty: the controller is told no broker epoch, and so nothing false (KIP-966)
         replace(manager.files_of(log_dir.path), f"{log_dir.path}/{name}", [b""])
-        report.add(Action.CREATED, name, "every log is proven: a broker skips its recovery")
+        but = ", but for the offsets that are missing" if is_incomplete else ""
+        report.add(Action.CREATED, name, f"every log is proven{but}: a broker skips its recovery")
     yield report

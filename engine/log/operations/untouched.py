@@ -48,6 +48,10 @@ class UntouchedFiles(Files):
         """As Files does."""
         return self._below.list(directory)
 
+    def special(self, directory: str) -> dict[str, str]:
+        """As Files does."""
+        return self._below.special(directory)
+
     def resolve(self, path: str) -> str:
         """As Files does."""
         return self._below.resolve(path)

@@ -121,6 +121,7 @@ class RecoveryWalk:
         state[Place.OFFSETS_MAX] = max_index_size // OFFSET_INDEX_ENTRY.size
         state[Place.TIMES_MAX] = max_index_size // TIME_INDEX_ENTRY.size
         state[Walk.EPOCH] = -1
+        state[Walk.NEXT_OFFSET] = base_offset
         self.offset_entries, self.time_entries = bytearray(), bytearray()
         self.epochs: list[EpochEntry] = []
         self.stop = ScanStop.END

@@ -6,7 +6,7 @@ Nothing is changed here, so segments can be scanned side by side and applied in 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import NO_TIMESTAMP
 from engine.index.time import TimestampOffset
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.log.scan.producer_rows import ProducerRow
 
-__all__ = ["Producers", "ScanStop", "SegmentScan", "read_marker", "refusal", "scan_segment"]
+__all__ = ["Disorder", "Producers", "ScanStop", "SegmentScan", "read_marker", "refusal", "scan_segment"]
 
 _UNKNOWN = TimestampOffset(NO_TIMESTAMP, -1)
 _MOST_ROWS = 1 << 17  # producer rows that a scan keeps: 10 MiB
@@ -53,6 +53,18 @@ class Producers:
             yield from chunk
 
 
+class Disorder(NamedTuple):
+    """The first batch, at byte `position`, whose base offset `offset` is below `expected`, and how many such there are.
+
+    No checksum covers base offsets. Recovery only meets what an index refuses, and keeps the rest, as Kafka does.
+    """
+
+    position: int
+    offset: int
+    expected: int
+    batches: int
+
+
 @dataclass(slots=True)
 class SegmentScan:
     """What recovery finds in a segment. Offsets are absolute, positions and sizes bytes of the .log."""
@@ -69,6 +81,8 @@ class SegmentScan:
     epochs: list[EpochEntry] = field(default_factory=list)  # each above all before it in the segment
     producers: Iterable[ProducerRow] = ()  # what state is made of, in order: see kernels.recovery.recover_batches
     stop: ScanStop = ScanStop.END
+    holes: int = 0  # batches behind a gap, or with fewer records than offsets, as the cleaner leaves them
+    disorder: Disorder | None = None
     error: KafkalogError | None = None  # what LogSegment.recover raises, behind what came before it
 
 
@@ -99,6 +113,10 @@ def scan_segment(
     scan.largest = TimestampOffset(state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET])
     scan.offset_entries, scan.time_entries, scan.epochs = walk.offset_entries, walk.time_entries, walk.epochs
     scan.stop = walk.stop
+    scan.holes = state[Walk.HOLES]
+    if state[Walk.DISORDERS]:
+        scan.disorder = Disorder(*(state[at] for at in (Walk.DISORDER_AT, Walk.DISORDER_OFFSET, Walk.DISORDER_BEHIND,
+                                                        Walk.DISORDERS)))
     if walk.stop is ScanStop.REFUSED:
         scan.error = refusal(walk.refused, path, state, walk.refused_offset)
     return scan

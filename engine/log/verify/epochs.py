@@ -39,13 +39,19 @@ class EpochCheck:
         self._epoch = NO_PARTITION_LEADER_EPOCH
         self._first = 0  # base offset of the first batch of the run
         self._last = -1  # last offset so far
+        self._floor = -1  # before the base offset of a segment whose first batch is still to come
+
+    def begin_segment(self, base_offset: int) -> None:
+        """A segment begins: no batch of it may lie below."""
+        self._floor = base_offset - 1
 
     def feed(self, window: Window, log_path: str) -> None:
         """Follow epochs and offsets of the window's batches, which come from `log_path`."""
         table, row = window.batches.table, 0
         while row < window.rows:
-            turn = next_turn(table, row, window.rows, self._epoch, self._last)
+            turn = next_turn(table, row, window.rows, self._epoch, max(self._last, self._floor))
             if turn > row:
+                self._floor = -1
                 self._last = table[BatchField.LAST_OFFSET, turn - 1]
             if turn < window.rows:
                 self._turn(window, turn, log_path)
@@ -59,6 +65,10 @@ class EpochCheck:
         where = Where(log_path, window.base + table[BatchField.POSITION, row], base)
         if base <= self._last:
             self._report(Finding("offset-order", where, f"a batch from offset {base} follows offset {self._last}"))
+        elif base <= self._floor:
+            what = f"a batch from offset {base} in a segment that begins at {self._floor + 1}"
+            self._report(Finding("offset-order", where, what))
+        self._floor = -1
         if epoch != self._epoch:
             self._end_run()
             if table[BatchField.MAGIC, row] < MAGIC_V2:

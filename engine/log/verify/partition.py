@@ -23,11 +23,13 @@ from engine.layout import (
     FileKind,
     PartitionKind,
     canonical_name,
+    file_name,
     parent_of,
     parse_file_name,
     partition_of,
     transaction_index_file_name,
 )
+from engine.log.verify.continuity import ContinuityCheck
 from engine.log.verify.epochs import EpochCheck
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.producers import ProducerCheck
@@ -93,7 +95,9 @@ class _Partition:
     def run(self) -> Verification:
         """See verify_partition."""
         bases = self._list()
+        self._start_offset = self._log_start_offset()
         self._epochs = self._epoch_check()
+        self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report)
         self._producers = ProducerCheck(self._snapshots(), self._report)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
@@ -103,6 +107,8 @@ class _Partition:
                 self._log_07(path)
         self._producers.finish()
         self._epochs.finish()
+        self._continuity.finish()
+        self._check_start()
         return self.result
 
     def _log_07(self, path: str) -> None:
@@ -149,7 +155,6 @@ class _Partition:
 
     def _epoch_check(self) -> EpochCheck:
         """The checker of leader epochs. A checkpoint that a broker refuses is no evidence."""
-        start = self._log_start_offset()
         path = self._paths.get((FileKind.LEADER_EPOCH_CHECKPOINT, None))
         entries: list[EpochEntry] | None = []
         if path is not None:
@@ -158,7 +163,8 @@ class _Partition:
                 self._report(finding)
             entries = None if checkpoint.findings else checkpoint.entries
             self.result.leader_epochs = len(checkpoint.entries)
-        return EpochCheck(entries, path or self._prefix + FileKind.LEADER_EPOCH_CHECKPOINT.value, start, self._report)
+        return EpochCheck(entries, path or self._prefix + FileKind.LEADER_EPOCH_CHECKPOINT.value, self._start_offset,
+                          self._report)
 
     def _log_start_offset(self) -> int | None:
         """What the log dir's checkpoint says, 0 where it does not name the partition; None: there is no checkpoint.
@@ -170,6 +176,15 @@ class _Partition:
             return None
         known = by_partition(read_offset_checkpoint(self._files, path).entries)
         return known.get((self._partition.topic, self._partition.partition), 0)
+
+    def _check_start(self) -> None:
+        """A log that ends below its start is deleted by the broker that opens it."""
+        start, end = self._start_offset, self._continuity.log_end
+        if start is not None and end is not None and end < start and self.result.bytes:
+            path = f"{self._log_dir.rstrip('/')}/{FileKind.LOG_START_CHECKPOINT.value}"
+            what = (f"the log of {self.result.path} would begin at offset {start}, and it ends before {end}: a broker deletes "
+                    f"all of it, {self.result.segments} segments with {self.result.bytes} bytes")
+            self._report(Finding("start-beyond-end", Where(path, None, start), what))
 
     def _snapshots(self) -> list[tuple[int, ProducerSnapshot]]:
         found: list[tuple[int, ProducerSnapshot]] = []
@@ -193,8 +208,14 @@ class _Partition:
         self._producers.begin_segment(aborted if isinstance(aborted, TransactionIndex) else None)
         path = self._paths[FileKind.LOG, base]
         if not self._files.exists(path):
-            self._report(Finding("path-vanished", Where(path), "the segment was there a moment ago"))
+            if file_name(path) in self._files.list(self._prefix):
+                what = "a symbolic link that leads nowhere: the segment is missing"
+                self._report(Finding("path-unreadable", Where(path), what))
+            else:
+                self._report(Finding("path-vanished", Where(path), "the segment was there a moment ago"))
             return True
+        self._continuity.begin_segment(base)
+        self._epochs.begin_segment(base)
         checks = [
             OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report),
             TimeCheck(times if isinstance(times, TimeIndex) else TimeIndex(b"", base, path), self._report),
@@ -210,6 +231,7 @@ class _Partition:
                     check.feed(window)
                 self._producers.feed(window)
                 self._epochs.feed(window, path)
+                self._continuity.feed(window)
             self._end_of_log(walk, file)
         self.result.segments += 1
         self.result.bytes += walk.end

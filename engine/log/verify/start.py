@@ -44,7 +44,9 @@ def verify_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
     if not log_dirs:
         return
     cluster = survey(files, list(log_dirs.values()))
-    if cluster.metadata_dir is None and all(one.version != _KRAFT for one in cluster.identities.values()):
+    unreadable = [path for path in log_dirs if path not in cluster.identities
+                  and files.exists(f"{path}/{FileKind.META_PROPERTIES.value}")]  # fmt: skip
+    if cluster.metadata_dir is None and not unreadable and all(one.version != _KRAFT for one in cluster.identities.values()):
         return
     for trouble in foresee(files, cluster):
         if trouble.effect is not Effect.WARNS or trouble.kind is not FileKind.PRODUCER_SNAPSHOT:  # told with its partition
