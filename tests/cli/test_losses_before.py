@@ -249,3 +249,13 @@ def test_a_meta_properties_of_a_version_that_is_none_is_named(log_dir):
     assert "Error while reading meta.properties file" in done.out.decode()
     assert "version '99'" in done.out.decode()
     assert "broker-stops" in codes_of(log_dir)[0]
+
+
+@pytest.mark.parametrize("name", ["control-version-negative-0", "control-value-version-negative-0"])
+def test_a_marker_that_can_not_be_read_is_named(own_corpus, name):
+    partition = own_corpus / "kafka-4.3.1/logs/damaged" / name
+    assert "control-record-invalid" in codes_of(partition)[0]
+    for isolation in ("read_committed", "read_uncommitted"):
+        done = kafkalog("fetch", "--isolation", isolation, str(partition))
+        assert done.status == 4
+        assert "control-record-invalid" in done.err

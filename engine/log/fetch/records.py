@@ -10,6 +10,7 @@ from engine.formats import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchFiel
 from engine.kernels.cleaning import next_in_transaction
 from engine.kernels.select import next_unsound
 from engine.log.fetch.reading import FetchIsolation, read
+from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
 from engine.record.batch import Record, RecordBatch
 from engine.record.columns import RecordColumns
@@ -95,7 +96,7 @@ class RecordFetcher:
     def _runs(self, data: FetchData) -> Iterator[Run]:
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
-        reader, filtering = ChunkReader(file.path, self._report, self._limit), _Filter(data.aborted)
+        reader, filtering = ChunkReader(file.path, self._report, self._limit), _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size))
         while True:
             for window in walk:
@@ -170,9 +171,11 @@ class _Filter:
     """Which batches a consumer hands on. To be asked once for each, in order. Mirrors CompletedFetch.
 
     aborted  transactions to leave out; None: those of the index are not known, all data is wanted
+    path     of the log; `report` takes control batches that can not be read
     """
 
-    def __init__(self, aborted: list[AbortedTxn] | None) -> None:
+    def __init__(self, aborted: list[AbortedTxn] | None, path: str, report: Report) -> None:
+        self._path, self._report = path, report
         self._due = [(txn.first_offset, txn.producer_id) for txn in aborted or ()]
         heapify(self._due)
         self._skipped: set[int] = set()  # producers whose transaction is to be left out
@@ -190,7 +193,7 @@ class _Filter:
         while self._due and self._due[0][0] <= last:
             self._skipped.add(heappop(self._due)[1])
         if attributes & CONTROL_FLAG:
-            if producer in self._skipped and self._is_abort(window, row):
+            if self._is_abort(window, row):
                 self._skipped.discard(producer)
             return False
         return producer not in self._skipped
@@ -198,6 +201,8 @@ class _Filter:
     def _is_abort(self, window: Window, row: int) -> bool:
         try:
             marker = read_marker(window, row, self._markers)
-        except ControlRecordInvalid:
+        except ControlRecordInvalid as error:
+            if window.batches.table[BatchField.VALID, row]:  # a wrong checksum is told of already
+                self._report(unreadable_marker(window, row, self._path, error))
             return False
         return marker is not None and marker.control_type is ControlType.ABORT

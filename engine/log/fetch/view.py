@@ -170,7 +170,7 @@ class PartitionView:
     log_start_offset  None: as the log dir's checkpoint says, else where the first segment begins
     high_watermark    None: the log end; offline nobody knows better
     last_stable_offset  where reading committed records ends, if somebody found it out already
-    report            takes what is wrong with the end of the log
+    report            takes what is wrong with the end of the log, and transaction markers that can not be read
     Raises UnreadableFile, also where there is no log, CorruptRecord.
     """
 
@@ -342,33 +342,34 @@ class PartitionView:
         for segment in self.segments.values(place.segment_base_offset):
             start = place.position if segment.base_offset == place.segment_base_offset else 0
             for window in LogWalk(segment.log_file, start or 0, segment.size, batches=columns):
-                _follow_window(window, transactions, markers, self._followed_to)
+                self._follow_window(window, transactions, markers, segment.log_path)
 
+    def _follow_window(self, window: Window, transactions: dict[int, int], markers: RecordColumns, path: str) -> None:
+        """Apply what begins and ends in the batches of the window that end behind what was followed before."""
+        from engine.kernels.verify import next_producer
 
-def _follow_window(window: Window, transactions: dict[int, int], markers: RecordColumns, start: int) -> None:
-    """Apply what begins and ends in the batches of the window that end at `start` or behind it."""
-    from engine.kernels.verify import next_producer
+        table = window.batches.table
+        row = next_producer(table, 0, window.rows)
+        while row < window.rows:
+            attributes, producer = table[BatchField.ATTRIBUTES, row], table[BatchField.PRODUCER_ID, row]
+            if table[BatchField.LAST_OFFSET, row] >= self._followed_to and attributes & TRANSACTIONAL_FLAG:
+                if not attributes & CONTROL_FLAG:
+                    transactions.setdefault(producer, table[BatchField.BASE_OFFSET, row])
+                elif self._ends_transaction(window, row, markers, path):
+                    transactions.pop(producer, None)
+            row = next_producer(table, row + 1, window.rows)
 
-    table = window.batches.table
-    row = next_producer(table, 0, window.rows)
-    while row < window.rows:
-        attributes, producer = table[BatchField.ATTRIBUTES, row], table[BatchField.PRODUCER_ID, row]
-        if table[BatchField.LAST_OFFSET, row] >= start and attributes & TRANSACTIONAL_FLAG:
-            if not attributes & CONTROL_FLAG:
-                transactions.setdefault(producer, table[BatchField.BASE_OFFSET, row])
-            elif _ends_transaction(window, row, markers):
-                transactions.pop(producer, None)
-        row = next_producer(table, row + 1, window.rows)
+    def _ends_transaction(self, window: Window, row: int, markers: RecordColumns, path: str) -> bool:
+        from engine.log.scan.markers import unreadable_marker
+        from engine.log.scan.recovery_walk import read_marker
+        from engine.record.control import ControlRecordInvalid
 
-
-def _ends_transaction(window: Window, row: int, markers: RecordColumns) -> bool:
-    from engine.log.scan.recovery_walk import read_marker
-    from engine.record.control import ControlRecordInvalid
-
-    try:
-        return read_marker(window, row, markers) is not None
-    except ControlRecordInvalid:
-        return False
+        try:
+            return read_marker(window, row, markers) is not None
+        except ControlRecordInvalid as error:
+            if window.batches.table[BatchField.VALID, row]:  # a wrong checksum is told of where it is read
+                self._report(unreadable_marker(window, row, path, error))
+            return False
 
 
 def _was_told(end: LogOffsetMetadata, base: int, position: int) -> bool:

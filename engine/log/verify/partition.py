@@ -229,7 +229,7 @@ class _Partition:
                 self._check_batches(window, path)
                 for check in checks:
                     check.feed(window)
-                self._producers.feed(window)
+                self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
             self._end_of_log(walk, file)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.verify import first_from, next_hole, next_producer
+from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
 from engine.log.verify.indexes import FileFindings
 from engine.record.columns import RecordColumns
@@ -97,6 +98,7 @@ class ProducerCheck:
         self._committed: set[int] = set()  # those commit markers of this segment that its index names
         self._named: set[int] = set()
         self._records = RecordColumns(8)
+        self._log_path = ""
 
     @property
     def _knows_all(self) -> bool:
@@ -109,8 +111,9 @@ class ProducerCheck:
         self._committed.clear()
         self._named = set() if index is None else {txn.last_offset for txn in index}
 
-    def feed(self, window: Window) -> None:
-        """Follow the producers of the window's batches."""
+    def feed(self, window: Window, log_path: str) -> None:
+        """Follow the producers of the window's batches, which come from `log_path`."""
+        self._log_path = log_path
         table, row = window.batches.table, 0
         if self._first_offset is None:
             self._first_offset = table[BatchField.BASE_OFFSET, 0]
@@ -150,8 +153,10 @@ class ProducerCheck:
         producer, offset = table[BatchField.PRODUCER_ID, row], table[BatchField.BASE_OFFSET, row]
         try:
             marker = read_marker(window, row, self._records)
-        except ControlRecordInvalid:
-            return  # dump-log tells of it
+        except ControlRecordInvalid as error:
+            if table[BatchField.VALID, row]:  # a wrong checksum is told of already
+                self._report(unreadable_marker(window, row, self._log_path, error))
+            return
         if marker is None:
             return
         state = self._producers.setdefault(producer, ProducerState())
@@ -249,7 +254,9 @@ class ProducerCheck:
             return None
         if said.last_offset == seen.marker_offset >= 0 and said.offset_delta == 0:
             return None  # brokers before 1.1 took the marker for the last batch
-        if seen.last_offset > said.last_offset:
+        # one that was silent for long is forgotten, and what comes then is all that is known of it
+        is_marker_alone = said.last_offset == said.last_sequence == -1 and seen.marker_offset > seen.last_offset
+        if seen.last_offset > said.last_offset and not is_marker_alone:
             return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
         if seen.last_offset < said.last_offset:
             if self._has_holes or said.last_offset < before:
@@ -258,6 +265,10 @@ class ProducerCheck:
         for name in ("last_sequence", "offset_delta", "producer_epoch", "coordinator_epoch", "timestamp"):
             value = getattr(said, name)
             found = seen.epoch if name == "producer_epoch" else getattr(seen, name)
+            if is_marker_alone and name in ("last_sequence", "offset_delta"):
+                continue
+            if name == "coordinator_epoch" and value == -1 and seen.last_offset > seen.marker_offset:
+                continue
             if value != found and (name in ("last_sequence", "offset_delta") or self._knows_all):
                 return f"{name.replace('_', ' ')} {value}, the batches say {found}"
         if not self._fits(said.current_txn_first_offset, seen.txn_first_offset):
