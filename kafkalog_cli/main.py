@@ -89,6 +89,10 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour_choice())
         sys.stdout.flush()
+        failure = getattr(sys.stdout, "failure", None)  # see outlive_output
+        if failure is not None:
+            why = failure.strerror or failure
+            _abandon("output-failed", f"the output can not be written: {why}; the work itself went on to its end", arguments)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)

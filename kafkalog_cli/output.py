@@ -7,6 +7,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
+import click
+
 from engine.background import Background
 
 if TYPE_CHECKING:
@@ -60,35 +62,74 @@ def raw_stdout() -> Callable[[memoryview], object]:
     return write
 
 
-def outlive_reader() -> None:
-    """From now on a reader of stdout that goes away (`| head`) ends the output, not the work on files."""
+def outlive_output() -> None:
+    """From now on output that can not be written, or that nobody reads (`| head`), ends the output, not the work on files.
+
+    See `output_failure`.
+    """
     if signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL:  # as `main` left it: nobody else's process
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        sys.stdout = _Outliving(sys.stdout)
+        sys.stdout, sys.stderr = _Outliving(sys.stdout), _Outliving(sys.stderr)
+
+
+def output_failure() -> OSError | None:
+    """Why stdout could not be written since `outlive_output`; None: it could, or its reader went away."""
+    return getattr(sys.stdout, "failure", None)
+
+
+def say_at_any_rate(text: str, *, err: bool = False) -> None:
+    """Print on stdout; where that fails, or `err` says so, on stderr."""
+    if not err:
+        click.echo(text)
+    if err or output_failure() is not None:
+        click.echo(text, err=True)
+
+
+def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], object]:
+    """What writes as `write` does, and once that fails into nothing."""
+
+    def attempt(view: memoryview) -> None:
+        if output_failure() is None:
+            try:
+                write(view)
+            except OSError as error:
+                stream = sys.stdout
+                if not isinstance(stream, _Outliving):
+                    raise
+                stream.give_up(error)
+
+    return attempt
 
 
 class _Outliving:
-    """A text stream that goes on into nothing when nobody reads it any more."""
+    """A text stream that goes on into nothing when it can not be written, or nobody reads it any more.
+
+    failure  why it can not be written
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self.failure: OSError | None = None
 
     def write(self, text: str) -> int:
         """Write, or drop."""
         try:
             return self._stream.write(text)
-        except BrokenPipeError:
-            self._go_on_into_nothing()
+        except OSError as error:
+            self.give_up(error)
             return len(text)
 
     def flush(self) -> None:
         """Flush, or drop."""
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._go_on_into_nothing()
+        except OSError as error:
+            self.give_up(error)
 
-    def _go_on_into_nothing(self) -> None:
+    def give_up(self, error: OSError) -> None:
+        """Go on into nothing, because of `error`."""
+        if not isinstance(error, BrokenPipeError):
+            self.failure = error
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)

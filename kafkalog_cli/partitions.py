@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.errors import KafkalogError, UsageError
-from engine.files import Files
+from engine.files import Files, is_locked
+from engine.findings import Severity
+from engine.layout import FileKind
 from engine.log.logdir.metrics import FlushStats, write_textfile
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.engine_options import opening_from, paths_from
-from kafkalog_cli.output import outlive_reader
+from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
-from kafkalog_cli.render_report import exit_status, json_line, text_lines
+from kafkalog_cli.render_report import error_json, exit_status, json_line, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -69,15 +73,18 @@ def session(
     wrap    puts something between the engine and the disk, such as a quarantine; not in a dry run
     metrics what the operation adds to --metrics-textfile, asked for at the end
     """
-    outlive_reader()
+    outlive_output()
     outcome = Outcome()
     status = 0
     reports: list[Report] = []
+    told: list[KafkalogError] = []  # with their partition
     try:
         opening = opening_from(values)
         flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
         with _manager(paths_from(values, opening), opening, wrap, flushes) as (manager, progress):
-            for report in perform(manager, opening, progress):
+            for report in chain(_held(manager) if opening.dry_run else (), perform(manager, opening, progress)):
+                if report.failure is not None:
+                    told.append(report.failure)
                 progress.say(_shown(report, values["form"], opening))
                 status = max(status, exit_status(report))
                 if values["metrics_textfile"] is not None:
@@ -85,12 +92,38 @@ def session(
             if flushes is not None and not opening.dry_run:
                 write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
     except KafkalogError as error:
-        outcome.error(error)
+        errors = [error, *errors]
+    except click.UsageError as error:
+        if values["form"] == "json":
+            click.echo(_stopped(UsageError(error.format_message())))
+        raise
     for failure in errors:
+        if values["form"] == "json" and failure not in told:
+            click.echo(_stopped(failure))
         outcome.error(failure)
     if values["dry_run"] and values["form"] == "text":
         click.echo("dry run: nothing was changed")
     return max(status, outcome.finish())
+
+
+def _stopped(error: KafkalogError) -> str:
+    """What belongs to no partition and could not be done, as JSON."""
+    operation = click.get_current_context().info_name
+    return json.dumps({"operation": operation, "status": error.exit_status, "error": error_json(error)})
+
+
+def _held(manager: LogManager) -> Iterator[Report]:
+    """For a dry run: the log dirs that another process has locked."""
+    from engine.log.report import Action, Report
+
+    operation = click.get_current_context().info_name or ""
+    for log_dir in manager.cluster.log_dirs:
+        if is_locked(f"{log_dir.path}/{FileKind.LOCK.value}"):
+            report = Report(log_dir.path, operation)
+            why = ("another process holds this lock, most likely a running broker: without --dry-run nothing would be done, "
+                   "and what it writes meanwhile may look like damage")
+            report.add(Action.REFUSED, FileKind.LOCK.value, why, severity=Severity.WARNING)
+            yield report
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from engine.errors import UsageError
 from engine.layout import parent_of
 from kafkalog_cli.app import printable
+from kafkalog_cli.output import say_at_any_rate
 from kafkalog_cli.partitions import session
 
 if TYPE_CHECKING:
@@ -58,9 +60,10 @@ def run(values: dict[str, Any]) -> int:
         return session(values, perform, errors, None if values["no_quarantine"] else wrap)
     finally:
         for quarantine in quarantines:
-            if quarantine.is_used and values["form"] == "text":
+            if quarantine.is_used:
                 where = printable(quarantine.directory)
-                click.echo(f"kept in quarantine: {quarantine.stored_size} bytes; undo with: kafkalog restore {where}")
+                text = f"kept in quarantine: {quarantine.stored_size} bytes; undo with: kafkalog restore {where}"
+                say_at_any_rate(text, err=values["form"] == "json" or sys.exc_info()[0] is not None)
 
 
 def _quarantine_of(files: Files, log_dir: LogDir, chosen: str | None, now: int, taken: set[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
 from engine.log.report import Action
 from kafkalog_cli.app import printable
@@ -33,8 +34,7 @@ def text_lines(report: Report) -> Iterator[str]:
         if event.action not in _QUIET or event.severity is not Severity.INFO:
             yield "  " + printable(_event_text(event))
     if report.failure is not None:
-        done = "not finished; what stands above was done" if report.events else "nothing was done"
-        yield printable(f"{report.directory}: {done}")
+        yield printable(f"{report.directory}: {_failed(report)}")
     elif report.segments is None:  # a log dir: its small files
         yield printable(f"{report.directory}: {_verdict(report)}")
     else:
@@ -67,12 +67,18 @@ def _standing(report: Report) -> str:
     )
 
 
+def _failed(report: Report) -> str:
+    if report.events:
+        return "not finished; what stands above was done"
+    is_in_the_middle = isinstance(report.failure, UnreadableFile | UnwritableFile | FileChangedWhileReading)
+    return "not finished" if is_in_the_middle else "nothing was done"
+
+
 def _unread(report: Report) -> str:
     """What recovery believed without looking."""
     if report.unread_below is None or report.operation != "recover":
         return ""
-    return (f"; below offset {report.unread_below} no batch was read: --recovery-point 0 reads all, kafkalog verify-index "
-            "compares all")
+    return f"; no batch below offset {report.unread_below} was read (--recovery-point 0 reads all)"
 
 
 def _verdict(report: Report) -> str:

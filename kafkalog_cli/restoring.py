@@ -9,7 +9,7 @@ import click
 
 from engine.errors import KafkalogError
 from kafkalog_cli.app import Outcome, printable
-from kafkalog_cli.output import outlive_reader
+from kafkalog_cli.output import outlive_output
 
 if TYPE_CHECKING:
     from engine.log.quarantine.restore import Restored, Undone
@@ -23,7 +23,7 @@ def run(quarantine: str, *, force: bool, dry_run: bool, form: str) -> int:
     from engine.log.quarantine.restore import restore
     from engine.overlay import OverlayFiles
 
-    outlive_reader()
+    outlive_output()
     outcome = Outcome()
     files = OverlayFiles(ReadOnlyFiles(), now_ms()) if dry_run else Files()
     directory = quarantine.rstrip("/") or quarantine

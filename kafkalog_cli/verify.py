@@ -20,7 +20,7 @@ from engine.layout import FileKind, parent_of, parse_file_name
 from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
-from kafkalog_cli.output import raw_stdout
+from kafkalog_cli.output import outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def verify_all(
 ) -> int:
     """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status."""
     say_interpreted()
-    out = TextBuffer(raw_stdout())
+    if rebuild is not None:
+        outlive_output()
+    out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
     stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
     outcome = Outcome(stream=stream)
     with Progress() as progress:
@@ -108,6 +110,10 @@ def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild) -> _Verified:
     log_dir = parent_of(files.absolute(directory))
     try:
         with nullcontext() if rebuild.dry_run else locked(files, [log_dir]):
+            if not rebuild.dry_run:  # only now nobody else changes it
+                result = _verify(files, directory, Event())
+                if result.error is not None or result.verification is None or result.verification.worst is None:
+                    return result
             names = Rebuilder(files, directory, LogConfig.of(dict(rebuild.settings)), result.findings, now).run()
             after = _verify(files, directory, Event())
     except KafkalogError as error:

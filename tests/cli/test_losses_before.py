@@ -205,9 +205,9 @@ def test_what_was_not_read_is_said(log_dir):
     report = report_of("--no-quarantine", "--recovery-point", "50", log_dir / PARTITION, status=0)
     assert report["unreadBelow"] == 42
     done = kafkalog("recover", "--no-quarantine", "--recovery-point", "50", str(log_dir / PARTITION))
-    assert "below offset 42 no batch was read: --recovery-point 0 reads all" in done.out.decode()
+    assert "no batch below offset 42 was read (--recovery-point 0 reads all)" in done.out.decode()
     clean = kafkalog("recover", "--no-quarantine", "--clean-start", str(log_dir / PARTITION))
-    assert "below offset 89 no batch was read" in clean.out.decode()
+    assert "no batch below offset 89 was read" in clean.out.decode()
     assert report_of("--no-quarantine", "--recovery-point", "0", log_dir / PARTITION, status=1)["unreadBelow"] is None
 
 

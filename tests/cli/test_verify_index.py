@@ -164,3 +164,27 @@ def test_a_damaged_metadata_log_is_the_loudest(log_dirs):
     done = kafkalog("verify-index", str(log_dirs))
     assert done.err.startswith("error[metadata-loss] ")
     assert done.status == 4
+
+
+def test_rebuild_looks_again_once_it_has_the_lock(own_corpus, tmp_path, monkeypatch):
+    import engine.log.logdir.locking as locking
+
+    partition = tmp_path / "small_segments-0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0", partition)
+    first, second = (partition / f"{base:020}.timeindex" for base in (22, 42))
+    sound = first.read_bytes()
+    first.write_bytes(sound[:-12] + bytes(12))
+    lock = locking.locked
+
+    def locked(files, log_dirs):
+        """A broker that stops at this moment has repaired one index, and left another in the middle."""
+        first.write_bytes(sound)
+        second.write_bytes(second.read_bytes()[:-1])
+        return lock(files, log_dirs)
+
+    monkeypatch.setattr(locking, "locked", locked)
+    done = kafkalog("verify-index", "--rebuild", str(partition))
+    assert "00000000000000000042.timeindex" in done.out.decode()
+    assert "00000000000000000022.timeindex" not in done.out.decode()
+    assert first.read_bytes() == sound
+    assert kafkalog("verify-index", str(partition)).status == 0

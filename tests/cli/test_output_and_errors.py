@@ -1,0 +1,126 @@
+"""Commands that change logs: output that can not be written, errors as JSON, partitions that fail among others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+
+from tests.support.console import ROOT
+from tests.support.other_process import lock_held
+from tests.support.run import kafkalog
+
+SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
+NOW = "1764000000000"
+
+
+@pytest.fixture
+def log_dir(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d1", tmp_path / "d1")
+    return tmp_path / "d1"
+
+
+def process(*words, **streams):
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
+    return subprocess.run([sys.executable, "-m", "kafkalog_cli", *map(str, words)], check=False, cwd=ROOT, **streams)
+
+
+def objects(*words):
+    done = kafkalog(*map(str, words), "--format", "json")
+    found = [json.loads(line) for line in done.out.splitlines()]
+    for one in found:
+        jsonschema.validate(one, SCHEMA)
+    return found, done
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_full_disk_behind_stdout_ends_the_output_and_not_the_work(log_dir, tmp_path, form):
+    other = tmp_path / "other/d1"
+    shutil.copytree(log_dir, other)
+    with open("/dev/full", "w") as full:
+        done = process("recover", "--now", NOW, "--mark-clean", "--format", form, log_dir, stdout=full)
+    assert done.returncode == 8
+    assert b"error[output-failed]" in done.stderr
+    assert f"kafkalog restore {log_dir}.quarantine-".encode() in done.stderr
+    assert process("recover", "--now", NOW, "--mark-clean", other).returncode == 1
+    for path in other.rglob("*"):
+        if path.is_file():
+            assert (log_dir / path.relative_to(other)).read_bytes() == path.read_bytes(), path
+    assert kafkalog("restore", *map(str, tmp_path.glob("d1.quarantine-*"))).status == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_a_full_disk_behind_stderr_ends_nothing(log_dir):
+    with open("/dev/full", "w") as full:
+        done = process("recover", "--format", "json", "--no-quarantine", log_dir / "u-plain-0", log_dir / "u-tx-0", stderr=full)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_rebuilding_goes_on_without_an_output(log_dir):
+    for name in ("u-plain-0", "u-tx-0"):
+        with (log_dir / name / "00000000000000000000.timeindex").open("ab") as index:
+            index.write(b"xxx")
+    with open("/dev/full", "w") as full:
+        done = process("verify-index", "--rebuild", log_dir / "u-plain-0", log_dir / "u-tx-0", stdout=full)
+    assert done.returncode == 8
+    assert process("verify-index", log_dir / "u-plain-0", log_dir / "u-tx-0").returncode == 0
+
+
+def test_errors_that_belong_to_no_partition_are_objects(log_dir, tmp_path):
+    [nowhere], done = objects("recover", tmp_path / "nowhere")
+    assert (nowhere["error"]["code"], nowhere["status"], done.status) == ("unreadable-file", 8, 8)
+    [nothing], done = objects("recover")
+    assert (nothing["error"]["code"], nothing["status"], done.status) == ("usage", 2, 2)
+    [setting], done = objects("roll", "--config", "nonsense=1", log_dir / "u-plain-0")
+    assert (setting["error"]["code"], setting["operation"], done.status) == ("usage", "roll", 2)
+    with lock_held(log_dir / ".lock"):
+        [locked], done = objects("truncate", "--to", "3", log_dir / "u-plain-0")
+    assert (locked["error"]["code"], done.status) == ("log-dir-locked", 8)
+    assert "error[log-dir-locked]" in done.err
+
+
+def test_a_dry_run_says_that_a_broker_holds_the_lock(log_dir):
+    before = sorted(os.listdir(log_dir))
+    assert "another process" not in kafkalog("recover", "--dry-run", str(log_dir)).out.decode()
+    assert sorted(os.listdir(log_dir)) == before, "asking makes no lock file"
+    (log_dir / ".lock").touch()
+    with lock_held(log_dir / ".lock"):
+        done = kafkalog("recover", "--dry-run", str(log_dir / "u-plain-0"))
+        assert done.status == 4
+        assert "another process holds this lock, most likely a running broker" in done.out.decode()
+        [told, report], _ = objects("roll", "--dry-run", log_dir / "u-plain-0")
+    assert (told["events"][0]["file"], report["segments"]) == (".lock", 2)
+
+
+def test_a_partition_that_fails_half_way_tells_what_was_done_before(log_dir, monkeypatch):
+    """And the others are worked on."""
+    import engine.files
+    from engine.errors import UnwritableFile
+
+    remove = engine.files.Files.remove
+
+    def failing(self, path):
+        if "u-plain-0/" in path and path.endswith(".snapshot"):
+            raise UnwritableFile(f"{path}: Input/output error")
+        remove(self, path)
+
+    monkeypatch.setattr(engine.files.Files, "remove", failing)
+    (log_dir / "u-plain-0/00000000000000000500.log.deleted").touch()
+    found, done = objects("recover", "--no-quarantine", "--recovery-point", "0", "--mark-clean", log_dir)
+    failed = next(one for one in found if one["partition"].endswith("u-plain-0"))
+    assert failed["error"]["message"].endswith("Input/output error")
+    assert [(event["action"], event["file"]) for event in failed["events"]] == [("removed", "00000000000000000500.log.deleted")]
+    assert (failed["status"], failed["segments"], done.status) == (8, None, 8)
+    others = [one for one in found if one["logEndOffset"] is not None]
+    assert len(others) == len([path for path in log_dir.iterdir() if path.is_dir()]) - 1
+    assert not (log_dir / ".kafka_cleanshutdown").exists()
+    text = kafkalog("recover", "--no-quarantine", "--recovery-point", "0", str(log_dir / "u-plain-0"))
+    assert "u-plain-0: not finished" in text.out.decode()
