@@ -259,3 +259,16 @@ def test_a_marker_that_can_not_be_read_is_named(own_corpus, name):
         done = kafkalog("fetch", "--isolation", isolation, str(partition))
         assert done.status == 4
         assert "control-record-invalid" in done.err
+
+
+@pytest.mark.parametrize(("batch", "offset"), [(1, 22), (1, 40), (0, 37), (2, 22)])
+def test_salvage_drops_the_batch_with_the_wrong_offset_and_keeps_the_others(log_dir, batch, offset):
+    log = log_dir / PARTITION / "00000000000000000022.log"
+    sizes = [end - at for at, end in zip(positions(log), [*list(positions(log))[1:], log.stat().st_size], strict=True)]
+    set_base_offset(log, batch, offset)
+    report = report_of("--recovery-point", "0", "--salvage", "--no-quarantine", log_dir / PARTITION, status=1)
+    (event,) = events(report, "salvaged")
+    assert event["bytes"] == sizes[batch]
+    assert log.stat().st_size == sum(sizes) - sizes[batch]
+    assert not [event for event in events(report, "kept") if event["severity"] != "info"]
+    assert "offset-order" not in codes_of(log_dir / PARTITION)[0]

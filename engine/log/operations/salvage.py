@@ -77,28 +77,53 @@ def salvage(files: Files, directory: str, report: Report) -> int:
 
 def sound_runs(file: OpenFile, first_offset: int, limit: int | None) -> Iterator[Run]:
     """The sound batches of a log whose offsets grow from `first_offset` on and lie below `limit`, as long runs."""
-    walk, run, expected = LogWalk(file), None, first_offset
+    run: Run | None = None
+    for batch in _fitting(_sound_batches(file, limit), first_offset):
+        if run is not None and run.end == batch.start:
+            run = run._replace(end=batch.end, end_offset=batch.end_offset)
+            continue
+        if run is not None:
+            yield run
+        run = batch
+    if run is not None:
+        yield run
+
+
+def _sound_batches(file: OpenFile, limit: int | None) -> Iterator[Run]:
+    """Every batch with a right checksum whose offsets lie below `limit`."""
+    walk = LogWalk(file)
     while True:
         for window in walk:
             table = window.batches.table
             for row in range(window.rows):
-                start = window.base + table[BatchField.POSITION, row]
-                end = start + table[BatchField.SIZE, row]
                 base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
-                fits = table[BatchField.VALID, row] == 1 and expected <= base <= last and (limit is None or last < limit)
-                if not fits:
-                    continue
-                expected = last + 1
-                if run is not None and run.end == start:
-                    run = run._replace(end=end, end_offset=last + 1)
-                    continue
-                if run is not None:
-                    yield run
-                run = Run(start, end, base, last + 1)
+                if table[BatchField.VALID, row] == 1 and base <= last and (limit is None or last < limit):
+                    start = window.base + table[BatchField.POSITION, row]
+                    yield Run(start, start + table[BatchField.SIZE, row], base, last + 1)
         if walk.stop is Stop.END or walk.resynchronise() is None:
-            break
-    if run is not None:
-        yield run
+            return
+
+
+def _fitting(batches: Iterator[Run], expected: int) -> Iterator[Run]:
+    """Those whose offsets grow from `expected` on.
+
+    No checksum covers base offsets: one that leaps ahead, and that the next batch does not follow, is the wrong one.
+    """
+    leap: Run | None = None  # behind a gap; `expected` is where the gap begins
+    for batch in batches:
+        if batch.first_offset < expected:
+            continue
+        if leap is not None and batch.first_offset >= leap.end_offset:
+            yield leap
+            expected = leap.end_offset
+        leap = None
+        if batch.first_offset == expected:
+            yield batch
+            expected = batch.end_offset
+        else:
+            leap = batch
+    if leap is not None:
+        yield leap
 
 
 def lost_ranges(runs: list[Run], size: int, base_offset: int, limit: int | None) -> Iterator[Lost]:
