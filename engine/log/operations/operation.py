@@ -10,7 +10,7 @@ from engine.errors import KafkalogError
 from engine.files import replace
 from engine.layout import FileKind, PartitionKind
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
-from engine.log.logdir.log_manager import Standing
+from engine.log.logdir.log_manager import NoLogOfBrokers, Standing
 from engine.log.logdir.logs_07 import note_standing
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.untouched import Touched, UntouchedFiles
@@ -65,14 +65,14 @@ def operate(
     """Do `work` on every log of the manager's log dirs; reports in their order. What fails goes to `errors` as well.
 
     A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
-    something failed: a broker must not trust a directory that was left in the middle. A log is opened in memory first:
+    something failed in the middle: a broker must not trust such a directory. A log is opened in memory first:
     one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine.
 
     work_07  for logs of 0.7; None: they are NoLogOfBrokers
     """
     for log_dir in manager.cluster.log_dirs:
         places = _places(log_dir)
-        failures = len(errors)
+        failed_in_the_middle = False
         marker = _take_marker(manager, log_dir)
         standing: dict[Place, Standing] = {}
         opening = options if marker is None else _clean(options)
@@ -84,6 +84,7 @@ def operate(
             for place, result in zip(places, (map if pool is None else pool.map)(one, places), strict=True):
                 if result.failure is not None:
                     errors.append(result.failure)
+                    failed_in_the_middle |= not isinstance(result.failure, LogDamaged | NoLogOfBrokers)
                 yield result
                 if progress is not None:
                     progress(place)
@@ -92,7 +93,7 @@ def operate(
                 pool.shutdown(cancel_futures=True)
         if standing and _is_a_brokers(manager, log_dir):
             manager.checkpoint(log_dir, standing)
-        if marker is not None and len(errors) == failures:
+        if marker is not None and not failed_in_the_middle:
             files = manager.files_of(log_dir.path)
             replace(files, f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}", [marker])
 
