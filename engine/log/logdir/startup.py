@@ -25,6 +25,7 @@ from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.errors import UnreadableFile
 from engine.layout import FileKind, PartitionKind
 from engine.log.logdir.cluster_metadata import METADATA_DIR, METADATA_TOPIC, ClusterMetadata, read_cluster_metadata
+from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.metadata_proof import prove_metadata_log
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
     path = f"{log_dir.path}/{name}"
     identity = cluster.identities.get(log_dir.path)
     if not files.exists(path):
+        if log_dir.places and not cluster.identities and all(is_log_07(files, place.path) for place in log_dir.places):
+            return  # brokers of 0.7 had none
         said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
         do = "copy it from another disk of this broker, with a directory.id of its own; or name partitions, not the directory"
         yield Trouble(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES, do)
