@@ -75,8 +75,11 @@ class ReadOptions:
         return self.pattern is None or self.pattern.fullmatch(topic) is not None
 
 
-def read_options(given: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
-    """Check the options of a query. Names in any case. Raises OptionError with one sentence."""
+def read_options(given: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
+    """Check the options of a query. Names in any case. Raises OptionError with one sentence.
+
+    streaming  None: not known yet, so limits that only one kind of query may have are let through
+    """
     options = {name.lower(): str(value) for name, value in given.items()}
     for name in options:
         if name in _REFUSED:
@@ -88,9 +91,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool = False) -> ReadOp
         raise OptionError("Only one of the following options can be specified: subscribe, subscribePattern, assign")
     start = read_limit(options, "starting", LATEST if streaming else EARLIEST)
     end = read_limit(options, "ending", LATEST)
-    if not streaming:
+    if streaming is False:
         check_batch_limits(start, end)
-    elif end.everywhere != LATEST:
+    elif streaming and end.everywhere != LATEST:
         raise OptionError("ending offset not valid in streaming queries")
     level = _one_of(options, "level", LEVELS, "records")
     return ReadOptions(

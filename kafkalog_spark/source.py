@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+
+from kafkalog_spark.splits import Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
-
-    from kafkalog_spark.planning import Piece
-
-
-@dataclass
-class Split(InputPartition):
-    """One task: plain values, since it is pickled."""
-
-    pieces: list[Piece]
 
 
 class KafkaLogReader(DataSourceReader):
@@ -78,7 +71,7 @@ class KafkaLogSource(DataSource):
         from kafkalog_spark.partitions import find_places
         from kafkalog_spark.schema import ddl_of
 
-        options = read_options(self.options)
+        options = read_options(self.options, streaming=None)
         find_places(options.paths)
         return ddl_of(schema_for(options))
 
@@ -86,3 +79,9 @@ class KafkaLogSource(DataSource):
         """The reader for `schema`, which is ours or what the user asked for."""
         is_pushing = "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
         return (FilteringReader if is_pushing else KafkaLogReader)(schema, dict(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """The reader of a stream."""
+        from kafkalog_spark.streaming import KafkaLogStreamReader
+
+        return KafkaLogStreamReader(schema, dict(self.options))

@@ -1,0 +1,121 @@
+"""Following partitions that grow: which offsets there are, how many of them the next micro-batch takes, and where they lie.
+
+Offsets are those of Spark's Kafka source: {"topic": {"0": next offset to read}}. Nothing is remembered between calls, so that
+a query goes on where its checkpoint says, whatever has been rolled or deleted meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.log.fetch.reading import FetchIsolation
+from kafkalog_spark.errors import DataLossError
+from kafkalog_spark.partitions import find_sources
+from kafkalog_spark.planning import Range, check_partitions, cut, opened, pack, start_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.log.fetch.view import PartitionView
+    from kafkalog_spark.offsets import TopicPartition
+    from kafkalog_spark.options import ReadOptions
+    from kafkalog_spark.planning import Piece
+
+    Offsets = dict[TopicPartition, int]
+    StreamOffset = dict[str, dict[str, int]]  # as Spark keeps it
+
+
+def to_stream(offsets: Mapping[TopicPartition, int]) -> StreamOffset:
+    """Offsets as Spark keeps them."""
+    topics: StreamOffset = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return topics
+
+
+def from_stream(offset: StreamOffset) -> Offsets:
+    """The other way round."""
+    return {(topic, int(partition)): one for topic, partitions in offset.items() for partition, one in partitions.items()}
+
+
+def first_offsets(options: ReadOptions) -> Offsets:
+    """Where a new query begins, by the starting options. Raises OptionError, LogDirError."""
+    sources = find_sources(options)
+    check_partitions(options, sources)
+    found: Offsets = {}
+    for source in sources:
+        with opened(source) as view:
+            found[source.topic, source.partition] = start_of(options, source, view, _end(options, view))
+    return found
+
+
+def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets]:
+    """(how far every partition goes, where reading goes on in it); partitions that `start` does not know begin at their start.
+
+    Raises DataLossError where partitions or offsets of `start` are gone and failOnDataLoss is true; else they are passed over.
+    """
+    ends: Offsets = {}
+    begins: Offsets = {}
+    sources = {(source.topic, source.partition): source for source in find_sources(options)}
+    gone = sorted(set(start).difference(sources))
+    if gone and options.fail_on_data_loss:
+        raise DataLossError(f"{', '.join(f'{topic}-{partition}' for topic, partition in gone)} are gone.")
+    for key, source in sources.items():
+        with opened(source) as view:
+            end = _end(options, view)
+            begin = start.get(key, view.log_start_offset)
+            if begin < view.log_start_offset or begin > view.log_end_offset:
+                if options.fail_on_data_loss:
+                    there = f"[{view.log_start_offset}, {view.log_end_offset})"
+                    raise DataLossError(f"{key[0]}-{key[1]}: offset {begin} is due and {there} are there.")
+                begin = min(max(begin, view.log_start_offset), end)
+            begins[key], ends[key] = begin, max(begin, end)
+    return ends, begins
+
+
+def _end(options: ReadOptions, view: PartitionView) -> int:
+    if options.isolation is FetchIsolation.READ_COMMITTED:
+        return view.fetch_last_stable_offset_metadata().message_offset
+    return view.fetch_high_watermark_metadata().message_offset
+
+
+def limited(begins: Offsets, ends: Offsets, most: int) -> Offsets:
+    """Where a micro-batch of at most `most` offsets ends, shared out by how much of each partition is due."""
+    due = {key: ends[key] - begins[key] for key in ends}
+    total = sum(due.values())
+    if total <= most:
+        return dict(ends)
+    found, left = {}, most
+    for key, lag in sorted(due.items(), key=lambda item: item[1]):
+        share = min(lag, left, max(1, most * lag // total)) if lag else 0
+        found[key] = begins[key] + share
+        left -= share
+    return found
+
+
+def offsets_in(options: ReadOptions, begins: Offsets, ends: Offsets, most_bytes: int) -> int:
+    """About how many of the offsets that are due take `most_bytes` of segments; 1 at least."""
+    pieces = [piece for split in plan_between(options, begins, ends) for piece in split]
+    size = sum(piece.size for piece in pieces)
+    due = sum(piece.end - piece.start for piece in pieces)
+    return due if size <= most_bytes else max(1, due * most_bytes // size)
+
+
+def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[list[Piece]]:
+    """The splits of a micro-batch: what lies between two offsets. Raises LogDirError, DataLossError."""
+    pieces: list[Piece] = []
+    for source in find_sources(options):
+        key = (source.topic, source.partition)
+        if key not in end:
+            continue
+        with opened(source) as view:
+            begin = start.get(key, view.log_start_offset)
+            if begin < view.log_start_offset:
+                if options.fail_on_data_loss:
+                    what = f"{key[0]}-{key[1]}: offset {begin} is due, and the log begins at {view.log_start_offset}."
+                    raise DataLossError(what)
+                begin = view.log_start_offset
+            stop = min(end[key], view.log_end_offset)
+            pieces += cut(Range(source, begin, max(begin, stop)), view, options.split_bytes)
+    return pack(pieces, options.split_bytes, options.min_partitions)
+

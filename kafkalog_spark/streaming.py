@@ -1,0 +1,105 @@
+"""The streaming reader of the data source, for every pyspark from 4.0 on; limits and AvailableNow need 4.2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kafkalog_spark.following import (
+    first_offsets,
+    from_stream,
+    last_offsets,
+    limited,
+    offsets_in,
+    plan_between,
+    to_stream,
+)
+from kafkalog_spark.levels import read_level, types_for
+from kafkalog_spark.options import read_options
+from kafkalog_spark.schema import wanted_schema
+from kafkalog_spark.splits import Split
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_LIMITS = True
+except ImportError:  # pyspark before 4.2
+    HAS_LIMITS = False
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Not known yet: Spark asks for everything at once."""
+
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from kafkalog_spark.following import Offsets, StreamOffset
+
+
+class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads partitions as they grow. Lives in the driver's worker; a pickled copy of it reads the splits."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        self.options = read_options(options, streaming=True)
+        self.schema = wanted_schema(schema, types_for("records"))
+        self._target: Offsets | None = None  # AvailableNow: not beyond this
+
+    def initialOffset(self) -> StreamOffset:  # noqa: N802  # Spark's name
+        """Where a new query begins. Raises OptionError, LogDirError."""
+        return to_stream(first_offsets(self.options))
+
+    def latestOffset(self, start: StreamOffset | None = None, limit: Any = None) -> StreamOffset:  # noqa: N802
+        """Where the next micro-batch ends. Raises LogDirError, DataLossError."""
+        begin = {} if start is None else from_stream(start)
+        ends, begins = last_offsets(self.options, begin)
+        if self._target is not None:
+            ends = {key: max(begins[key], min(end, self._target[key])) for key, end in ends.items() if key in self._target}
+        most = self._most(begins, ends, limit)
+        return to_stream(ends if most is None else limited(begins, ends, most))
+
+    def _most(self, begins: Offsets, ends: Offsets, limit: Any) -> int | None:
+        if HAS_LIMITS and isinstance(limit, ReadMaxRows):
+            return limit.max_rows
+        if HAS_LIMITS and isinstance(limit, ReadMaxBytes):
+            return offsets_in(self.options, {key: begins[key] for key in ends}, ends, limit.max_bytes)
+        return None
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """The options maxOffsetsPerTrigger and maxBytesPerTrigger; without them everything."""
+        if self.options.max_offsets is not None:
+            return ReadMaxRows(self.options.max_offsets)
+        return ReadAllAvailable() if self.options.max_bytes is None else ReadMaxBytes(self.options.max_bytes)
+
+    def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802
+        """How far the logs go, for the progress of the query."""
+        return to_stream(last_offsets(self.options, {})[0])
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on nothing new is taken."""
+        self._target = last_offsets(self.options, {})[0]
+
+    def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[Split]:
+        """The tasks of a micro-batch. Raises LogDirError, DataLossError."""
+        splits = plan_between(self.options, from_stream(start), from_stream(end))
+        return [Split(pieces) for pieces in splits] or [Split([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task, on an executor."""
+        assert isinstance(partition, Split)
+        for batch in read_level(partition.pieces, self.schema, self.options):
+            yield batch if batch.schema == self.schema else batch.cast(self.schema)
+
+    def commit(self, end: StreamOffset) -> None:
+        """Nothing is kept here: offsets are in the query's checkpoint."""
+
+    def stop(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,119 @@
+"""A stream reads every record once: across restarts, limits, rolled and deleted segments."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+
+import pytest
+
+from kafkalog_spark.errors import DataLossError
+from kafkalog_spark.following import first_offsets, from_stream, last_offsets, limited, offsets_in, plan_between, to_stream
+from kafkalog_spark.options import read_options
+
+
+@pytest.fixture
+def segments(corpus):
+    return next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0"))
+
+
+@pytest.fixture
+def grown(segments, tmp_path):
+    """A partition that has the first two segments; `grow()` gives it the next one."""
+    target = tmp_path / "logs" / segments.name
+    target.mkdir(parents=True)
+    names = sorted(path.name for path in segments.glob("*.log"))
+
+    def grow(count=1):
+        for name in [one for one in names if not (target / one).exists()][:count]:
+            for path in segments.glob(name.removesuffix("log") + "*"):
+                shutil.copy(path, target / path.name)
+
+    grow(2)
+    return target, grow
+
+
+def options(path, **given):
+    return read_options({"path": str(path), **given}, streaming=True)
+
+
+def test_offsets_go_to_spark_and_back():
+    offsets = {("a", 0): 3, ("a", 1): 0, ("b-1", 12): 2**62}
+    assert from_stream(to_stream(offsets)) == offsets
+    assert to_stream(offsets) == {"a": {"0": 3, "1": 0}, "b-1": {"12": 2**62}}
+
+
+def test_a_limit_is_shared_out_by_what_is_due():
+    begins, ends = {("a", 0): 0, ("a", 1): 10, ("b", 0): 5}, {("a", 0): 900, ("a", 1): 110, ("b", 0): 5}
+    for most in (1, 2, 10, 99, 100, 500, 999):
+        got = limited(begins, ends, most)
+        assert sum(got[key] - begins[key] for key in got) <= most
+        assert all(begins[key] <= got[key] <= ends[key] for key in got)
+        assert got != begins
+    assert limited(begins, ends, 1000) == ends
+    assert limited(begins, ends, 100)["a", 0] == 90
+
+
+def test_every_limit_comes_to_the_end(grown):
+    target, grow = grown
+    grow(3)
+    asked = options(target, startingOffsets="earliest")
+    for most in (1, 7, 50):
+        at, read = first_offsets(asked), []
+        while True:
+            ends, begins = last_offsets(asked, at)
+            following = limited(begins, ends, most)
+            if following == at:
+                break
+            read += [(piece.start, piece.end) for split in plan_between(asked, at, following) for piece in split]
+            at = following
+        assert read[0][0] == 0
+        assert all(one[1] == two[0] for one, two in itertools.pairwise(read))
+        assert read[-1][1] == ends["small_segments", 0]
+    assert 1 <= offsets_in(asked, first_offsets(asked), ends, 1000) < ends["small_segments", 0]
+
+
+def test_what_is_gone_is_said(grown):
+    target, _grow = grown
+    asked, lenient = options(target, startingOffsets="earliest"), options(target, startingOffsets="earliest", failOnDataLoss="false")
+    start = first_offsets(asked)
+    first = min(target.glob("*.log"))
+    for path in target.glob(first.stem + "*"):
+        path.unlink()
+    with pytest.raises(DataLossError, match="offset 0 is due"):
+        last_offsets(asked, start)
+    ends, begins = last_offsets(lenient, start)
+    assert 0 < begins["small_segments", 0] < ends["small_segments", 0]
+    with pytest.raises(DataLossError, match="other-3 are gone"):
+        last_offsets(asked, {("other", 3): 7})
+    assert last_offsets(lenient, {("other", 3): 7})[0].keys() == {("small_segments", 0)}
+
+
+def test_exactly_once_across_restarts(spark, grown, tmp_path, segments):
+    target, grow = grown
+    limits = []
+
+    def run(**given):
+        frame = spark.readStream.format("kafkalog").option("startingOffsets", "earliest")
+        for name, value in given.items():
+            frame = frame.option(name, value)
+        query = (
+            frame.load(str(target.parent)).select("offset").writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint")).option("path", str(tmp_path / "out"))
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+        limits.append([progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]])
+        return sorted(row.offset for row in spark.read.parquet(str(tmp_path / "out")).collect())
+
+    every = sorted(row.offset for row in spark.read.format("kafkalog").load(str(segments)).select("offset").collect())
+    after_two = run()
+    assert after_two == every[: len(after_two)]
+    grow(1)
+    for path in list(target.glob(min(target.glob("*.log")).stem + "*")):
+        path.unlink()  # read already
+    grow(9)
+    assert run(maxOffsetsPerTrigger="30") == every
+    assert len(limits[1]) > 1
+    assert max(limits[1]) <= 30
+    assert run() == every
