@@ -8,6 +8,7 @@ import pytest
 from engine.discovery import DirectoryKind, directory_kind, discover
 from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
+from tests.support.permissions import without_permission
 
 HEX = "a2eb80d57bfc4269af90e35d3898849a"
 
@@ -84,14 +85,10 @@ def test_depth_is_limited(tmp_path):
     assert found(tmp_path) == ([], [("path-skipped", "1/2/3/4/5/6/7")])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every directory")
 def test_a_directory_without_permission_is_a_finding(tmp_path):
     make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log")
-    (tmp_path / "t-0").chmod(0)
-    try:
+    with without_permission(tmp_path / "t-0"):
         paths, findings = found(tmp_path)
-    finally:
-        (tmp_path / "t-0").chmod(0o700)
     assert paths == ["t-1/00000000000000000000.log"]
     assert findings == [("path-unreadable", "t-0")]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
 from tests.support.other_process import lock_held
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,13 +207,9 @@ def test_the_metadata_log_is_only_rolled_by_name(log_dirs):
     assert len(list(metadata.glob("*.log"))) == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_partition_that_can_not_be_read_is_one_error(log_dirs):
-    (log_dirs / "d1/u-tx-0").chmod(0)
-    try:
+    with without_permission(log_dirs / "d1/u-tx-0"):
         done = kafkalog("recover", "--no-quarantine", "--mark-clean", str(log_dirs / "d1"))
-    finally:
-        (log_dirs / "d1/u-tx-0").chmod(0o755)
     assert done.status == 8
     assert not (log_dirs / "d1/.kafka_cleanshutdown").exists()
     assert "u-plain-0: offsets 0 to 199" in done.out.decode()

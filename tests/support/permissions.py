@@ -1,0 +1,51 @@
+"""Files without permission, also for root: for a while the process obeys their modes as everybody does."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_VERSION_3 = 0x20080522  # of Linux' capability sets: 64 of them in two words
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1 << 1, 1 << 2
+
+
+class _Header(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]  # as ctypes wants it
+
+
+@contextmanager
+def without_permission(path: Path) -> Iterator[None]:
+    """`path` with mode 0, and a thread (with those it starts) that may do nothing about it."""
+    mode = path.stat().st_mode
+    path.chmod(0)
+    try:
+        with _obeying_modes():
+            yield
+    finally:
+        path.chmod(mode)
+
+
+@contextmanager
+def _obeying_modes() -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    libc, header, sets = ctypes.CDLL(None, use_errno=True), _Header(_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    if libc.capget(ctypes.byref(header), sets):
+        pytest.skip("root whose rights can not be told")
+    before = sets[0]  # those in effect; what is permitted stays, so that they come back
+    try:
+        sets[0] = before & ~(_DAC_OVERRIDE | _DAC_READ_SEARCH)
+        assert libc.capset(ctypes.byref(header), sets) == 0
+        yield
+    finally:
+        sets[0] = before
+        assert libc.capset(ctypes.byref(header), sets) == 0
