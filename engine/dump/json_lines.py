@@ -11,7 +11,8 @@ from engine.dump.entries_07 import Entries07
 from engine.dump.json_lines_07 import put_entries
 from engine.dump.json_pieces import put_large_field
 from engine.dump.json_stream import text_field
-from engine.dump.record_text import decoder_for, is_large_next
+from engine.dump.kernel_records import put_records
+from engine.dump.record_text import decoder_for
 from engine.findings import Finding, Where
 from engine.formats import AbortedTxn, BatchField, ControlType, ProducerSnapshotEntry, RecordField, Status
 from engine.index.offset import OffsetPosition
@@ -141,20 +142,9 @@ class JsonRenderer:
         self, chunk: Chunk, base: int, row: int, last_row: int, record: int, last_record: int, flags: int
     ) -> int:
         """Objects by the kernel → the row whose object is due next."""
-        out, status = self._stream.out, int(Status.FULL)
-        while status == Status.FULL:
-            out.at, row, record, status = record_objects(
-                out.data, out.at, chunk.data, chunk.batches.table, row, last_row, chunk.records.table, record,
-                last_record, flags, base,
-            )
-            if status == Status.FULL:
-                if out.at or not flags & CONTENTS or not is_large_next(chunk, row, last_row, record, last_record):
-                    out.make_room()
-                else:
-                    self._put_large(chunk, base, record, flags)
-                    record += 1
-                    status = int(Status.FULL if record < last_record or row < last_row else Status.END)
-        return row
+        return put_records(
+            record_objects, self._put_large, self._stream.out, chunk, base, row, last_row, record, last_record, flags
+        )
 
     def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> None:
         """Write a record that an empty buffer has no room for, piece by piece."""

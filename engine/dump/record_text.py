@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.formats import ControlType, RecordField
+from engine.formats import ControlType
 from engine.record.control import control_type, end_txn_marker, known_control_type
 from engine.record.java_text import java_utf8
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from engine.dump.options import DumpOptions
     from engine.layout import PartitionDir
-    from engine.record.reader import Chunk
     from engine.schema.decode import RecordDecoder
 
     Printer = Callable[[int, bytes | None, bytes | None], tuple[bytes, str | None]]
@@ -22,20 +21,6 @@ if TYPE_CHECKING:
 
 _UNSAFE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-LARGE = 256 << 10  # bytes of a key or payload that is shown in pieces, so that memory does not grow with it
-
-
-def is_large_next(chunk: Chunk, row: int, last_row: int, record: int, last_record: int) -> bool:
-    """Is it a large record that a kernel found no room for, and not the batch in front of it?
-
-    row, record   what the kernel would write next, up to, not including, `last_row` and `last_record`
-    """
-    table = chunk.records.table
-    if record >= last_record or (row < last_row and row <= table[RecordField.BATCH, record]):
-        return False
-    return max(table[RecordField.KEY_SIZE, record], table[RecordField.VALUE_SIZE, record]) >= LARGE
 
 
 def terminal_safe(text: str) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.dump.record_text import control_record_text, is_large_next, printable, printer_for, terminal_safe
+from engine.dump.kernel_records import put_records
+from engine.dump.record_text import control_record_text, printable, printer_for, terminal_safe
 from engine.findings import Finding, Where
 from engine.formats import BatchField, RecordField, Status
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
@@ -133,20 +134,9 @@ class TextRenderer:
         self, chunk: Chunk, base: int, row: int, last_row: int, record: int, last_record: int, flags: int
     ) -> int:
         """Batch lines and record lines by the kernel → the row whose batch line is due next."""
-        out, status = self._out, int(Status.FULL)
-        while status == Status.FULL:
-            out.at, row, record, status = print_records(
-                out.data, out.at, chunk.data, chunk.batches.table, row, last_row, chunk.records.table, record,
-                last_record, flags, base,
-            )
-            if status == Status.FULL:
-                if out.at or not flags & CONTENTS or not is_large_next(chunk, row, last_row, record, last_record):
-                    out.make_room()
-                else:
-                    self._put_large(chunk, base, record, flags)
-                    record += 1
-                    status = int(Status.FULL if record < last_record or row < last_row else Status.END)
-        return row
+        return put_records(
+            print_records, self._put_large, self._out, chunk, base, row, last_row, record, last_record, flags
+        )
 
     def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> None:
         """Print a record that an empty buffer has no room for, piece by piece."""
