@@ -210,6 +210,7 @@ class OverlayFiles(Files):
         self.lock_of_changes = RLock()
         self._root = _Directory("")
         self._directories: dict[str, _Directory] = {}  # by path as it was spelled, until directories move
+        self._real: dict[str, str] = {}  # directories on the disk without symbolic links
 
     # ---- looking
 
@@ -437,11 +438,11 @@ class OverlayFiles(Files):
 
     def _unchanged(self, path: str) -> str | None:
         """Where on the disk it is if anything stands at `path`; None where that is not known, or something was changed."""
-        with self.lock_of_changes:
-            known = self._known(path)
-            if known is None or known[0].source is None or known[1] in known[0].changed:
-                return None
-            return f"{known[0].source}/{known[1]}"
+        above, slash, name = path.rpartition("/")  # no lock: nothing is looked at twice
+        directory = self._directories.get(above)
+        if directory is None or directory.source is None or name in directory.changed or not slash or name in _NO_NAMES:
+            return None
+        return f"{directory.source}/{name}"
 
     def _find(self, path: str, *, keep: bool = False) -> _File | _Directory | None:
         """What stands at `path`. `keep`: remember it, so that everyone who asks gets the same file."""
@@ -498,7 +499,10 @@ class OverlayFiles(Files):
     def _must_be_plain(self, path: str, source: str) -> None:
         """Refuse what the real seam refuses to open for writing: links, devices, what can not be read."""
         parent, _, name = source.rpartition("/")
-        if self.disk.resolve(source) != self.disk.resolve(parent or "/").rstrip("/") + "/" + name:
+        real = self._real.get(parent)
+        if real is None:
+            real = self._real[parent] = self.disk.resolve(parent or "/").rstrip("/")
+        if self.disk.resolve(source) != f"{real}/{name}":
             raise UnwritableFile(f"{path}: Too many levels of symbolic links")
         try:
             self.disk.open(source).close()
