@@ -94,7 +94,7 @@ class Kept:
         if self._path.exists():
             document = json.loads(self._path.read_text())
             if document["runs"] == self._runs:
-                self.groups = {name: Measured.of_json(one) for name, one in document["groups"].items()}
+                self.groups = {name: Measured.of_json(one) for name, one in document["groups"].items() if name in GROUPS}
 
     def put(self, name: str, measured: Measured) -> None:
         """Keep the rows of a group."""
