@@ -26,9 +26,10 @@ class Broker:
     """A broker and controller on `top`/d0 and `top`/d1. Use it in a `with` statement; `said` is all that it prints.
 
     static_quorum  the log dirs were made with voters in the configuration, not in the metadata log
+    cleaner        its log cleaner works, and looks for work all the time
     """
 
-    def __init__(self, top: Path, *, static_quorum: bool = False) -> None:
+    def __init__(self, top: Path, *, static_quorum: bool = False, cleaner: bool = False) -> None:
         self._top = top
         self._out = top.parent / f"{top.name}.broker.out"
         self.port, controller = _free_port(), _free_port()
@@ -36,7 +37,7 @@ class Broker:
             "process.roles=broker,controller", "node.id=1", (_STATIC if static_quorum else _DYNAMIC).format(controller=controller),
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
             f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}", "controller.listener.names=CONTROLLER",
-            f"log.dirs={top}/d0,{top}/d1", "log.cleaner.enable=false", "log.initial.task.delay.ms=600000",
+            f"log.dirs={top}/d0,{top}/d1", f"log.cleaner.enable={str(cleaner).lower()}", "log.cleaner.backoff.ms=500", "log.initial.task.delay.ms=600000",
             "offsets.topic.replication.factor=1", "transaction.state.log.replication.factor=1",
             "delegation.token.secret.key=corpus", "num.recovery.threads.per.data.dir=1",
         ]  # fmt: skip
@@ -92,6 +93,16 @@ class Broker:
         done = subprocess.run(tool, capture_output=True, text=True, env=ENVIRONMENT, check=True, timeout=_PATIENCE)
         found = re.findall(r"^(.+):(\d+):(\d+)$", done.stdout, re.MULTILINE)
         return {f"{topic}-{partition}": int(offset) for topic, partition, offset in found}
+
+    def consume(self, topic: str) -> dict[bytes, bytes | None]:
+        """The last value of every key of a topic, as a consumer reads them from the beginning on; all of them text."""
+        tool = ["java", *_OPTIONS[:-1], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(),
+                "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", f"127.0.0.1:{self.port}", "--topic", topic,
+                "--from-beginning", "--timeout-ms", "15000", "--formatter-property", "print.key=true",
+                "--formatter-property", "key.separator=\x01", "--formatter-property", "null.literal=\x02"]  # fmt: skip
+        done = subprocess.run(tool, capture_output=True, env=ENVIRONMENT, check=False, timeout=_PATIENCE)
+        lines = (line.split(b"\x01", 1) for line in done.stdout.split(b"\n") if b"\x01" in line)
+        return {key: None if value == b"\x02" else value for key, value in lines}
 
 
 def _free_port() -> int:
