@@ -7,6 +7,7 @@ checksum and whatever follows the end mark are not looked at), so frames are tak
 from __future__ import annotations
 
 import struct
+import threading
 from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -149,13 +150,24 @@ def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:
     return b"".join(parts)
 
 
+class _Buffers(threading.local):
+    """Memory of the compressor, for each thread."""
+
+    def __init__(self) -> None:
+        self.out = memoryview(bytearray(lz4_bound(_WRITTEN_BLOCK)))
+        self.table = memoryview(array("H", bytes(2 * TABLE)))
+
+
+_buffers = _Buffers()
+
+
 def _fast_blocks() -> Callable[[memoryview], Buffer]:
     """Kafka's own bytes where kernels are compiled; else those of whatever library there is."""
     if BUILD != "compiled":
         from lz4.block import compress
 
         return lambda block: bytes(compress(block, store_size=False))
-    out, table = memoryview(bytearray(lz4_bound(_WRITTEN_BLOCK))), memoryview(array("H", bytes(2 * TABLE)))
+    out, table = _buffers.out, _buffers.table
     return lambda block: bytes(out[: lz4_block(block, out, table)])
 
 

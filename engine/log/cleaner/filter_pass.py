@@ -200,7 +200,7 @@ class FilterPass:
                 first = bisect_left(batch_of, row, chunk.first, chunk.end)
                 behind_records = bisect_left(batch_of, behind, first, chunk.end)
                 mine = Marked(chunk, first, behind_records, keep[first - chunk.first :])
-                self._settle_alone(window, row, (mine,))
+                self._settle_alone(window, row, (mine,), whole=mine)
             row = behind
 
     def _settle_large(self, window: Window, row: int) -> None:
@@ -218,8 +218,11 @@ class FilterPass:
             yield Marked(chunk, chunk.first, chunk.end, marks[at : at + chunk.end - chunk.first])
             at += chunk.end - chunk.first
 
-    def _settle_alone(self, window: Window, row: int, marked: Iterable[Marked]) -> None:
-        """Hand on one batch: as it is, written anew, as an empty header, or not at all. Mirrors filterTo."""
+    def _settle_alone(self, window: Window, row: int, marked: Iterable[Marked], whole: Marked | None = None) -> None:
+        """Hand on one batch: as it is, written anew, as an empty header, or not at all. Mirrors filterTo.
+
+        whole  all that is `marked`, where it is in one piece
+        """
         batches, counts = window.batches, self._counts.table
         table, kept = batches.table, counts[KEPT, row]
         if not kept:
@@ -235,7 +238,8 @@ class FilterPass:
                 horizon = table[BatchField.BASE_TIMESTAMP, row] if has_horizon else NO_TIMESTAMP
                 if needs_horizon:
                     horizon = self._round.now + self._config.delete_retention_ms
-                self._out.add(self._rewriter.rewrite(batches, row, marked, horizon))
+                anew = None if whole is None else self._rewriter.rewrite_whole(window, row, whole, horizon)
+                self._out.add(self._rewriter.rewrite(batches, row, marked, horizon) if anew is None else anew)
         self._out.note(table[BatchField.LAST_OFFSET, row])
 
     def _stays_empty(self, batches: BatchColumns, row: int) -> bool:

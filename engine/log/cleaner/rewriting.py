@@ -5,12 +5,16 @@ Mirrors MemoryRecords.filterTo, buildRetainedRecordsInto. What comes out has mes
 
 from __future__ import annotations
 
+import struct
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import (
+    BATCH_HEADER,
     CODEC_MASK,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
+    LOG_OVERHEAD,
     MAGIC_V0,
     MAGIC_V2,
     NO_TIMESTAMP,
@@ -19,16 +23,25 @@ from engine.formats import (
     BatchField,
     Codec,
     RecordField,
+    Status,
 )
 from engine.kernels.cleaning import take_kept
+from engine.kernels.encode import encode_records, measure_records
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, empty_batch, encode_body, finish_batch
+from engine.record.codecs import deflate
 from engine.record.columns import RECORD_ROWS, RecordColumns
+from engine.record.crc import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.record.columns import BatchColumns
     from engine.record.reader import Chunk
+    from engine.record.windows import Window
+
+_LARGEST_BODY = 16 << 20  # bytes: the memory for it is kept
+_AT = BATCH_HEADER.positions
+_SHORT, _INT, _CRC, _TIMES = (struct.Struct(form) for form in (">h", ">i", ">I", ">qq"))
 
 
 class Marked(NamedTuple):
@@ -58,6 +71,46 @@ class BatchRewriter:
 
     def __init__(self) -> None:
         self._kept = RecordColumns(RECORD_ROWS)
+        self._sizes = memoryview(array("q", bytes(8 * RECORD_ROWS)))
+        self._body = memoryview(bytearray(1 << 16))
+
+    def rewrite_whole(self, window: Window, row: int, marked: Marked, delete_horizon_ms: int) -> bytes | None:
+        """What `rewrite` makes of a batch of format 2 whose records are all in `marked`, sooner: most are of this kind.
+
+        None: `rewrite` knows, or says what is wrong.
+        """
+        table, chunk, kept = window.batches.table, marked.chunk, self._kept.table
+        if table[BatchField.MAGIC, row] < MAGIC_V2:
+            return None
+        taken, newest = take_kept(chunk.records.table, marked.first, marked.end, marked.keep, kept)
+        if taken < 1:
+            return None
+        base_offset = table[BatchField.BASE_OFFSET, row]
+        base_timestamp = kept[RecordField.TIMESTAMP, 0] if delete_horizon_ms == NO_TIMESTAMP else delete_horizon_ms
+        _, size, status = measure_records(chunk.data, kept, 0, taken, MAGIC_V2, base_offset, base_timestamp, self._sizes)
+        if status != Status.END or size > _LARGEST_BODY:
+            return None
+        if size > len(self._body):
+            self._body = memoryview(bytearray(2 * size))
+        body = self._body[:size]
+        if encode_records(chunk.data, kept, 0, taken, base_offset, base_timestamp, body, 0)[2] != Status.END:
+            return None
+        attributes = table[BatchField.ATTRIBUTES, row]
+        codec = attributes & CODEC_MASK
+        packed = bytes(body) if codec == Codec.NONE else deflate(codec, body)
+        kept_flags = attributes & (CODEC_MASK | TIMESTAMP_TYPE_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
+        if delete_horizon_ms >= 0:
+            kept_flags |= DELETE_HORIZON_FLAG
+        largest = table[BatchField.MAX_TIMESTAMP, row] if attributes & TIMESTAMP_TYPE_FLAG else newest
+        at = table[BatchField.POSITION, row]
+        head = bytearray(window.data[at : at + BATCH_HEADER.size])  # producer, epoch and offsets stay as they are
+        _INT.pack_into(head, _AT["batch_length"], len(head) - LOG_OVERHEAD + len(packed))
+        _SHORT.pack_into(head, _AT["attributes"], kept_flags)
+        _TIMES.pack_into(head, _AT["base_timestamp"], base_timestamp, largest)
+        _INT.pack_into(head, _AT["record_count"], taken)
+        crc = crc32c(packed, crc32c(memoryview(head)[_AT["attributes"] :]))
+        _CRC.pack_into(head, _AT["crc"], crc)
+        return bytes(head) + packed
 
     def rewrite(self, batches: BatchColumns, row: int, marked: Iterable[Marked], delete_horizon_ms: int) -> bytes:
         """The batch with the records that stay, at least one, compressed by its own codec at the default level.
