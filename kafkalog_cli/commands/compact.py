@@ -48,6 +48,11 @@ def command(**values: Any) -> int:
     Of a log dir the logs are taken that need it, the dirtiest first, up to the offsets that replicas are known to have
     (replication-offset-checkpoint); a log that is named itself is taken too if it is dirty enough, or with --force.
 
+    Compact while the broker is stopped: after an outage in which compacted topics grew, where the broker's cleaner has given
+    up, before a directory is copied. Of a batch that can not be read the log is left as it is: recover comes first. Expect
+    24 bytes of memory for each key of a round, and disk space for the segments that become one. The broker's own cleaner
+    goes on from the checkpoint.
+
     The active segment is never touched, nor what an open transaction or min.compaction.lag.ms protects. New segments are
     written beside the old ones and take their place at once when they are whole: a stop at any moment loses nothing.
     """
