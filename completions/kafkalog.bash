@@ -186,7 +186,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--force --dry-run --format --version -h --help' "$cur"
+            _kafkalog_words '--force --salvage --dry-run --format --version -h --help' "$cur"
         fi
         ;;
     retain)

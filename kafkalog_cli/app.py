@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine.dump.json_stream import JsonStream
     from engine.errors import KafkalogError
     from engine.findings import Finding
+    from engine.log.quarantine.seam import QuarantiningFiles
 
 SHOWN_PER_CODE = 10  # findings of one code and file that are written out; more are counted
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
@@ -95,6 +96,12 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
     click.echo(f"{label} {printable(message)}", err=True, color=colour_choice())
     if do:
         click.echo(f"  do   {printable(do)}", err=True)
+
+
+def kept_in(quarantine: QuarantiningFiles) -> str:
+    """The line that says where a command keeps what it changed."""
+    where = printable(quarantine.directory)
+    return f"kept in quarantine: {quarantine.stored_size} bytes; undo with: kafkalog restore {where}"
 
 
 def printable(text: str) -> str:

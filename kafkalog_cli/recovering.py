@@ -10,7 +10,7 @@ import click
 
 from engine.errors import UsageError
 from engine.layout import parent_of
-from kafkalog_cli.app import printable
+from kafkalog_cli.app import kept_in
 from kafkalog_cli.output import say_at_any_rate
 from kafkalog_cli.partitions import session
 
@@ -61,9 +61,7 @@ def run(values: dict[str, Any]) -> int:
     finally:
         for quarantine in quarantines:
             if quarantine.is_used:
-                where = printable(quarantine.directory)
-                text = f"kept in quarantine: {quarantine.stored_size} bytes; undo with: kafkalog restore {where}"
-                say_at_any_rate(text, err=values["form"] == "json" or sys.exc_info()[0] is not None)
+                say_at_any_rate(kept_in(quarantine), err=values["form"] == "json" or sys.exc_info()[0] is not None)
 
 
 def _quarantine_of(files: Files, log_dir: LogDir, chosen: str | None, now: int, taken: set[str]) -> str:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.errors import KafkalogError
-from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.app import Outcome, kept_in, printable
 from kafkalog_cli.output import outlive_output
 
 if TYPE_CHECKING:
     from engine.log.quarantine.restore import Restored, Undone
 
 
-def run(quarantine: str, *, force: bool, dry_run: bool, form: str) -> int:
+def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
     """Undo what `quarantine` tells of, under the locks of its log dirs → exit status."""
     from engine.files import Files, ReadOnlyFiles, now_ms
     from engine.log.logdir.locking import locked
@@ -25,28 +25,47 @@ def run(quarantine: str, *, force: bool, dry_run: bool, form: str) -> int:
 
     outlive_output()
     outcome = Outcome()
-    files = OverlayFiles(ReadOnlyFiles(), now_ms()) if dry_run else Files()
+    now = now_ms()
+    files = OverlayFiles(ReadOnlyFiles(), now) if dry_run else Files()
     directory = quarantine.rstrip("/") or quarantine
+    done: list[tuple[int, int]] = []
     try:
-        manifest = read_manifest(files, directory)
+        manifest = read_manifest(files, directory, salvage=salvage)
         with locked(files, manifest.log_dirs):
-            restored = restore(files, directory, force=force)
+            restored = restore(
+                files, directory, force=force, salvage=salvage, keep=not dry_run, now=now,
+                progress=lambda number, count: done.append((number, count)),
+            )
     except KafkalogError as error:
         outcome.error(error)
+        if done and not dry_run:
+            click.echo(f"{done[-1][0]} of {done[-1][1]} changes are undone: call it again to go on", err=True)
         return outcome.finish()
     for line in (_json_lines if form == "json" else _text_lines)(restored, dry_run=dry_run):
         click.echo(line)
-    return outcome.finish()
+    is_as_before = restored.complete_before or not (restored.skipped or restored.differences)
+    return max(outcome.finish(), 0 if is_as_before else 4)
 
 
 def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     if restored.complete_before:
         return ["everything was put back already: nothing to do"]
     lines = [f"  {step.what} {printable(step.path)}{_amount(step)}" for step in restored.steps]
+    lines += [f"  not put back: {printable(what)}" for what in restored.skipped]
+    lines += [f"  differs: {printable(one.path)} - {one.what}" for one in restored.differences]
     count = sum(step.size for step in restored.steps)
     would = "would be " if dry_run else ""
-    before = restored.manifest.command
-    return [*lines, f"{len(restored.steps)} changes {would}undone, {count} bytes put back: as before `{before}`"]
+    command = restored.manifest.command
+    if restored.differences:
+        verdict = f"not as before `{command}`: {len(restored.differences)} files differ"
+    elif restored.skipped:
+        verdict = f"what can be undone of `{command}` is undone"
+    else:
+        verdict = f"as before `{command}`"
+    lines.append(f"{len(restored.steps)} changes {would}undone, {count} bytes put back: {verdict}")
+    if restored.aside is not None:
+        lines.append(kept_in(restored.aside))
+    return lines
 
 
 def _amount(step: Undone) -> str:
@@ -55,6 +74,10 @@ def _amount(step: Undone) -> str:
 
 def _json_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     lines = [json.dumps({"undone": step.what, "path": step.path, "bytes": step.size}) for step in restored.steps]
+    lines += [json.dumps({"notPutBack": what}) for what in restored.skipped]
+    lines += [json.dumps({"differs": one.what, "path": one.path}) for one in restored.differences]
     total = {"command": restored.manifest.command, "dryRun": dry_run, "steps": len(restored.steps),
-             "bytes": sum(step.size for step in restored.steps), "wasComplete": restored.complete_before}
+             "bytes": sum(step.size for step in restored.steps), "wasComplete": restored.complete_before,
+             "asBefore": None if restored.complete_before else not (restored.skipped or restored.differences),
+             "quarantine": None if restored.aside is None else restored.aside.directory}
     return [*lines, json.dumps(total)]

@@ -49,7 +49,8 @@ def test_a_dry_run_changes_nothing(changed):
     assert done.status == 0
     lines = [json.loads(line) for line in done.out.splitlines()]
     assert lines[0] == {"undone": "removed", "path": f"{data}/new", "bytes": 0}
-    assert lines[-1] == {"command": "recover", "dryRun": True, "steps": 3, "bytes": 4900, "wasComplete": False}
+    assert lines[-1] == {"command": "recover", "dryRun": True, "steps": 3, "bytes": 4900, "wasComplete": False,
+                         "asBefore": True, "quarantine": None}
     assert tree(ReadOnlyFiles(), str(data)) == after
 
 
@@ -68,3 +69,42 @@ def test_what_is_no_quarantine(tmp_path):
     done = kafkalog("restore", str(tmp_path))
     assert done.status == 8
     assert "error[unreadable-file]" in done.err
+
+
+def test_a_manifest_that_is_cut_off_is_an_error_with_a_way_out(changed):
+    data, kept, before = changed
+    after = tree(ReadOnlyFiles(), str(data))
+    manifest = kept / "manifest.jsonl"
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    done = kafkalog("restore", str(kept))
+    assert (done.status, done.out) == (8, b"")
+    assert "lacks its last line: recover was killed, or the file is cut off; 3 changes can be undone" in done.err
+    assert f"do   kafkalog restore --salvage {kept}" in done.err
+    left = tree(ReadOnlyFiles(), str(data))
+    left.pop(".lock")
+    assert left == after
+    done = kafkalog("restore", "--salvage", str(kept))
+    assert done.status == 4, "the manifest is not whole: nobody knows what is missing"
+    assert b"3 changes undone, 4900 bytes put back: what can be undone of `recover` is undone" in done.out
+    assert {name: data for name, data in tree(ReadOnlyFiles(), str(data)).items() if name != ".lock"} == before
+
+
+def test_force_says_as_before_only_when_it_is_so(changed):
+    data, kept, before = changed
+    (data / "d/later").write_bytes(b"of later")
+    assert kafkalog("restore", str(kept)).status == 8
+    planned = kafkalog("restore", "--force", "--dry-run", str(kept))
+    assert "set aside" in planned.out.decode()
+    done = kafkalog("restore", "--force", str(kept))
+    assert done.status == 0
+    assert "as before `recover`" in done.out.decode()
+    assert f"undo with: kafkalog restore {kept}.forced" in done.out.decode()
+    left = tree(ReadOnlyFiles(), str(data))
+    left.pop(".lock")
+    assert left == before
+    assert kafkalog("restore", f"{kept}.forced").status == 0
+    (data / "d/b").unlink()
+    done = kafkalog("restore", "--force", str(kept))
+    assert done.status == 4
+    assert f"differs: {data}/d/b - gone" in done.out.decode()
+    assert "not as before `recover`: 1 files differ" in done.out.decode()

@@ -297,7 +297,7 @@ def quarantine_case(case_name, top):
         recovered(after, acknowledged, done)
         files = CrashFiles(after)
         try:
-            restore(files, f"{top}/kept", force=not done)
+            restore(files, f"{top}/kept", salvage=not done)
         except (QuarantineDamaged, UnreadableFile) as error:
             told = "nothing was changed yet" in str(error) or not files.exists(f"{top}/kept/manifest.jsonl")
             if done or not told:
@@ -331,7 +331,7 @@ def restore_case(case_name, top, disk=None, change=None):
         files = CrashFiles(after)
         if done:
             assert partition(after) == partition(disk)
-        restore(files, f"{top}/kept", force=True)
+        restore(files, f"{top}/kept")
         for left in (files.disk(), *files.power_losses(drawn=1)):
             assert partition(left) == partition(disk)
             assert {path for path in left.directories if path.startswith("d")} == set(disk.directories) - {top[1:]}

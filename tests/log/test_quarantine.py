@@ -52,7 +52,7 @@ def test_everything_is_undone(steps):
             assert after == tree(ReadOnlyFiles(), other)
         files.finish()
         if files.is_used:
-            restore(Files(), f"{top}/kept")
+            assert restore(Files(), f"{top}/kept").differences == []
             assert restore(Files(), f"{top}/kept").complete_before
         assert tree(ReadOnlyFiles(), str(data)) == before
         assert times(data) == times_before
@@ -76,7 +76,7 @@ def test_only_what_is_cut_is_kept(place):
         file.truncate(4000)
     files.finish()
     assert files.stored_size == 1000
-    entries = read_manifest(Files(), place[1]).entries
+    entries = [entry for entry in read_manifest(Files(), place[1]).entries if entry is not None]
     assert [(entry.do.value, entry.position, entry.size) for entry in entries] == [("cut", 4900, 100), ("cut", 4000, 900)]
     for entry in entries:
         assert sha256((Path(place[1]) / STORED / entry.stored).read_bytes()).hexdigest() == entry.sha256
@@ -188,7 +188,7 @@ def test_a_stop_of_the_command_loses_nothing(place, at):
         files.finish()
         raise Stop
     try:
-        restore(Files(), place[1])
+        restore(Files(), place[1], salvage=True)
     except KafkalogError:  # nothing was noted, so nothing may have changed
         assert not Path(place[1], MANIFEST).exists() or not Path(place[1], MANIFEST).read_bytes()
     assert tree(ReadOnlyFiles(), place[0]) == before
@@ -243,17 +243,108 @@ def test_a_damaged_manifest_is_refused(place, line):
 
 
 def test_the_manifest_is_text(place):
+    written = times(place[0])[Path(place[0], "d/e/f")]
     files = quarantining(place)
     files.remove(f"{place[0]}/d/e/f")
     files.finish()
     lines = [json.loads(line) for line in (Path(place[1]) / MANIFEST).read_text().splitlines()]
     assert lines[0] == {"quarantine": 1, "command": "test", "created_ms": NOW, "log_dirs": [place[0]]}
-    assert lines[1]["do"] == "remove"
-    assert lines[1]["path"] == f"{place[0]}/d/e/f"
-    assert lines[1]["sha256"] == sha256(b"deep").hexdigest()
-    assert lines[1]["stored"] == "000001-e-f"
+    assert lines[1] == {"do": "list", "path": f"{place[0]}/d/e", "files": {"f": [4, written]}}
+    assert lines[2]["do"] == "remove"
+    assert lines[2]["path"] == f"{place[0]}/d/e/f"
+    assert lines[2]["sha256"] == sha256(b"deep").hexdigest()
+    assert lines[2]["stored"] == "000001-e-f"
+    assert lines[3] == {"left": {}}
 
 
 def test_a_refusal_goes_through(place):
     with pytest.raises(UnwritableFile):
         quarantining(place).open_writable(f"{place[0]}/none")
+
+
+def worked(place):
+    """What was there before, and what `work` left."""
+    before = tree(ReadOnlyFiles(), place[0])
+    files = quarantining(place)
+    work(files, place[0])
+    files.finish()
+    return before, tree(ReadOnlyFiles(), place[0])
+
+
+def later(top):
+    """A broker goes on: a new file, one more that is changed, one that goes."""
+    Path(top, "d/segment").write_bytes(b"a segment of later")
+    Path(top, "c").write_bytes(b"written later")
+    Path(top, "b").unlink()
+
+
+def test_what_came_since_is_set_aside_and_comes_back(place):
+    before, _ = worked(place)
+    later(place[0])
+    after, kept = tree(ReadOnlyFiles(), place[0]), tree(ReadOnlyFiles(), place[1])
+    with pytest.raises(ChangedSince, match="more: ") as raised:
+        restore(Files(), place[1])
+    assert "d/segment" in str(raised.value)
+    assert tree(ReadOnlyFiles(), place[0]) == after
+    done = restore(Files(), place[1], force=True, now=NOW)
+    assert [(one.path, one.what) for one in done.differences] == [(f"{place[0]}/b", "gone")]
+    assert tree(ReadOnlyFiles(), place[0]) == {name: data for name, data in before.items() if name != "b"}
+    assert done.aside.directory == f"{place[1]}.forced"
+    again = restore(Files(), done.aside.directory)
+    assert again.differences == []
+    assert tree(ReadOnlyFiles(), place[0]) == after
+    assert tree(ReadOnlyFiles(), place[1]) == kept, "the first quarantine can be used again"
+
+
+@pytest.mark.parametrize("at", range(0, 60, 3))
+def test_a_stop_of_a_forced_restoring_loses_nothing_either(place, at):
+    before, _ = worked(place)
+    Path(place[0], "d/segment").write_bytes(b"a segment of later")
+    Path(place[0], "c").write_bytes(b"written later")
+    after = tree(ReadOnlyFiles(), place[0])
+    try:
+        restore(StoppingFiles(at), place[1], force=True)
+    except Stop:
+        restore(Files(), place[1], force=True)
+    assert tree(ReadOnlyFiles(), place[0]) == before
+    for name in (".forced-2", ".forced"):
+        if Path(place[1] + name, MANIFEST).exists() and Path(place[1] + name, MANIFEST).read_bytes():
+            restore(Files(), place[1] + name, salvage=True, force=name == ".forced-2")
+    assert tree(ReadOnlyFiles(), place[0]) == after
+
+
+def test_a_manifest_that_was_cut_off_is_an_error(place):
+    before, after = worked(place)
+    path = Path(place[1], MANIFEST)
+    lines = path.read_bytes().splitlines(keepends=True)
+    half = [*lines[:4], lines[4][:20]]
+    for cut, fault in ((lines[:-1], "lacks its last line"), (half, "line 5 is cut off"), (lines[:1], "0 changes can be undone")):
+        path.write_bytes(b"".join(cut))
+        with pytest.raises(QuarantineDamaged, match=fault) as raised:
+            restore(Files(), place[1])
+        assert "restore --salvage" in raised.value.do
+        assert tree(ReadOnlyFiles(), place[0]) == after
+    path.write_bytes(b"".join(lines[:-1]))
+    done = restore(Files(), place[1], salvage=True)
+    assert (done.differences, tree(ReadOnlyFiles(), place[0])) == ([], before)
+
+
+def test_what_is_whole_is_put_back_from_a_damaged_quarantine(place):
+    files = quarantining(place)
+    for name in ("a", "b", "d/a", "d/b"):
+        files.remove(f"{place[0]}/{name}")
+    files.finish()
+    path = Path(place[1], MANIFEST)
+    lines = path.read_bytes().splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if b"-a" in line)
+    path.write_bytes(b"".join([*lines[:at], b"garbage\n", *lines[at + 1 :]]))
+    stored = next(Path(place[1], STORED).glob("*-d-b"))
+    stored.write_bytes(b"damaged")
+    with pytest.raises(QuarantineDamaged):
+        restore(Files(), place[1])
+    done = restore(Files(), place[1], salvage=True)
+    assert sorted(Path(one.path).name for one in done.differences) == ["a", "b"]
+    assert len(done.skipped) == 2
+    assert any(f"line {at + 1} is no JSON" in what for what in done.skipped)
+    assert (Path(place[0]) / "b").exists()
+    assert (Path(place[0]) / "d/a").exists()

@@ -7,14 +7,16 @@ came. Undoing goes from the last line to the first, and each undoing can be repe
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UnwritableFile
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles, WritableFile
+    from engine.log.quarantine.standing import Stamp
 
 MANIFEST = "manifest.jsonl"
 STORED = "files"  # directory in the quarantine: what was taken away
@@ -40,14 +42,19 @@ class Do(Enum):
     MAKE_DIRECTORY = "make-directory"
     REMOVE_DIRECTORY = "remove-directory"
     REFUSED = "refused"  # entry number `position`, from 0: the operating system did not do it
+    LIST = "list"  # nothing yet: `files` of the directory at `path`, in which something is about to be done
 
 
-UNIMPORTANT = frozenset((Do.TIME, Do.REFUSED))  # all other lines must be on the disk first, or a change is never undone
+# all other lines must be on the disk first, or a change is never undone
+UNIMPORTANT = frozenset((Do.TIME, Do.REFUSED, Do.LIST))
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line. Paths are absolute; `stored` is a name in STORED, `sha256` that of its bytes; sizes in bytes."""
+    """A line. Paths are absolute; `stored` is a name in STORED, `sha256` that of its bytes; sizes in bytes.
+
+    files  of a directory, by name: (size, time of change in ms)
+    """
 
     do: Do
     path: str
@@ -57,6 +64,7 @@ class Entry:
     stored: str | None = None
     sha256: str | None = None
     modified_ms: int | None = None
+    files: dict[str, Stamp] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +72,20 @@ class Manifest:
     """A manifest that was read.
 
     log_dirs  whose files these are
-    entries   None for those that were refused
-    left      by path, (size, time of change in ms) of what was changed, as the command left it; None: it did not finish
+    entries   None for those that undo nothing: they were refused, they list a directory, they can not be read
+    before    by path, the files of the directories in which something was changed
+    left      by path, size and time of the files in these directories, and of what was changed elsewhere, as the command
+              left them; None: the line that says so is missing
+    faults    what is wrong with lines, in order
     """
 
     command: str
     created_ms: int
     log_dirs: tuple[str, ...]
     entries: tuple[Entry | None, ...]
-    left: dict[str, tuple[int, int]] | None
+    before: dict[str, dict[str, Stamp]]
+    left: dict[str, Stamp] | None
+    faults: tuple[str, ...] = ()
 
 
 class ManifestWriter:
@@ -93,7 +106,7 @@ class ManifestWriter:
         self._count += 1
         return self._count - 1
 
-    def close(self, left: dict[str, tuple[int, int]] | None) -> None:
+    def close(self, left: dict[str, Stamp] | None) -> None:
         """Write the last line, if the command came to its end, and close."""
         if left is not None:
             self._line({"left": left})
@@ -102,37 +115,66 @@ class ManifestWriter:
 
     def _line(self, fields: dict[str, object]) -> None:
         data = json.dumps(fields).encode() + b"\n"
-        self._file.write_at(self._position, data)
+        try:
+            self._file.write_at(self._position, data)
+        except UnwritableFile:
+            with suppress(UnwritableFile):  # half a line would stand behind the next one
+                self._file.truncate(self._position)
+            raise
         self._position += len(data)
 
 
-def read_manifest(files: ReadOnlyFiles, directory: str) -> Manifest:
+def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False) -> Manifest:
     """The manifest in the quarantine `directory`. Raises UnreadableFile, QuarantineDamaged.
 
-    A last line that was cut off tells of a change that was never made.
+    A last line that was cut off tells of a change that was never made, unless more was cut off.
+    salvage  lines that can not be read are `faults` and not an error
     """
     path = f"{directory}/{MANIFEST}"
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
-    lines.pop()  # behind the last line end: nothing, or a line that was cut off
+    faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
+    lines.pop()  # behind the last line end
     if lines and b"\0" in lines[-1]:
-        lines.pop()  # of which a sector never reached the disk
+        faults = [f"line {len(lines)} is not all there"]  # a sector of it never reached the disk
+        lines.pop()
     if not lines:
-        raise QuarantineDamaged(f"{path}: no header: nothing was changed yet")
+        raise QuarantineDamaged(f"{path}: no header: nothing was changed yet, or all of it is lost")
     head = _object(lines[0], path, 1)
     if head.get("quarantine") != VERSION or not isinstance(head.get("log_dirs"), list):
         raise QuarantineDamaged(f"{path}: not a manifest of version {VERSION}")
     entries: list[Entry | None] = []
+    before: dict[str, dict[str, Stamp]] = {}
     left = None
     for number, line in enumerate(lines[1:], 2):
-        fields = _object(line, path, number)
-        if "left" in fields:
-            left = {name: (size, modified) for name, (size, modified) in fields["left"].items()}
-        else:
+        try:
+            fields = _object(line, path, number)
+            if "left" in fields:
+                left = _stamps(fields["left"], path, number)
+                continue
             entry = _entry(fields, path, number)
-            entries.append(entry if entry.do is not Do.REFUSED else None)
             if entry.do is Do.REFUSED:
                 entries[_refused(entry, len(entries), path, number)] = None
-    return Manifest(str(head.get("command")), int(head.get("created_ms", 0)), tuple(head["log_dirs"]), tuple(entries), left)
+        except QuarantineDamaged as error:
+            if not salvage:
+                raise
+            faults.append(str(error).removeprefix(f"{path}: "))
+            entries.append(None)
+            continue
+        if entry.do is Do.LIST:
+            before[entry.path] = entry.files or {}
+        entries.append(None if entry.do in (Do.REFUSED, Do.LIST) else entry)
+    return Manifest(
+        str(head.get("command")), int(head.get("created_ms", 0)), tuple(head["log_dirs"]), tuple(entries), before, left,
+        tuple(faults),
+    )
+
+
+def _stamps(values: object, path: str, number: int) -> dict[str, Stamp]:
+    """Sizes and times by name. Raises QuarantineDamaged."""
+    try:
+        return {str(name): (int(size), int(modified)) for name, (size, modified) in values.items()}  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise QuarantineDamaged(f"{path}: line {number} makes no sense: {error}") from error
 
 
 def _refused(entry: Entry, count: int, path: str, number: int) -> int:
@@ -154,6 +196,8 @@ def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
 def _entry(fields: dict[str, Any], path: str, number: int) -> Entry:
     try:
         entry = Entry(**{**fields, "do": Do(fields["do"])})
+        if entry.files is not None:
+            entry = replace(entry, files=_stamps(entry.files, path, number))
     except (KeyError, ValueError, TypeError) as error:
         raise QuarantineDamaged(f"{path}: line {number} makes no sense: {error}") from error
     if entry.stored is not None and ("/" in entry.stored or entry.stored in ("", ".", "..")):

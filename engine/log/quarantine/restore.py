@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError, UnwritableFile
 from engine.layout import parent_of
-from engine.log.quarantine.manifest import STORED, Do, Entry, Manifest, QuarantineDamaged, read_manifest
+from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, Manifest, QuarantineDamaged, read_manifest
+from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.standing import Difference, changed_since, differences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from engine.files import Files, WritableFile
 
 PROGRESS = "restored"  # file in the quarantine: a line for each entry that is undone, from the last to the first
 _CHUNK = 1 << 20  # bytes at a time
 _MAX_PROGRESS_SIZE = 1 << 26  # bytes
+_NAMED = 10  # files that an error names
+_SALVAGE = "kafkalog restore --salvage {}    # undoes what can be undone, and says what is not"
 
 
 class ChangedSince(KafkalogError):
@@ -35,50 +39,123 @@ class Undone(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What `restore` did, in order. `complete_before`: there was nothing left to do."""
+    """What `restore` did, in order.
+
+    complete_before  there was nothing left to do
+    skipped          what was not put back, and why: the quarantine itself is damaged
+    differences      what is not as it was before the command, in the directories that it changed
+    aside            the quarantine that keeps what stood in the way; None: nothing did
+    """
 
     manifest: Manifest
     steps: list[Undone]
     complete_before: bool
+    skipped: list[str]
+    differences: list[Difference]
+    aside: QuarantiningFiles | None = None
 
 
 def restore(
-    files: Files, directory: str, *, force: bool = False, progress: Callable[[int, int], object] | None = None
+    files: Files, directory: str, *, force: bool = False, salvage: bool = False, keep: bool = True, now: int = 0,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Restored:
     """Undo everything that the quarantine `directory` tells of, from the last change to the first.
 
     Everything stored is checked first. After a crash, the next call goes on where the last one stopped. The quarantine
-    stays. progress(done, all) is called for each step. `force`: even over what was changed meanwhile.
+    stays. progress(done, all) is called for each step.
+
+    force    over what was changed meanwhile as well, and without the files that came since: with `keep` all of that goes
+             to a quarantine of its own, `now` (ms) is when it was made
+    salvage  undo what can be undone, though the manifest or what is stored is damaged or not complete
     Raises QuarantineDamaged, ChangedSince before anything is changed; UnreadableFile, UnwritableFile.
     """
-    manifest = read_manifest(files, directory)
-    entries = manifest.entries
-    undone = _undone(files, directory)
-    if undone > len(entries):
-        return Restored(manifest, [], True)
+    manifest = read_manifest(files, directory, salvage=salvage)
+    entries = list(manifest.entries)
+    is_begun = files.exists(f"{directory}/{PROGRESS}")
+    undone = _undone(files, directory) if is_begun else 0
+    skipped: list[str] = []
+    if not salvage:
+        _check_finished(files, directory, manifest)
+    since: list[Difference] | None = None
+    if not is_begun or salvage:
+        for number, problem in _stored_faults(files, directory, entries[: max(0, len(entries) - undone)]):
+            if not salvage:
+                raise QuarantineDamaged(problem, do=_SALVAGE.format(directory))
+            skipped.append(problem)
+            entries[number] = None
+    if not is_begun:
+        since = None if manifest.left is None else changed_since(files, manifest.left, manifest.before)
+        if since and not force:
+            raise _changed(manifest, since)
+    seam = files
+    if force and keep and since != []:
+        seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
     steps: list[Undone] = []
-    if undone == 0:
-        _check_stored(files, directory, entries)
-        if not force:
-            _check_left(files, manifest)
-    with files.open_writable(f"{directory}/{PROGRESS}", create=True) as done:
-        files.sync_directory(directory)
-        for number in range(undone, len(entries)):
-            entry = entries[-1 - number]
-            step = None if entry is None else _undo(files, directory, entry)
-            if step is not None:
-                steps.append(step)
-            _note(done, number)
-            if progress is not None:
-                progress(number + 1, len(entries))
-        _note(done, len(entries))
-    return Restored(manifest, steps, False)
+    if undone <= len(entries):
+        with seam.open_writable(f"{directory}/{PROGRESS}", create=True) as done:
+            seam.sync_directory(directory)
+            for number in range(undone, len(entries)):
+                entry = entries[-1 - number]
+                step = None if entry is None else _undo(seam, directory, entry)
+                if step is not None:
+                    steps.append(step)
+                _note(done, number)
+                if progress is not None:
+                    progress(number + 1, len(entries))
+            steps += _without_new(seam, manifest) if force else ()
+            _note(done, len(entries))
+    left = differences(files, manifest.before)
+    if isinstance(seam, QuarantiningFiles):
+        seam.finish()
+    aside = seam if isinstance(seam, QuarantiningFiles) and seam.is_used else None
+    return Restored(manifest, steps, undone > len(entries), [*manifest.faults, *skipped], left, aside)
+
+
+def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:
+    if manifest.left is not None and not manifest.faults:
+        return
+    named = {entry.stored for entry in manifest.entries if entry is not None}
+    stored = files.list(f"{directory}/{STORED}") if files.exists(f"{directory}/{STORED}") else []
+    nameless = sum(name.removesuffix(".tmp") not in named for name in stored)
+    whole = sum(entry is not None for entry in manifest.entries)
+    why = "".join(f"{fault}; " for fault in manifest.faults)
+    if manifest.left is None:
+        why += f"it lacks its last line: {manifest.command} was killed, or the file is cut off; "
+    what = f"{whole} changes can be undone, {nameless} of the files kept belong to none of them"
+    raise QuarantineDamaged(f"{directory}/{MANIFEST}: {why}{what}", do=_SALVAGE.format(directory))
+
+
+def _changed(manifest: Manifest, since: list[Difference]) -> ChangedSince:
+    first = since[0]
+    more = "" if len(since) == 1 else f"; {len(since) - 1} more: {', '.join(one.path for one in since[1:_NAMED])}"
+    more += ", …" if len(since) > _NAMED else ""
+    what = f"{first.path}: {first.what} since {manifest.command} ended: it would be lost{more}"
+    return ChangedSince(what, do="restore --force puts the old state back all the same, and keeps these in a new quarantine")
+
+
+def _aside(files: Files, directory: str) -> str:
+    """A name for the quarantine of what stands in the way."""
+    name = first = f"{directory}.forced"
+    number = 1
+    while files.exists(name):
+        number += 1
+        name = f"{first}-{number}"
+    return name
+
+
+def _without_new(files: Files, manifest: Manifest) -> list[Undone]:
+    """Take away the files that came into being since."""
+    new = [one.path for one in differences(files, manifest.before) if one.is_new]
+    for path in new:
+        files.remove(path)
+    for parent in dict.fromkeys(map(parent_of, new)):
+        files.sync_directory(parent)
+    return [Undone("set aside", path, 0) for path in new]
 
 
 def _undone(files: Files, directory: str) -> int:
     """How many entries are undone; one more than there are, when the work is complete."""
-    path = f"{directory}/{PROGRESS}"
-    return files.read(path, _MAX_PROGRESS_SIZE).count(b"\n") if files.exists(path) else 0
+    return files.read(f"{directory}/{PROGRESS}", _MAX_PROGRESS_SIZE).count(b"\n")
 
 
 def _note(done: WritableFile, number: int) -> None:
@@ -86,7 +163,8 @@ def _note(done: WritableFile, number: int) -> None:
     done.sync()
 
 
-def _check_stored(files: Files, directory: str, entries: tuple[Entry | None, ...]) -> None:
+def _stored_faults(files: Files, directory: str, entries: list[Entry | None]) -> Iterator[tuple[int, str]]:
+    """(number of the entry, what is wrong with the file that it needs)."""
     for number, entry in enumerate(entries):
         if entry is None or entry.stored is None:
             continue
@@ -94,12 +172,12 @@ def _check_stored(files: Files, directory: str, entries: tuple[Entry | None, ...
         if not files.exists(path):
             if entry.do is Do.REMOVE and any(files.exists(name) for name in _earlier_names(entries[:number], entry.path)):
                 continue  # it was about to be moved there, and never was; or a power cut undid that
-            raise QuarantineDamaged(f"{path}: missing, but the manifest needs it")
-        if _sha256(files, path) != entry.sha256:
-            raise QuarantineDamaged(f"{path}: its SHA-256 is not the manifest's {entry.sha256}")
+            yield number, f"{path}: missing, but the manifest needs it for {entry.path}"
+        elif _sha256(files, path) != entry.sha256:
+            yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
 
 
-def _earlier_names(entries: tuple[Entry | None, ...], path: str) -> list[str]:
+def _earlier_names(entries: list[Entry | None], path: str) -> list[str]:
     """`path`, and what it was called before `entries` were done."""
     names = [path]
     for entry in reversed(entries):
@@ -116,14 +194,6 @@ def _sha256(files: Files, path: str) -> str:
             digest.update(data)
             at += len(data)
     return digest.hexdigest()
-
-
-def _check_left(files: Files, manifest: Manifest) -> None:
-    for path, (size, modified_ms) in (manifest.left or {}).items():
-        now = files.info(path) if files.exists(path) else None
-        if now is None or (now.size, now.modified_ms) != (size, modified_ms):
-            what = f"{path}: {'gone' if now is None else 'changed'} since {manifest.command} ended: it would be lost"
-            raise ChangedSince(what, do="restore --force puts the old state back all the same")
 
 
 def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
@@ -171,7 +241,7 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
             files.make_directory(path)
             files.sync_directory(parent)
             return Undone("put back", path, 0)
-        case Do.REFUSED:  # none is left by the reading of the manifest
+        case Do.REFUSED | Do.LIST:  # none is left by the reading of the manifest
             return None
 
 

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import UnwritableFile, UsageError
 from engine.files import FileInfo, Files, Lock, OpenFile, WritableFile
+from engine.layout import parent_of
 from engine.log.quarantine.manifest import STORED, Do, Entry, ManifestWriter
+from engine.log.quarantine.standing import list_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import Buffer
+    from engine.log.quarantine.standing import Stamp
 
 _CHUNK = 256 * 1024  # bytes copied at a time
 _ZEROS = bytes(_CHUNK)
@@ -102,6 +105,8 @@ class QuarantiningFiles(Files):
         self._lock = RLock()
         self._manifest: ManifestWriter | None = None
         self._states: dict[str, _State] = {}
+        self._listed: set[str] = set()  # directories
+        self._made: list[str] = []  # directories that had other names before, or none
         self._stored = 0
         self.stored_size = 0
 
@@ -113,8 +118,10 @@ class QuarantiningFiles(Files):
     def finish(self) -> None:
         """Note how everything was left, so that restoring can tell what others changed later. Nothing may follow."""
         if self._manifest is not None:
-            left: dict[str, tuple[int, int]] = {}
-            for path in self._states:
+            left: dict[str, Stamp] = {}
+            for directory in self._listed:
+                left |= {f"{directory}/{name}": stamp for name, stamp in list_files(self._below, directory).items()}
+            for path in self._states.keys() - left.keys():
                 if self._below.exists(path):
                     info = self._below.info(path)
                     left[path] = (info.size, info.modified_ms)
@@ -187,6 +194,8 @@ class QuarantiningFiles(Files):
             if old is not None:
                 old.is_new = True
                 del self._states[target]
+            if is_directory:
+                self._made.append(target)
             moved = [known for known in self._states if known.startswith(place + "/")] if is_directory else [place]
             for known in moved:
                 if known not in self._states:
@@ -211,6 +220,8 @@ class QuarantiningFiles(Files):
         entry = None if self._below.exists(path) else Entry(Do.MAKE_DIRECTORY, self._place(path))
         with self._noted(entry):
             self._below.make_directory(path)
+        if entry is not None:
+            self._made.append(entry.path)
 
     def remove_directory(self, path: str) -> None:
         """As Files does; it is noted."""
@@ -322,7 +333,19 @@ class QuarantiningFiles(Files):
 
     def _note(self, entry: Entry) -> int:
         with self._lock:
-            return self._begin().append(entry)
+            manifest = self._begin()
+            if entry.do is not Do.REFUSED:
+                for path in (entry.path, entry.to):
+                    if path is not None:
+                        self._list(manifest, parent_of(path))
+            return manifest.append(entry)
+
+    def _list(self, manifest: ManifestWriter, directory: str) -> None:
+        """Note how the files in `directory` stand, before the first change there."""
+        if directory in self._listed or any(f"{directory}/".startswith(f"{made}/") for made in self._made):
+            return
+        manifest.append(Entry(Do.LIST, directory, files=list_files(self._below, directory)))
+        self._listed.add(directory)
 
     def _begin(self) -> ManifestWriter:
         with self._lock:
