@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.app import printable
+from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,12 +156,17 @@ class Session:
         from engine.record.assembly import UnbuildableBatch
         from engine.record.json_lines import LineInvalid
 
-        kind = self._values["transaction"]
+        kind, refusal = self._values["transaction"], None
+        INTERRUPTION.pardon()  # what was read is appended, and what is appended gets to the disk
         try:
             self._read_all()
         except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07) as error:
+            refusal = f"{_text(error)}; {{}} {self._unit} before it are in the log"
+        except Interrupted as error:
+            refusal = f"{error}: {{}} {self._unit} of the input are in the log, and on the disk"
+        if refusal is not None:
             done = sum(one.last_offset - one.first_offset + 1 for one in self._intake.appended)
-            self._report().add(Action.REFUSED, "", f"{_text(error)}; {done} {self._unit} before it are in the log")
+            self._report().add(Action.REFUSED, "", refusal.format(done), records=done)
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
         if kind in ("commit", "abort"):
             self._end_transaction(kind)
@@ -224,10 +230,13 @@ class Session:
         while not is_last:
             if filled == len(buffer):
                 buffer += bytes(len(buffer))
-            if not self._wait():
+            with INTERRUPTION.at_once():
+                is_due = not self._wait()
+                if not is_due:
+                    filled, is_last = self._fill(buffer, filled)
+            if is_due:
                 self._flush()
                 continue
-            filled, is_last = self._fill(buffer, filled)
             self._set_clock()
             piece = buffer[:filled]
             done = self._intake.take(piece, is_last=is_last)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.operations.compact import LogCompactor
 from engine.log.operations.operation import OperationOptions, operate
+from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.partitions import session
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from kafkalog_cli.engine_options import Opening
     from kafkalog_cli.progress import Progress
+
+_NAP = 0.2  # seconds: Ctrl-C is heard in between
 
 
 def run(values: dict[str, Any]) -> int:
@@ -64,5 +67,7 @@ class Throttle:
             with self._lock:
                 self._done += size
                 ahead = self._done / self._rate - (time.monotonic() - self._start)
-            if ahead > 0:
-                time.sleep(ahead)
+            while ahead > 0:
+                time.sleep(min(ahead, _NAP))
+                INTERRUPTION.check()
+                ahead -= _NAP

@@ -15,8 +15,9 @@ from engine.files import Files, is_locked
 from engine.findings import Severity
 from engine.layout import FileKind
 from engine.log.logdir.metrics import FlushStats, write_textfile
-from kafkalog_cli.app import Outcome
+from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import opening_from, paths_from
+from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.render_report import error_json, exit_status, json_line, text_lines
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     Metrics = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
 
 
+_SHOWN = 10  # names of partitions
+_AS_A_CRASH = "; what was in work is as a crash would leave it, and opens: kafkalog recover, or a broker's start"
 _ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one partition means nothing to another
 
 
@@ -78,32 +81,83 @@ def session(
     status = 0
     reports: list[Report] = []
     told: list[KafkalogError] = []  # with their partition
-    try:
-        opening = opening_from(values)
-        flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
-        with _manager(paths_from(values, opening), opening, wrap, flushes) as (manager, progress):
-            for report in chain(_held(manager) if opening.dry_run else (), perform(manager, opening, progress)):
-                if report.failure is not None:
-                    told.append(report.failure)
-                progress.say(_shown(report, values["form"], opening))
-                status = max(status, exit_status(report))
-                if values["metrics_textfile"] is not None:
-                    reports.append(report)
-            if flushes is not None and not opening.dry_run:
-                write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
-    except KafkalogError as error:
-        errors = [error, *errors]
-    except click.UsageError as error:
-        if values["form"] == "json":
-            click.echo(_stopped(UsageError(error.format_message())))
-        raise
-    for failure in errors:
-        if values["form"] == "json" and failure not in told:
-            click.echo(_stopped(failure))
-        outcome.error(failure)
-    if values["dry_run"] and values["form"] == "text":
-        click.echo("dry run: nothing was changed")
-    return max(status, outcome.finish())
+    tally = Tally()
+    with INTERRUPTION:
+        try:
+            opening = opening_from(values)
+            flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
+            with _manager(paths_from(values, opening), opening, wrap, flushes) as (manager, progress):
+                tally.begin(manager.cluster.log_dirs)
+                for report in chain(_held(manager) if opening.dry_run else (), perform(manager, opening, progress)):
+                    if report.failure is None:
+                        tally.done(report.directory)
+                    else:
+                        told.append(report.failure)
+                    progress.say(_shown(report, values["form"], opening))
+                    status = max(status, exit_status(report))
+                    if values["metrics_textfile"] is not None:
+                        reports.append(report)
+                tally.end()
+                if flushes is not None and not opening.dry_run:
+                    write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
+        except KafkalogError as error:
+            errors = [error, *errors]
+        except Interrupted:
+            say_interrupted(tally.text() + (_AS_A_CRASH if tally.is_begun and not values["dry_run"] else ""))
+        except click.UsageError as error:
+            if values["form"] == "json":
+                click.echo(_stopped(UsageError(error.format_message())))
+            raise
+        for failure in errors:
+            if values["form"] == "json" and failure not in told:
+                click.echo(_stopped(failure))
+            outcome.error(failure)
+        if INTERRUPTION.number is None and (errors or not tally.is_ended) and tally.is_worth_telling:
+            click.echo(printable(tally.text()), err=True)
+        if values["dry_run"] and values["form"] == "text":
+            click.echo("dry run: nothing was changed")
+        return INTERRUPTION.status or max(status, outcome.finish())
+
+
+class Tally:
+    """Which partitions are done, for those who find the work half done."""
+
+    def __init__(self) -> None:
+        self._todo: dict[str, None] = {}
+        self._count = 0
+        self.is_ended = False
+
+    def begin(self, log_dirs: Iterable[LogDir]) -> None:
+        """Take note of everything that is to be done."""
+        self._todo = dict.fromkeys(place.path for log_dir in log_dirs for place in log_dir.places)
+        self._count = len(self._todo)
+
+    def done(self, directory: str) -> None:
+        """A report came."""
+        self._todo.pop(directory, None)
+
+    def end(self) -> None:
+        """Nothing failed as a whole."""
+        self.is_ended = True
+
+    @property
+    def is_begun(self) -> bool:
+        """Is there anything to do at all?"""
+        return self._count > 0
+
+    @property
+    def is_worth_telling(self) -> bool:
+        """Is there anything to tell that the errors do not say?"""
+        return self._count > 1 and bool(self._todo)
+
+    def text(self) -> str:
+        """One line."""
+        if not self._count:
+            return "nothing was begun"
+        names = [path.rpartition("/")[2] for path in self._todo]
+        shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        done = f"{self._count - len(names)} of {self._count} partitions are done"
+        return f"{done}; not done: {shown}" if names else done
 
 
 def _stopped(error: KafkalogError) -> str:
@@ -147,7 +201,8 @@ def _manager(
             seams = {log_dir.path: files if wrap is None or opening.dry_run else wrap(files, log_dir) for log_dir in log_dirs}
             try:
                 yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
-            finally:  # before a broker may come: what it changes is not ours
+            finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
+                INTERRUPTION.pardon()
                 if wrap is not None and not opening.dry_run:
                     _finish_quarantines(seams.values())
 

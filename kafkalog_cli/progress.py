@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from engine.files import Files, OpenFile, ReadOnlyFiles, look
+from engine.files import OpenFile, ReadOnlyFiles, look
 from engine.log.logdir.metrics import FlushStats, MeasuringFiles
+from kafkalog_cli.interruption import HeedingFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir, Place
 
 _WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
@@ -123,7 +125,11 @@ class _CountingReader(ReadOnlyFiles):
         return _CountedFile(file, self._count) if path.endswith(".log") else file
 
 
-class _CountingFiles(MeasuringFiles):
+class _MeasuringDisk(MeasuringFiles, HeedingFiles):
+    """The disk, with logs whose syncs are counted."""
+
+
+class _CountingFiles(_MeasuringDisk):
     """The disk, with logs whose reading is counted as well."""
 
     def __init__(self, count: Callable[[int], object], flushes: FlushStats) -> None:
@@ -141,7 +147,7 @@ def watched_reader(progress: Progress) -> ReadOnlyFiles:
 
 
 def watched_disk(progress: Progress, flushes: FlushStats | None) -> Files:
-    """The disk; it tells `progress` what it reads if someone looks on, and counts syncs where that is asked for."""
+    """The disk, which heeds signals; it tells `progress` what it reads if someone looks on, counts syncs if asked to."""
     if progress.is_shown:
         return _CountingFiles(progress.advance, flushes or FlushStats(perf_counter))
-    return Files() if flushes is None else MeasuringFiles(flushes)
+    return HeedingFiles() if flushes is None else _MeasuringDisk(flushes)

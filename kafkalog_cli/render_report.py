@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.log.report import Event, Report
 
+_CHANGES = (Action.TRUNCATED, Action.REMOVED, Action.MARKED, Action.COMPACTED, Action.MOVED, Action.SALVAGED)
 _QUIET = (Action.KEPT, Action.RECOVERED)  # nothing that a reader must know, unless something was wrong
 
 
@@ -83,7 +84,7 @@ def _unread(report: Report) -> str:
 
 def _verdict(report: Report) -> str:
     if report.is_refused:
-        return "not done"
+        return "not all of it was done" if _is_partly_done(report) else "not done"
     if report.is_doubtful:
         return "something is left that is wrong"
     if report.has_problems_left:
@@ -91,6 +92,12 @@ def _verdict(report: Report) -> str:
     return {
         Severity.INFO: "nothing was wrong", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
     }[report.worst]
+
+
+def _is_partly_done(report: Report) -> bool:
+    """Was a part done of what was refused as a whole?"""
+    return any(event.action in _CHANGES or (event.action is Action.REFUSED and (event.records or event.size))
+               for event in report.events)
 
 
 def json_line(report: Report, *, dry_run: bool = False) -> str:

@@ -9,6 +9,7 @@ import click
 
 from engine.errors import KafkalogError
 from kafkalog_cli.app import Outcome, kept_in, printable
+from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
     """Undo what `quarantine` tells of, under the locks of its log dirs → exit status."""
-    from engine.files import Files, ReadOnlyFiles, now_ms
+    from engine.files import ReadOnlyFiles, now_ms
     from engine.log.logdir.locking import locked
     from engine.log.quarantine.manifest import read_manifest
     from engine.log.quarantine.restore import restore
@@ -26,25 +27,35 @@ def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str
     outlive_output()
     outcome = Outcome()
     now = now_ms()
-    files = OverlayFiles(ReadOnlyFiles(), now) if dry_run else Files()
+    files = OverlayFiles(ReadOnlyFiles(), now) if dry_run else HeedingFiles()
     directory = quarantine.rstrip("/") or quarantine
     done: list[tuple[int, int]] = []
     try:
-        manifest = read_manifest(files, directory, salvage=salvage)
-        with locked(files, manifest.log_dirs):
-            restored = restore(
-                files, directory, force=force, salvage=salvage, keep=not dry_run, now=now,
-                progress=lambda number, count: done.append((number, count)),
-            )
+        with INTERRUPTION:
+            manifest = read_manifest(files, directory, salvage=salvage)
+            with locked(files, manifest.log_dirs):
+                restored = restore(
+                    files, directory, force=force, salvage=salvage, keep=not dry_run, now=now,
+                    progress=lambda number, count: done.append((number, count)),
+                )
     except KafkalogError as error:
         outcome.error(error)
         if done and not dry_run:
-            click.echo(f"{done[-1][0]} of {done[-1][1]} changes are undone: call it again to go on", err=True)
+            click.echo(_half_way(done), err=True)
         return outcome.finish()
+    except Interrupted:
+        say_interrupted(_half_way(done))
+        return INTERRUPTION.status
     for line in (_json_lines if form == "json" else _text_lines)(restored, dry_run=dry_run):
         click.echo(line)
     is_as_before = restored.complete_before or not (restored.skipped or restored.differences)
     return max(outcome.finish(), 0 if is_as_before else 4)
+
+
+def _half_way(done: list[tuple[int, int]]) -> str:
+    if not done:
+        return "nothing was put back yet"
+    return f"{done[-1][0]} of {done[-1][1]} steps back are done: call it again to go on"
 
 
 def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:

@@ -91,22 +91,24 @@ def restore(
     if force and keep and since != []:
         seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
     steps: list[Undone] = []
-    if undone <= len(entries):
-        with seam.open_writable(f"{directory}/{PROGRESS}", create=True) as done:
-            seam.sync_directory(directory)
-            for number in range(undone, len(entries)):
-                entry = entries[-1 - number]
-                step = None if entry is None else _undo(seam, directory, entry)
-                if step is not None:
-                    steps.append(step)
-                _note(done, number)
-                if progress is not None:
-                    progress(number + 1, len(entries))
-            steps += _without_new(seam, manifest) if force else ()
-            _note(done, len(entries))
+    try:
+        if undone <= len(entries):
+            with seam.open_writable(f"{directory}/{PROGRESS}", create=True) as done:
+                seam.sync_directory(directory)
+                for number in range(undone, len(entries)):
+                    entry = entries[-1 - number]
+                    step = None if entry is None else _undo(seam, directory, entry)
+                    if step is not None:
+                        steps.append(step)
+                    _note(done, number)
+                    if progress is not None:
+                        progress(number + 1, len(entries))
+                steps += _without_new(seam, manifest) if force else ()
+                _note(done, len(entries))
+    finally:
+        if isinstance(seam, QuarantiningFiles):
+            seam.finish()
     left = differences(files, manifest.before)
-    if isinstance(seam, QuarantiningFiles):
-        seam.finish()
     aside = seam if isinstance(seam, QuarantiningFiles) and seam.is_used else None
     return Restored(manifest, steps, undone > len(entries), [*manifest.faults, *skipped], left, aside)
 

@@ -1,0 +1,213 @@
+"""Ctrl-C and SIGTERM while files are changed: the work stops between two operations on the disk, never within one.
+
+What is left then is what a crash at that place leaves, and every such place is tested: a partition that opens. Locks are
+released and quarantines closed before the process ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Self
+
+from engine.files import Files, OpenFile, WritableFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import Buffer, FileInfo
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Work is given up because of a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        self.number = number
+
+
+class Interruption:
+    """The signals that end the process, from `with` on. A second one ends it at once.
+
+    number  of the signal that came, None as long as there was none
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._is_told = False
+        self._is_waiting = False
+        self._held = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.number, self._is_told, self._is_waiting, self._held = None, False, False, 0
+        if current_thread() is main_thread():
+            for number in _SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`, or `&` in a script
+                    self._before[number] = signal.signal(number, self._come)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    @property
+    def name(self) -> str:
+        """The signal's name."""
+        return "" if self.number is None else signal.Signals(self.number).name
+
+    @property
+    def status(self) -> int:
+        """What a shell makes of a program that the signal ended; 0: none came."""
+        return 0 if self.number is None else 128 + self.number
+
+    def check(self) -> None:
+        """Raise Interrupted if a signal came: once in the main thread, which clears up, always in others."""
+        if self.number is None or self._held:
+            return
+        if current_thread() is main_thread():
+            if self._is_told:
+                return
+            self._is_told = True
+        raise Interrupted(self.number)
+
+    def pardon(self) -> None:
+        """From here on nothing is given up any more: what remains is to clear up."""
+        self._held += 1
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is given up in here: the block asks for `number` itself."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A signal ends this block, which waits for something, with Interrupted."""
+        self._is_waiting = True
+        try:
+            if self.number is not None:
+                raise Interrupted(self.number)
+            yield
+        finally:
+            self._is_waiting = False
+
+    def _come(self, number: int, _frame: object) -> None:
+        if self.number is not None:
+            try:
+                os.write(2, b"interrupted again: left at once, as a crash would leave it\n")
+            finally:
+                os._exit(128 + number)
+        self.number = number
+        if self._is_waiting:
+            self._is_waiting = False
+            raise Interrupted(number)
+
+
+INTERRUPTION = Interruption()  # a process has but one set of signal handlers
+
+
+class _HeedingFile(OpenFile):
+    """Reads unless a signal came."""
+
+    __slots__ = ()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        INTERRUPTION.check()
+        return super().read_into(buffer, position)
+
+
+class _HeedingWritableFile(WritableFile):
+    """Reads and writes unless a signal came."""
+
+    __slots__ = ()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        INTERRUPTION.check()
+        return super().read_into(buffer, position)
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        INTERRUPTION.check()
+        super().write_at(position, *parts)
+
+    def truncate(self, size: int) -> None:
+        INTERRUPTION.check()
+        super().truncate(size)
+
+    def sync(self) -> None:
+        INTERRUPTION.check()
+        super().sync()
+
+
+class HeedingFiles(Files):
+    """The disk; each operation raises Interrupted instead, once a signal came."""
+
+    opened, opened_writable = _HeedingFile, _HeedingWritableFile
+
+    def info(self, path: str) -> FileInfo:
+        """As Files does."""
+        INTERRUPTION.check()
+        return super().info(path)
+
+    def list(self, directory: str) -> list[str]:
+        """As Files does."""
+        INTERRUPTION.check()
+        return super().list(directory)
+
+    def open(self, path: str) -> OpenFile:
+        """As Files does."""
+        INTERRUPTION.check()
+        return super().open(path)
+
+    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+        """As Files does."""
+        INTERRUPTION.check()
+        return super().open_writable(path, create=create)
+
+    def rename(self, path: str, to: str) -> None:
+        """As Files does."""
+        INTERRUPTION.check()
+        super().rename(path, to)
+
+    def remove(self, path: str) -> None:
+        """As Files does."""
+        INTERRUPTION.check()
+        super().remove(path)
+
+    def make_directory(self, path: str) -> None:
+        """As Files does."""
+        INTERRUPTION.check()
+        super().make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        """As Files does."""
+        INTERRUPTION.check()
+        super().remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        """As Files does."""
+        INTERRUPTION.check()
+        super().sync_directory(path)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """As Files does."""
+        INTERRUPTION.check()
+        super().set_modified(path, modified_ms)
+
+
+def say_interrupted(what: str) -> None:
+    """One line on stderr, which may be gone with the terminal."""
+    try:
+        sys.stderr.write(f"interrupted by {INTERRUPTION.name}: {what}\n")
+        sys.stderr.flush()
+    except OSError:
+        return

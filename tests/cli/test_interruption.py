@@ -1,0 +1,243 @@
+"""Ctrl-C and SIGTERM in the middle of every command that changes files: one line, 130 or 143, and nothing is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from tests.support.file_work import tree
+from tests.support.run import kafkalog
+
+ROOT = Path(__file__).parents[2]
+NOW = "1700681300000"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+# some of the places at which a signal may be heeded, the first and one behind the last among them: a child for each, with a
+# copy of the directory of its own
+SIGNAL_AT_EACH_PLACE = """
+import json, os, shutil, sys
+from kafkalog_cli import start
+from kafkalog_cli.interruption import INTERRUPTION
+import kafkalog_cli.main
+
+words, source, copies, number, count = json.loads(sys.argv[1])
+check, place, seen = INTERRUPTION.check, 0, 0
+
+def counted():
+    global seen
+    seen += 1
+    if seen == place:
+        os.kill(os.getpid(), number)
+    check()
+
+INTERRUPTION.check = counted
+shutil.copytree(source, f"{copies}/whole")
+os.chdir(f"{copies}/whole")
+try:
+    kafkalog_cli.main.main(words)  # imports what the children need
+except SystemExit:
+    pass
+places = sorted({1 + seen * number // count for number in range(count)})
+for place in [*places, seen + 1]:
+    seen = 0
+    copy = f"{copies}/{place}"
+    shutil.copytree(source, copy)
+    child = os.fork()
+    if not child:
+        os.chdir(copy)
+        os.dup2(os.open("out", os.O_CREAT | os.O_WRONLY), 1)
+        os.dup2(os.open("err", os.O_CREAT | os.O_WRONLY), 2)
+        sys.argv = ["kafkalog", *words]
+        start.main()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print("status", place, status, flush=True)
+"""
+
+
+def stopped_at_each_place(tmp_path, source, words, number=signal.SIGTERM, count=9):
+    """The copies that were stopped in the middle, and the last one, which was not."""
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    argument = json.dumps([words, str(source), str(copies), number, count])
+    done = subprocess.run([sys.executable, "-c", SIGNAL_AT_EACH_PLACE, argument], env=ENVIRONMENT, capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    *stopped, last = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("status ")]
+    assert last[1] in ("0", "1"), (copies / last[0] / "err").read_text()
+    assert {status for _place, status in stopped} == {str(128 + number)}
+    assert len(stopped) > 3
+    return [copies / place for place, _status in stopped], copies / last[0]
+
+
+def told(copy, name):
+    """The one line about the signal; there is no other."""
+    err = (copy / "err").read_text()
+    assert err.startswith(f"interrupted by {name}: "), err
+    assert err.count("\n") == 1, err
+    return err
+
+
+def files_of(top):
+    return {name: data for name, data in tree(ReadOnlyFiles(), str(top)).items() if not name.endswith(".lock")}
+
+
+def partitions_of(top):
+    return {name: data for name, data in files_of(top).items() if "/" in name}
+
+
+@pytest.fixture
+def source(own_corpus, tmp_path):
+    """A log dir of a killed broker with damage in one partition."""
+    top = tmp_path / "source"
+    (top / "data").mkdir(parents=True)
+    for name in ("d1/u-plain-0", "d0/u-rolls-0"):
+        shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean" / name, top / "data" / name[3:])
+    shutil.copy(own_corpus / "kafka-4.3.1/logs/unclean/d1/meta.properties", top / "data")
+    log = top / "data/u-plain-0/00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    return top
+
+
+@pytest.fixture
+def sound(source):
+    """The same, recovered."""
+    assert kafkalog("recover", "--no-quarantine", "--now", NOW, str(source / "data")).status == 1
+    return source
+
+
+@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "1"), (signal.SIGTERM, "2"), (signal.SIGHUP, "1")])
+def test_recover(tmp_path, source, number, jobs):
+    words = ["recover", "--jobs", jobs, "--quarantine", "../kept", "--now", NOW, "."]
+    (tmp_path / "in").mkdir()
+    shutil.move(source / "data", tmp_path / "in/data")
+    before = files_of(tmp_path / "in/data")
+    words[4], words[-1] = "kept", "data"
+    stopped, last = stopped_at_each_place(tmp_path, tmp_path / "in", words, number)
+    kept = 0
+    for copy in stopped:
+        line = told(copy, number.name)
+        assert "of 2 partitions are done" in line or "nothing was begun" in line
+        if (copy / "kept/manifest.jsonl").exists():
+            kept += 1
+            done = kafkalog("restore", str(copy / "kept"))
+            assert done.status == 0, done.err
+            assert b"as before `recover`" in done.out
+        assert files_of(copy / "data") == before
+        assert kafkalog("recover", "--no-quarantine", "--now", NOW, str(copy / "data")).status == 1
+        assert partitions_of(copy / "data") == partitions_of(last / "data")
+    assert kept > 2
+
+
+COMMANDS = {
+    "roll": ["roll"],
+    "truncate": ["truncate", "--to", "100"],
+    "retain": ["retain", "--config", "retention.bytes=1"],
+    "delete-records": ["delete-records", "--before", "90"],
+    "compact": ["compact", "--force", "--config", "cleanup.policy=compact"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_writer(tmp_path, sound, name):
+    words = [*COMMANDS[name], "--jobs", "1", "--now", NOW, "data/u-rolls-0"]
+    stopped, last = stopped_at_each_place(tmp_path, sound, words, signal.SIGINT)
+    for copy in stopped:
+        line = told(copy, "SIGINT")
+        assert any(what in line for what in ("nothing was begun", "; not done: u-rolls-0", "1 of 1 partitions are done")), line
+        again = kafkalog("recover", "--no-quarantine", "--now", NOW, str(copy / "data"))
+        assert again.status in (0, 1), again.err
+        assert b"with loss" not in again.out
+        assert kafkalog("verify-index", str(copy / "data")).status == 0
+        done = kafkalog(*words[:-1], str(copy / "data/u-rolls-0"))
+        assert done.status in (0, 1), (done.out, done.err)
+        wanted = {path: data for path, data in files_of(last / "data").items() if path.endswith(".log") and data}
+        assert {path: data for path, data in files_of(copy / "data").items() if path.endswith(".log") and data} == wanted
+
+
+def test_restore_goes_on_where_it_was_stopped(tmp_path, source):
+    before = files_of(source / "data")
+    assert kafkalog("recover", "--quarantine", str(source / "kept"), "--now", NOW, str(source / "data")).status == 1
+    moved = (source / "kept/manifest.jsonl").read_text()
+    (source / "kept/manifest.jsonl").write_text(moved.replace(str(source), "/proc/self/cwd"))
+    # paths of a manifest are absolute: of whichever copy the process stands in
+    stopped, last = stopped_at_each_place(tmp_path, source, ["restore", "kept"], signal.SIGTERM)
+    for copy in stopped:
+        told(copy, "SIGTERM")
+        done = kafkalog("restore", "kept", cwd=copy)
+        assert done.status == 0, done.err
+        assert files_of(copy / "data") == before
+    assert files_of(last / "data") == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_append_says_how_far_it_came(tmp_path, number):
+    """It waits for input: what came is appended, on the disk, and named."""
+    words = ["append", "--create", "--now", NOW, "--input-format", "text", "--flush-messages", "2", "--batch-size", "1", "t-0"]
+    with subprocess.Popen([sys.executable, "-m", "kafkalog_cli", *words], cwd=tmp_path, env=ENVIRONMENT, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # fmt: skip
+        process.stdin.write("a\nb\nc\nhalf a line")
+        process.stdin.flush()
+        assert process.stdout.readline() == "t-0: offsets 0 to 1 (2 records)\n"
+        process.send_signal(number)
+        out, err = process.communicate()
+    assert process.returncode == 128 + number
+    assert err == ""
+    third, refused, end = [line for line in out.splitlines() if "created" not in line]
+    assert third == "t-0: offsets 2 to 2 (1 records)"
+    assert refused.endswith(f"interrupted by {number.name}: 3 records of the input are in the log, and on the disk")
+    assert end.startswith("t-0: offsets 0 to 3 in 1 segments")
+    assert end.endswith("not all of it was done")
+    assert kafkalog("recover", "--dry-run", str(tmp_path / "t-0")).status == 0
+
+
+def test_half_a_transaction_is_aborted(tmp_path):
+    words = ["append", "--create", "--now", NOW, "--input-format", "text", "--flush-messages", "1", "--batch-size", "1",
+             "--producer-id", "7", "--transaction", "commit", "t-0"]  # fmt: skip
+    with subprocess.Popen([sys.executable, "-m", "kafkalog_cli", *words], cwd=tmp_path, env=ENVIRONMENT, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # fmt: skip
+        process.stdin.write("a\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "t-0: offsets 0 to 0 (1 records)\n"
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate()
+    assert process.returncode == 130
+    assert "abort marker at offset 1" in out
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path):
+    code = """
+import os, signal, sys
+from kafkalog_cli.interruption import INTERRUPTION
+with INTERRUPTION:
+    os.kill(os.getpid(), signal.SIGINT)
+    print("goes on", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("never")
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (143, "goes on\n")
+    assert done.stderr == "interrupted again: left at once, as a crash would leave it\n"
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    code = """
+import os, signal
+from kafkalog_cli.interruption import INTERRUPTION
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with INTERRUPTION:
+    os.kill(os.getpid(), signal.SIGHUP)
+    INTERRUPTION.check()
+print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
