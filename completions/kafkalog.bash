@@ -47,7 +47,7 @@ _kafkalog() {
             _kafkalog_words 'json text raw' "$cur"
             return
             ;;
-        --separator|--null|--timestamp|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --separator|--null|--timestamp|--compression-level|--batch-size|--leader-epoch|--producer-id|--producer-epoch|--sequence|--coordinator-epoch|--topic-id|--flush-messages|--flush-ms|--recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -69,7 +69,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --flush-messages --flush-ms --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     compact)

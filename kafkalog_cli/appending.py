@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.errors import KafkalogError
 from kafkalog_cli.app import printable
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.errors import KafkalogError
     from engine.log.append.bulk import Appended
     from engine.log.append.intake import Intake
     from engine.log.kafka07.log import Log07
+    from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
     from engine.record.assembly import BatchSpec
@@ -31,16 +32,28 @@ _CHUNK = 1 << 20  # bytes that are read at a time
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
-    from engine.errors import KafkalogError
+    from engine.log.operations.topic_id import settle_topic_id
     from kafkalog_cli.app import Outcome
     from kafkalog_cli.partitions import run
 
     try:
         _check(values)
-        _make(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
         with _open(values["source"]) as descriptor:
-            work = _once(lambda log: Session(log, values, descriptor).run())
-            status = run("append", values, work, lambda log, report: _append_07(log, report, values, descriptor))
+            is_new = _make(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
+            managers: list[LogManager] = []
+
+            def work(log: UnifiedLog) -> None:
+                session = Session(log, values, descriptor)
+                [place] = managers[0].cluster.log_dirs[0].places
+                settle_topic_id(
+                    log.local_log.files, managers[0].cluster, place, log.report, values["topic_id"], is_new=is_new
+                )
+                session.run()
+
+            def work_07(log: Log07, report: Report) -> None:
+                _append_07(log, report, values, descriptor)
+
+            status = run("append", values, _once(work), work_07, managers.append)
     except KafkalogError as error:
         outcome = Outcome()
         outcome.error(error)
@@ -61,8 +74,6 @@ def _once(work: Callable[[UnifiedLog], None]) -> Callable[[UnifiedLog], None]:
     def guarded(log: UnifiedLog) -> None:
         nonlocal begun
         if begun:
-            from engine.errors import KafkalogError
-
             what = f"{log.directory}: had to be recovered while records were appended; it holds those acknowledged above"
             raise KafkalogError(what, "append what comes behind them again")
         begun = True
@@ -74,7 +85,10 @@ def _once(work: Callable[[UnifiedLog], None]) -> Callable[[UnifiedLog], None]:
 def _check(values: dict[str, Any]) -> None:
     """Raise UsageError for options that do not go together."""
     from engine.errors import UsageError
+    from engine.log.operations.topic_id import check_topic_id
 
+    if values["topic_id"] is not None:
+        check_topic_id(values["topic_id"])
     if len(values["paths"]) != 1:
         raise UsageError("one partition directory is wanted: records go to one partition")
     if values["follower"] and values["form_in"] != "raw":
@@ -87,8 +101,8 @@ def _check(values: dict[str, Any]) -> None:
         values["settings"] = (*values["settings"], ("flush.messages", str(values["flush_messages"])))
 
 
-def _make(path: str, *, create: bool, dry_run: bool) -> None:
-    """Make the partition directory if there is none and it is asked for. Raises UsageError, UnwritableFile."""
+def _make(path: str, *, create: bool, dry_run: bool) -> bool:
+    """Make the partition directory if there is none and it is asked for: was it? Raises UsageError, UnwritableFile."""
     from engine.errors import UsageError
     from engine.files import Files
     from engine.layout import file_name, parse_partition_dir
@@ -98,17 +112,19 @@ def _make(path: str, *, create: bool, dry_run: bool) -> None:
     if parse_partition_dir(file_name(files.absolute(directory))) is None:
         raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
     if files.exists(directory):
-        return
+        return create and not files.list(directory)  # left by one that came no further
     if not create or dry_run:
         what = f"{directory}: there is no such partition directory"
         raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
     files.make_directory(directory)
     files.sync_directory(directory.rpartition("/")[0] or ".")
+    return True
 
 
 @contextmanager
 def _open(source: str) -> Iterator[int]:
     """A descriptor of the input. Raises UnreadableFile."""
+    from engine.errors import UnreadableFile
     from engine.files import unreadable
 
     if source == "-":
@@ -118,10 +134,20 @@ def _open(source: str) -> Iterator[int]:
         descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         raise unreadable(source, error) from error
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        what = f"{source}: a directory; --input reads one file"
+        raise UnreadableFile(what, do="append its segments one after the other, each with --input-format raw")
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+class _InputFailed(KafkalogError):
+    """The input can not be read any further."""
+
+    code = "unreadable-file"
 
 
 class Session:
@@ -160,7 +186,7 @@ class Session:
         INTERRUPTION.pardon()  # what was read is appended, and what is appended gets to the disk
         try:
             self._read_all()
-        except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07) as error:
+        except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07, _InputFailed) as error:
             refusal = f"{_text(error)}; {{}} {self._unit} before it are in the log"
         except Interrupted as error:
             refusal = f"{error}: {{}} {self._unit} of the input are in the log, and on the disk"
@@ -203,10 +229,16 @@ class Session:
         return with_producer(self._log, spec, values["producer_id"], values["producer_epoch"], values["sequence"])
 
     def _leader_epoch(self) -> int:
-        if self._values["leader_epoch"] is not None:
-            return int(self._values["leader_epoch"])
-        latest = self._log.leader_epoch_cache.latest_epoch
-        return latest or 0
+        """Raises UsageError for an epoch that is over: noting it would drop the later ones from leader-epoch-checkpoint."""
+        from engine.errors import UsageError
+
+        latest, wanted = self._log.leader_epoch_cache.latest_epoch, self._values["leader_epoch"]
+        if wanted is None:
+            return latest or 0
+        if latest is not None and wanted < latest:
+            what = f"{self._log.directory}: the log has records of leader epoch {latest}: a leader of epoch {wanted} is fenced"
+            raise UsageError(what, do=f"--leader-epoch {latest} or higher, or leave it out")
+        return int(wanted)
 
     def _make_intake(self) -> Intake:
         from engine.log.append.intake import BatchIntake, FollowerIntake, LineIntake
@@ -247,7 +279,10 @@ class Session:
     def _fill(self, buffer: bytearray, filled: int) -> tuple[int, bool]:
         """Read what there is, of a file as much as the buffer takes → (bytes in the buffer, was that the end)."""
         while filled < len(buffer):
-            count = os.readv(self._descriptor, [memoryview(buffer)[filled:]])
+            try:
+                count = os.readv(self._descriptor, [memoryview(buffer)[filled:]])
+            except OSError as error:
+                raise _InputFailed(f"{self._values['source']}: {error.strerror}") from error
             if count == 0:
                 return filled, True
             filled += count

@@ -45,10 +45,14 @@ _AS_A_CRASH = "; what was in work is as a crash would leave it, and opens: kafka
 _ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one partition means nothing to another
 
 
-def run(operation: str, values: dict[str, Any], work: Work, work_07: Work07 | None = None) -> int:
+def run(
+    operation: str, values: dict[str, Any], work: Work, work_07: Work07 | None = None,
+    meet: Callable[[LogManager], object] | None = None,
+) -> int:
     """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status.
 
     work_07  for logs of Kafka 0.7; None: they are refused
+    meet     is called with the manager of these logs before
     """
     from engine.log.operations.operation import OperationOptions, operate
 
@@ -60,6 +64,8 @@ def run(operation: str, values: dict[str, Any], work: Work, work_07: Work07 | No
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
             raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")
+        if meet is not None:
+            meet(manager)
         yield from operate(manager, options, work, errors, progress.done, work_07)
 
     errors: list[KafkalogError] = []

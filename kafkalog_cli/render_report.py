@@ -62,8 +62,9 @@ def _amounts(event: Event) -> Iterator[str]:
 def _standing(report: Report) -> str:
     kept = [event for event in report.events if event.action in _QUIET and event.records is not None]
     records = f", {sum(event.records or 0 for event in kept)} records read" if kept else ""
+    end = report.log_end_offset if report.next_end_offset is None else report.next_end_offset
     return (
-        f"offsets {report.log_start_offset} to {report.log_end_offset} in {report.segments} segments, "
+        f"offsets {report.log_start_offset} to {end} in {report.segments} segments, "
         f"{report.size} bytes{records}; {_verdict(report)}{_unread(report)}"
     )
 

@@ -10,6 +10,7 @@ from engine.layout import PartitionKind
 from engine.log.logdir.log_manager import purge_deleted_directories
 from engine.log.operations.kafka07 import explain_retention_07, retain_07
 from engine.log.operations.operation import OperationOptions, operate
+from engine.log.quarantine.standing import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.explain import explain_retention
 from engine.log.retention.freeing import FreePlan, free, plan_freeing
@@ -35,10 +36,10 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
     errors: list[KafkalogError] = []
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
+        before = 0 if wanted is None else _size(manager)
         purged = [] if opening.keep_deleted else list(_purge(manager))
         yield from purged
-        freed = sum(_freed(report) for report in purged)
-        plan = None if wanted is None else _plan(manager, wanted - freed)
+        plan = None if wanted is None else _plan(manager, wanted - (before - _size(manager)))
 
         def work(log: UnifiedLog) -> None:
             if plan is None:
@@ -59,11 +60,10 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
             if explain:
                 explain_retention_07(log, report, manager.now)
 
-        for report in operate(manager, options, work, errors, progress.done, work_07):
-            freed += _freed(report)
-            yield report
-        if wanted is not None and plan is not None and freed < wanted:
-            yield _not_enough(manager, wanted, freed + plan.leftovers)
+        failures = len(errors)
+        yield from operate(manager, options, work, errors, progress.done, work_07)
+        if wanted is not None and plan is not None:
+            yield _freed(manager, plan, wanted, before - _size(manager), failed=len(errors) > failures)
 
     return session(values, perform, errors)
 
@@ -85,12 +85,30 @@ def _plan(manager: LogManager, wanted: int) -> FreePlan:
     return plan_freeing(manager.files_of(log_dirs[0].path), [place.path for place in places], wanted)
 
 
-def _freed(report: Report) -> int:
-    return sum(event.size or 0 for event in report.find(Action.REMOVED))
+def _size(manager: LogManager) -> int:
+    """Bytes of all files in the partition directories of the log dirs."""
+    total = 0
+    for log_dir in manager.cluster.log_dirs:
+        files = manager.files_of(log_dir.path)
+        for place in log_dir.places:
+            if files.exists(place.path):  # not purged meanwhile
+                total += sum(size for size, _modified in list_files(files, place.path).values())
+    return total
 
 
-def _not_enough(manager: LogManager, wanted: int, freed: int) -> Report:
+def _freed(manager: LogManager, plan: FreePlan, wanted: int, freed: int, *, failed: bool) -> Report:
+    """What was planned, and what came of it."""
     report = Report(manager.cluster.log_dirs[0].path, "retain")
-    report.add(Action.REFUSED, "", f"{wanted} bytes were to become free, about {freed} are: the rest is in active segments, "
-               "above the high watermark, compacted or internal", severity=Severity.ERROR)
+    planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of left-overs"
+    if freed >= wanted:
+        report.add(Action.EXPLAINED, "", f"{freed} bytes are free, {wanted} were wanted: {planned} were to go")
+        return report
+    if failed:
+        why = "a partition could not be worked on"
+    elif plan.size >= wanted:
+        why = "the rest stays: above the high watermark, or still there as .deleted"
+    else:
+        why = "nothing else may go: the rest is in active segments, or compacted or internal"
+    text = f"{wanted} bytes were to become free, {freed} are: {planned} were to go; {why}"
+    report.add(Action.REFUSED, "", text, size=max(0, freed), severity=Severity.ERROR)
     return report

@@ -75,6 +75,8 @@ class Report:
     unread_below  batches below this offset were believed, not read; None: everything was read, or nothing was opened
     failure       why it was not brought to its end; the events tell what was done before
     has_holes     offsets are missing inside a segment that was read, as the cleaner leaves them
+    next_end_offset  where the next start finds the log end: `log_end_offset`, as Kafka has it, may lie behind the last
+                     batch after a truncation, and below the active segment after a roll
     """
 
     directory: str
@@ -83,6 +85,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     log_start_offset: int | None = None
     log_end_offset: int | None = None
+    next_end_offset: int | None = None
     recovery_point: int | None = None
     segments: int | None = None
     size: int | None = None

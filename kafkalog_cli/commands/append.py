@@ -15,7 +15,7 @@ _SECTIONS = (
     Section("Input", ("--input", "--input-format", "--separator", "--null", "--timestamp")),
     Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
-    Section("What is done", ("--create", "--flush-messages", "--flush-ms", "--keep-deleted")),
+    Section("What is done", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted")),
     OPENING, SETTINGS, OUTPUT,
 )  # fmt: skip
 _EXAMPLES = (
@@ -54,6 +54,9 @@ _EXAMPLES = (
               help="The records are a transaction, which ends so, or stays open.")
 @click.option("--coordinator-epoch", type=Whole(0, 2**31 - 1), default=0, metavar="N", help="Of the marker that ends it.")
 @click.option("--create", is_flag=True, help="Make the partition directory if there is none.")
+@click.option("--topic-id", metavar="ID",
+              help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "
+              "Default for a new one: as the metadata log of the same log dir has it, or another partition of the topic.")
 @click.option("--flush-messages", type=Whole(1), metavar="N",
               help="Wait for the disk whenever this many records are not on it yet. Default: at the end.")
 @click.option("--flush-ms", type=Whole(0), metavar="MS", help="Wait for the disk at least this often.")

@@ -16,7 +16,7 @@ _EXAMPLES = (Example("Close the active segment, so that retention can delete it:
 
 @click.command("roll", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
-@click.option("--to", "expected", type=Whole(0), default=0, metavar="N",
+@click.option("--to", "expected", type=Whole(0, 2**63 - 2), default=0, metavar="N",
               help="Begin the new segment at this offset, if the log does not end behind it.")
 def command(expected: int, **values: Any) -> int:
     """Close the active segment and begin a new one at the end of the log."""

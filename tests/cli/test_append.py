@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -251,3 +252,69 @@ def test_time_flushes_while_nothing_comes(partition):
     process.stdin.close()
     assert process.wait() == 0
     process.stdout.close()
+
+
+def test_an_epoch_that_is_over_is_refused(append, partition):
+    append('{"value":"0"}', "--leader-epoch", "5")
+    before = (partition / "leader-epoch-checkpoint").read_bytes()
+    for options in (("--leader-epoch", "4"), ("--leader-epoch", "4", "--follower", "--input-format", "raw")):
+        lines, err, status = append('{"value":"1"}', *options)
+        assert (lines, status) == ([], 2)
+        assert "the log has records of leader epoch 5: a leader of epoch 4 is fenced" in err
+    assert (partition / "leader-epoch-checkpoint").read_bytes() == before
+    assert append('{"value":"1"}', "--leader-epoch", "6")[2] == 0
+
+
+def test_a_directory_is_no_input(tmp_path, partition):
+    done = kafkalog("append", "--create", "--input", str(tmp_path), str(partition))
+    assert (done.status, partition.exists()) == (8, False)
+    assert f"{tmp_path}: a directory; --input reads one file" in done.err
+
+
+TOPIC_ID = "Ssx5VgobQZyBz3LWRQ0uyQ"
+
+
+def test_a_new_partition_knows_its_topic(append, partition, tmp_path):
+    lines, _, status = append('{"value":"0"}')
+    assert status == 0
+    assert any("partition.metadata was not written: nothing on this disk tells the id of t;" in line for line in lines)
+    assert not (partition / "partition.metadata").exists()
+    lines, _, status = append('{"value":"1"}', "--topic-id", TOPIC_ID)
+    assert status == 0
+    assert (partition / "partition.metadata").read_text() == f"version: 0\ntopic_id: {TOPIC_ID}"
+    other = "Ssx5VgobQZyBz3LWRQ0uyA"
+    lines, err, status = append('{"value":"1"}', "--topic-id", other)
+    assert status == 2
+    assert f"holds {TOPIC_ID}, not {other}" in err
+    for wrong in ("x", "A" * 22):
+        assert append('{"value":"1"}', "--topic-id", wrong)[2] == 2
+    source = tmp_path / "input"
+    done = kafkalog("append", "--create", *CLOCK, "--input", str(source), str(tmp_path / "t-1"))
+    assert done.status == 0
+    assert (tmp_path / "t-1/partition.metadata").read_text().endswith(TOPIC_ID)
+
+
+def test_the_metadata_log_tells_the_topic(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", tmp_path / "d0")
+    source = tmp_path / "input"
+    source.write_text('{"value":"0"}')
+
+    def append(name, *options):
+        done = kafkalog("append", "--create", *CLOCK, "--input", str(source), *options, str(tmp_path / "d0" / name))
+        return done.out.decode(), done.err, done.status
+
+    wanted = (tmp_path / "d0/u-plain-1/partition.metadata").read_bytes()
+    (tmp_path / "d0/u-plain-1/partition.metadata").unlink()
+    out, _, status = append("u-plain-7")
+    assert (status, (tmp_path / "d0/u-plain-7/partition.metadata").read_bytes()) == (0, wanted)
+    assert "comes from" in out
+    assert "__cluster_metadata-0" in out
+    out, _, status = append("nobodys-0")
+    assert (status, (tmp_path / "d0/nobodys-0/partition.metadata").exists()) == (0, False)
+    assert "the metadata log knows no topic nobodys" in out
+    _, err, status = append("u-plain-8", "--topic-id", TOPIC_ID)
+    assert status == 2
+    assert "topic u-plain has the id" in err
+    out, _, status = append("nobodys-1", "--topic-id", TOPIC_ID)
+    assert status == 0
+    assert "the metadata log knows no such topic: a broker renames the directory to -stray" in out

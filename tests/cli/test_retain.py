@@ -54,7 +54,38 @@ def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir):
     }  # fmt: skip
     short = kafkalog(*arguments[:-2], "1000000", str(log_dir))
     assert short.status == 4
-    assert "bytes were to become free" in short.out.decode()
+    assert "1000000 bytes were to become free, " in short.out.decode()
+
+
+def held(log_dir):
+    return sum(path.stat().st_size for path in log_dir.rglob("*") if path.is_file() and not path.name.startswith("."))
+
+
+def test_what_became_free_is_said_as_it_is(log_dir):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
+    before = held(log_dir)
+    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", "1000000", str(log_dir))
+    planned = kafkalog(*arguments, "--dry-run")
+    assert held(log_dir) == before
+    done = kafkalog(*arguments)
+    assert (done.status, planned.status) == (4, 4)
+    freed = before - held(log_dir)
+    assert freed > 2000
+    lines = done.out.decode().splitlines()
+    assert f"1000000 bytes were to become free, {freed} are: 2 segments of 1 partitions" in lines[-2]
+    assert "nothing else may go" in lines[-2]
+    assert lines[-1].endswith("not all of it was done")
+    assert planned.out.decode().splitlines()[-3:-1] == lines[-2:]
+
+
+def test_what_stays_as_deleted_is_not_free(log_dir):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
+    done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", "1500", "--keep-deleted", str(log_dir))
+    assert done.status == 4
+    assert "1500 bytes were to become free, 0 are" in done.out.decode()
+    done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", "500", str(log_dir))
+    assert done.status in (0, 1)
+    assert "bytes are free, 500 were wanted: 0 segments of 0 partitions and " in done.out.decode()
 
 
 def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_path):

@@ -8,29 +8,26 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.files import replace
 from engine.findings import Severity
 from engine.layout import FileKind, parent_of
 from engine.log.loading.epoch_repair import open_leader_epochs
-from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.startup import Effect
+from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, Report
 from engine.record.batch import read_batches
 
 if TYPE_CHECKING:
     from engine.files import Files
     from engine.findings import Finding
-    from engine.log.logdir.log_dirs import Place
     from engine.log.logdir.startup import Cluster, Trouble
 
 _CHECKPOINTS = frozenset((
     FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
     FileKind.CLEANER_CHECKPOINT,
 ))  # fmt: skip
-_METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def mend(files: Files, cluster: Cluster, trouble: Trouble, report: Report) -> bool:
@@ -98,31 +95,11 @@ def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
 
 def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
     place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if trouble.path.startswith(one.path + "/"))
-    topic_id, source = _topic_id(files, cluster, place)
+    topic_id, source = find_topic_id(files, cluster, place)
     if topic_id is None:
         return None
-    replace(files, trouble.path, [f"version: 0\ntopic_id: {topic_id}".encode()])
+    write_topic_id(files, trouble.path, topic_id)
     return Action.REBUILT, f"the topic's id {topic_id} stands in {source}"
-
-
-def _topic_id(files: Files, cluster: Cluster, place: Place) -> tuple[str | None, str]:
-    """The id of the topic, and where it was found."""
-    if place.name.topic == METADATA_TOPIC:
-        return _METADATA_TOPIC_ID, "Kafka itself"
-    if cluster.metadata is not None and cluster.metadata_dir is not None:
-        topic = cluster.metadata.by_name(place.name.topic)
-        if topic is not None:
-            return topic.topic_id, cluster.metadata_dir
-        if not cluster.metadata.findings:
-            return None, ""  # the topic is gone: another partition's id would be as stray
-    for log_dir in cluster.log_dirs:
-        for other in log_dir.partitions():
-            path = f"{other.path}/{FileKind.PARTITION_METADATA.value}"
-            if other.name.topic == place.name.topic and other.path != place.path and files.exists(path):
-                decoded = decode_partition_metadata(read_identity(files, path), path).value
-                if decoded is not None:
-                    return decoded.topic_id, path
-    return None, ""
 
 
 def _mend_identity(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:

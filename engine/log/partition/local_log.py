@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
+from engine.formats import MAGIC_V2
 from engine.layout import log_file_name
 from engine.log.errors import RollRefused
 from engine.log.offset_metadata import LogOffsetMetadata
@@ -132,15 +133,25 @@ class LocalLog:
         return segment
 
     def remove_and_delete_segments(
-        self, segments: Iterable[LogSegment], reason: str | Mapping[int, str], *, newest_first: bool = False
+        self, segments: Iterable[LogSegment], reason: str | Mapping[int, str], *, newest_first: bool = False,
+        ends: Iterable[int] = (),
     ) -> None:
-        """Take `segments` out of the log and mark their files `.deleted`. `reason`: one, or one by base offset."""
+        """Take `segments` out of the log and mark their files `.deleted`.
+
+        reason  one, or one by base offset      ends  where each of them ends; else it is where the next one begins
+        """
         chosen = list(segments)
+        behind = list(ends) or [self._end_of(segment) for segment in chosen]
         for segment in chosen:
             self.segments.remove(segment.base_offset)
         self.deferred.mark_segments(chosen, newest_first=newest_first)
-        for segment in chosen:
-            note_removed(self.report, segment, reason if isinstance(reason, str) else reason[segment.base_offset])
+        for segment, end in zip(chosen, behind, strict=True):
+            why = reason if isinstance(reason, str) else reason[segment.base_offset]
+            note_removed(self.report, segment, why, end_offset=end)
+
+    def _end_of(self, segment: LogSegment) -> int:
+        following = self.segments.higher_segment(segment.base_offset)
+        return self.log_end_offset if following is None else following.base_offset
 
     def create_and_delete_segment(self, new_offset: int, old: LogSegment, reason: str) -> LogSegment:
         """Put an empty segment at `new_offset` in the place of `old`: the log is never without an active segment."""
@@ -167,13 +178,17 @@ class LocalLog:
         `target_offset` becomes the log end offset, even where the last batch ends lower.
         """
         deleted = [segment for segment in self.segments if segment.base_offset > target_offset]
-        self.remove_and_delete_segments(deleted, reason, newest_first=True)
+        ends = [*(segment.base_offset for segment in deleted), self.log_end_offset][1:]
+        end = deleted[0].base_offset if deleted else self.log_end_offset
+        self.remove_and_delete_segments(deleted, reason, newest_first=True, ends=ends)
         active = self.segments.active_segment
-        end = self.log_end_offset if not deleted else deleted[0].base_offset
+        goes = active.behind(target_offset)
         cut = active.truncate_to(target_offset, self.now)
-        if cut:
+        if cut and goes is not None:
+            head, records = goes
+            first = target_offset if head.magic < MAGIC_V2 else head.base_offset  # old ones tell their last offset only
             name = log_file_name(active.base_offset)
-            self.report.add(Action.TRUNCATED, name, reason, offsets=(target_offset, end), size=cut)
+            self.report.add(Action.TRUNCATED, name, reason, offsets=(first, end), records=records, size=cut)
         fit_indexes(self.report, active)
         self.update_log_end_offset(target_offset)
         return deleted

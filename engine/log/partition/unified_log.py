@@ -46,6 +46,7 @@ class UnifiedLog:
         self._high_watermark = LogOffsetMetadata(log_start_offset)
         self._first_unstable: LogOffsetMetadata | None = None
         self.log_start_offset = log_start_offset
+        self._cut: tuple[int, int] | None = None  # where the log was to end, and where its last batch ends
         self._update_log_start_offset(max(log_start_offset, self.segments.base_offsets[0]))
         self.maybe_increment_first_unstable_offset()
 
@@ -272,6 +273,7 @@ class UnifiedLog:
         if target_offset < 0:
             raise OffsetOutOfRange(f"{self.directory}: can not be truncated to the negative offset {target_offset}")
         if target_offset >= self.log_end_offset:
+            self.report.add(Action.EXPLAINED, "", f"nothing to cut: the log ends at offset {self.log_end_offset}")
             self.leader_epoch_cache.truncate_from_end(self.log_end_offset)
             return False
         if self.segments.base_offsets[0] > target_offset:
@@ -283,6 +285,11 @@ class UnifiedLog:
         self.log_start_offset = min(target_offset, self.log_start_offset)
         self._rebuild_producer_state(target_offset)
         self.update_high_watermark_with_log_end_offset()
+        end = self.segments.active_segment.read_next_offset()
+        self._cut = (target_offset, end)
+        if end < target_offset:
+            why = f"the last batch ends here, not at {target_offset}: batches go as a whole; a starting broker goes on here"
+            self.report.add(Action.MOVED, "", why, offsets=(end, None))
         return True
 
     def truncate_fully_and_start_at(self, new_offset: int, reason: str = "truncated fully") -> None:
@@ -337,7 +344,10 @@ class UnifiedLog:
 
     def describe(self) -> None:
         """Note in the report how the log stands."""
-        report = self.report
-        report.log_start_offset, report.log_end_offset = self.log_start_offset, self.log_end_offset
+        report, end = self.report, self.log_end_offset
+        report.log_start_offset, report.log_end_offset = self.log_start_offset, end
+        if self._cut is not None and self._cut[0] == end:
+            end = self._cut[1]
+        report.next_end_offset = max(end, self.segments.active_segment.base_offset)  # a roll may go ahead of the records
         report.recovery_point = self.recovery_point
         report.segments, report.size = len(self.segments), self.size

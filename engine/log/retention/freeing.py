@@ -40,11 +40,13 @@ class FreePlan(NamedTuple):
     leftovers    bytes of files that opening the logs removes
     end_offsets  by partition directory: the segments that end at or below this offset go
     size         bytes that become free in all
+    segments     how many go
     """
 
     leftovers: int
     end_offsets: dict[str, int]
     size: int
+    segments: int
 
 
 def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int) -> FreePlan:
@@ -55,13 +57,13 @@ def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int) 
         names = plain_files(files, directory)
         leftovers += sum(files.info(f"{directory}/{name}").size for name in names if name.endswith((DELETED, CLEANED)))
         old += _old_segments(files, directory, names)
-    size, end_offsets = leftovers, dict[str, int]()
+    size, end_offsets, segments = leftovers, dict[str, int](), 0
     for segment in sorted(old):
         if size >= wanted:
             break
-        size += segment.size
+        size, segments = size + segment.size, segments + 1
         end_offsets[segment.directory] = segment.end_offset
-    return FreePlan(leftovers, end_offsets, size)
+    return FreePlan(leftovers, end_offsets, size, segments)
 
 
 def _old_segments(files: ReadOnlyFiles, directory: str, names: list[str]) -> list[OldSegment]:

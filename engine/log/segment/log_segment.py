@@ -20,6 +20,7 @@ from engine.log.errors import (
 from engine.log.scan.batch_search import (
     BatchHead,
     TimestampAndOffset,
+    count_records,
     heads,
     largest_timestamp_after,
     last_head,
@@ -243,6 +244,11 @@ class LogSegment(SegmentFiles):
         head = self.translate_offset(self.offset_index.last_offset)
         last = None if head is None else last_head(self.log_file, head.position, self.size)
         return self.base_offset if last is None else last.next_offset
+
+    def behind(self, offset: int) -> tuple[BatchHead, int | None] | None:
+        """The first batch whose last offset is `offset` or larger; records from there on, as `count_records` counts them."""
+        head = self.translate_offset(offset)
+        return None if head is None else (head, count_records(self.log_file, head.position, self.size))
 
     def has_overflow(self) -> bool:
         """Does the last offset not fit behind the base offset?"""

@@ -1,0 +1,65 @@
+"""kafkalog truncate, roll: what they say is what the next start finds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.run import kafkalog
+
+NOW = "1700000000000"
+
+
+@pytest.fixture
+def partition(tmp_path):
+    """Batches of four records, three a segment: 0 to 23."""
+    source = tmp_path / "in"
+    source.write_text("".join(f"v{number:04}\n" for number in range(24)))
+    made = kafkalog("append", "--create", "--now", NOW, "--input-format", "text", "--batch-size", "120", "--input", str(source),
+                    "--config", "segment.bytes=360", str(tmp_path / "t-0"))  # fmt: skip
+    assert made.status == 0, made.err
+    return tmp_path / "t-0"
+
+
+def offsets(partition):
+    done = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition))
+    return [one["offset"] for one in map(json.loads, done.out.splitlines()) if one["type"] == "record"]
+
+
+def test_the_batch_that_is_cut_goes_as_a_whole_and_is_named(partition):
+    assert offsets(partition) == list(range(24))
+    planned = kafkalog("truncate", "--clean-start", "--dry-run", "--now", NOW, "--to", "10", str(partition))
+    done = kafkalog("truncate", "--clean-start", "--now", NOW, "--to", "10", str(partition))
+    assert done.status == 0, done.err
+    left = offsets(partition)
+    end = left[-1] + 1
+    assert end < 10, "or the test shows nothing"
+    lines = done.out.decode().splitlines()
+    assert lines == planned.out.decode().splitlines()[:-1]
+    [cut] = [line for line in lines if "truncated 0" in line]
+    segments = [line for line in lines if "removed 0" in line and ".log" in line]
+    bounds = cut.partition("(offset ")[2].partition(",")[0].split(" to ")
+    assert int(bounds[0]) == end
+    assert f", {int(bounds[1]) - end} records, " in cut
+    assert f"(offset {bounds[1]} to " in segments[0]
+    assert " to 24, " in segments[-1]
+    assert any(line.startswith(f"  moved (offset {end}) - the last batch ends here, not at 10") for line in lines)
+    assert f"offsets 0 to {end} in" in lines[-1]
+    again = kafkalog("recover", "--dry-run", "--now", NOW, str(partition))
+    assert f"offsets 0 to {end} in" in again.out.decode()
+
+
+def test_nothing_to_cut(partition):
+    done = kafkalog("truncate", "--clean-start", "--now", NOW, "--to", "100", str(partition))
+    assert (done.status, "explained - nothing to cut: the log ends at offset 24" in done.out.decode()) == (0, True)
+
+
+def test_a_roll_ahead_of_the_records(partition):
+    done = kafkalog("roll", "--clean-start", "--now", NOW, "--to", "500", str(partition))
+    assert "offsets 0 to 500 in" in done.out.decode().splitlines()[-1]
+    again = kafkalog("recover", "--dry-run", "--now", NOW, str(partition))
+    assert "offsets 0 to 500 in" in again.out.decode()
+    for impossible in (2**63 - 1, 2**63):
+        done = kafkalog("roll", "--to", str(impossible), str(partition))
+        assert (done.status, "--to" in done.err) == (2, True)
