@@ -13,7 +13,8 @@ import click
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, is_locked
 from engine.findings import Severity
-from engine.layout import FileKind
+from engine.layout import FileKind, PartitionKind, file_name
+from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.metrics import FlushStats, write_textfile
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import opening_from, paths_from
@@ -93,7 +94,7 @@ def session(
             opening = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             with _manager(paths_from(values, opening), opening, wrap, flushes) as (manager, progress):
-                tally.begin(manager.cluster.log_dirs)
+                tally.begin(manager)
                 for report in chain(_held(manager) if opening.dry_run else (), perform(manager, opening, progress)):
                     if report.failure is None:
                         tally.done(report.directory)
@@ -129,18 +130,27 @@ class Tally:
     """Which partitions are done, for those who find the work half done."""
 
     def __init__(self) -> None:
-        self._todo: dict[str, None] = {}
-        self._count = 0
+        self._manager: LogManager | None = None
+        self._done: set[str] = set()
         self.is_ended = False
 
-    def begin(self, log_dirs: Iterable[LogDir]) -> None:
-        """Take note of everything that is to be done."""
-        self._todo = dict.fromkeys(place.path for log_dir in log_dirs for place in log_dir.places)
-        self._count = len(self._todo)
+    def begin(self, manager: LogManager) -> None:
+        """Take note of whose logs are worked on; the operation may still choose among them."""
+        self._manager = manager
 
     def done(self, directory: str) -> None:
         """A report came."""
-        self._todo.pop(directory, None)
+        self._done.add(directory)
+
+    def _all(self) -> list[str]:
+        """The logs that operations on log dirs work on, and those that were named."""
+        log_dirs = () if self._manager is None else self._manager.cluster.log_dirs
+        return [
+            place.path
+            for log_dir in log_dirs
+            for place in (log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places)
+            if not log_dir.is_whole or place.name.topic != METADATA_TOPIC
+        ]
 
     def end(self) -> None:
         """Nothing failed as a whole."""
@@ -149,20 +159,22 @@ class Tally:
     @property
     def is_begun(self) -> bool:
         """Is there anything to do at all?"""
-        return self._count > 0
+        return bool(self._all())
 
     @property
     def is_worth_telling(self) -> bool:
         """Is there anything to tell that the errors do not say?"""
-        return self._count > 1 and bool(self._todo)
+        paths = self._all()
+        return len(paths) > 1 and not self._done.issuperset(paths)
 
     def text(self) -> str:
         """One line."""
-        if not self._count:
+        paths = self._all()
+        if not paths:
             return "nothing was begun"
-        names = [path.rpartition("/")[2] for path in self._todo]
+        names = [file_name(path) for path in paths if path not in self._done]
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        done = f"{self._count - len(names)} of {self._count} partitions are done"
+        done = f"{len(paths) - len(names)} of {len(paths)} partitions are done"
         return f"{done}; not done: {shown}" if names else done
 
 
