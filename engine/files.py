@@ -188,10 +188,10 @@ class Lock:
 class ReadOnlyFiles:
     """The operating system, as far as looking goes. Paths are str, relative ones to the working directory.
 
-    opened  what `open` makes
+    _opened  what `open` makes
     """
 
-    opened: type[OpenFile] = OpenFile
+    _opened: type[OpenFile] = OpenFile
 
     def info(self, path: str) -> FileInfo:
         """What stands at `path`, symbolic links followed. Raises UnreadableFile."""
@@ -257,7 +257,7 @@ class ReadOnlyFiles:
         if not stat.S_ISREG(mode):
             os.close(descriptor)
             raise UnreadableFile(f"{path}: {_kind_of(mode)}, not a file", path=path)
-        return self.opened(path, descriptor)
+        return self._opened(path, descriptor)
 
     def read(self, path: str, limit: int) -> bytes:
         """The whole of a small file. Raises UnreadableFile, also where it has more than `limit` bytes."""
@@ -277,10 +277,10 @@ class Files(ReadOnlyFiles):
     """The operating system, with what changes it. Every method raises UnwritableFile where it is refused.
 
     A new name, a renamed or removed one is on the disk only after `sync_directory` of its directory.
-    opened_writable  what `open_writable` makes
+    _opened_writable  what `open_writable` makes
     """
 
-    opened_writable: type[WritableFile] = WritableFile
+    _opened_writable: type[WritableFile] = WritableFile
 
     def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
         """Open a plain file for reading and writing; `create`: an empty one is made where there is none.
@@ -296,7 +296,7 @@ class Files(ReadOnlyFiles):
         if not stat.S_ISREG(mode):
             os.close(descriptor)
             raise UnwritableFile(f"{path}: {_kind_of(mode)}, not a file")
-        return self.opened_writable(path, descriptor)
+        return self._opened_writable(path, descriptor)
 
     def rename(self, path: str, to: str) -> None:
         """Give the file or directory at `path` the name `to`; a file of that name is replaced."""

@@ -151,7 +151,7 @@ class _HeedingWritableFile(WritableFile):
 class HeedingFiles(Files):
     """The disk; each operation raises Interrupted instead, once a signal came."""
 
-    opened, opened_writable = _HeedingFile, _HeedingWritableFile
+    _opened, _opened_writable = _HeedingFile, _HeedingWritableFile
 
     def info(self, path: str) -> FileInfo:
         """As Files does."""
