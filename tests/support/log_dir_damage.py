@@ -48,6 +48,14 @@ def _other_cluster(top: Path) -> None:
     path.write_text(path.read_text().replace("cluster.id=", "cluster.id=x"))
 
 
+def _version_99(log_dir: str) -> Callable[[Path], object]:
+    def change(top: Path) -> None:
+        path = top / log_dir / "meta.properties"
+        path.write_text(path.read_text().replace("version=1", "version=99"))
+
+    return change
+
+
 METADATA = "d0/__cluster_metadata-0"
 DAMAGES = {
     "nothing": Damage(lambda _top: None, None, ""),
@@ -81,6 +89,9 @@ DAMAGES = {
         lambda top: shutil.copytree(top / "d0/tx-0", top / "d1/tx-0"), "STOPS",
         "Duplicate log directories for tx-0 are found in both", False),
     "no meta.properties": Damage(_remove("d1/meta.properties"), "STOPS", "No `meta.properties` found in"),
+    "a version that is none": Damage(_version_99("d1"), "OFFLINE", "Error while reading meta.properties file"),
+    "a version that is none beside the metadata log": Damage(
+        _version_99("d0"), "STOPS", "Error while reading meta.properties file"),
     "another cluster": Damage(_other_cluster, "STOPS", "Invalid cluster.id in:", False),
     "bootstrap": Damage(_write("d0/bootstrap.checkpoint"), "STOPS", ""),
     "quorum state": Damage(
