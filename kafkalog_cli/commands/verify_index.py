@@ -40,9 +40,10 @@ def command(
 
     Each entry of offset, time and transaction indexes, of producer snapshots and of the leader epochs is held against
     the batches, which are read once, and their checksums are computed on the way. What is wrong is named together with
-    whether it does harm; what older brokers wrote differently is not wrong. So is what no checksum covers: offsets that run
-    backwards, gaps between segments that no compaction explains, a log start behind the log's end. PATHS are partition directories, log
-    directories, trees of them, quoted patterns, or a file of a partition. Without --rebuild nothing is ever written.
+    whether it does harm; what older brokers wrote differently is not wrong. What no checksum covers is looked at too:
+    offsets that run backwards, gaps between segments that no compaction explains, a log start behind the log's end.
+    PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Without
+    --rebuild nothing is ever written.
     """
     from kafkalog_cli.verify import Rebuild, verify_all
 
