@@ -18,7 +18,7 @@ BYTES_PER_ENTRY = 8 * SLOT_WORDS
 LOAD_FACTOR = 0.9  # log.cleaner.io.buffer.load.factor
 DEDUPE_BUFFER_SIZE = 128 << 20  # log.cleaner.dedupe.buffer.size
 _SMALL = 1 << 20  # bytes to begin with: a map that fits the cache is three times as fast
-_LARGE = 64 << 20  # beyond this it grows to its limit at once, so that no two large ones stand side by side
+_LARGE = 16 << 20  # beyond this it grows to its limit at once, so that no two large ones stand side by side
 _ROOMY = 0.6  # of the slots may be taken before it grows
 
 _SLOT_LIMIT = 2**32 - 1
