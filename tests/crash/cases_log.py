@@ -339,6 +339,33 @@ def restore_case(case_name, top, disk=None, change=None):
     return Case(case_name, files.disk(), work, check)
 
 
+def restore_force_case():
+    """With a file that came since: it is gone for sure when it says so, and kept."""
+    disk = damaged_middle()[0]
+    disk = disk._replace(directories=disk.directories | {"q"})
+    files = CrashFiles(disk)
+    kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW)
+    opened(kept, clean_shutdown=False).close()
+    kept.finish()
+    left = files.disk()
+    later = left._replace(contents=left.contents | {name(77): b"of later"})
+
+    def work(files, _acknowledge):
+        restore(files, "/q/kept", force=True)
+
+    def check(after, _acknowledged, done):
+        files = CrashFiles(after)
+        if done:
+            assert partition(after) == partition(disk)
+            assert b"of later" in after.below("q").values()
+        restore(files, "/q/kept", force=True)
+        if not done:
+            assert partition(files.disk()) == partition(disk)
+            assert b"of later" in files.disk().below("q").values(), "what came since is lost"
+
+    return Case("restore-force", later, work, check)
+
+
 def restore_everything_case():
     """Everything that a quarantine takes note of."""
     disk = Disk({f"{TOPIC}/{path}": bytes(700) for path in "abcde"}, frozenset({"d", TOPIC, f"{TOPIC}/gone"}))
@@ -381,5 +408,6 @@ CASES_LOG = [
     restore_case("restore", "/q"),
     restore_case("restore-far", "/far"),
     restore_everything_case(),
+    restore_force_case(),
     rebuild_case(),
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.errors import UnreadableFile
 from engine.findings import Severity
 from engine.layout import (
     FileKind,
@@ -81,7 +82,7 @@ class LoadedLogOffsets(NamedTuple):
 def open_log(
     files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int = 0,
     log_start_offset: int = 0, producer_id_expiration_ms: int = 86_400_000, max_transaction_timeout_ms: int = 900_000,
-    report: Report | None = None, jobs: int = 1,
+    report: Report | None = None, jobs: int = 1, create: bool = True,
 ) -> UnifiedLog:
     """Open the partition in `directory`, making it where there is none, as a broker does at its start.
 
@@ -89,12 +90,15 @@ def open_log(
     recovery_point, log_start_offset   as the log dir's checkpoints have them
     report            takes what is done; default: a new one, `UnifiedLog.report`
     jobs              segments that are read side by side
+    create            make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
 
     What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that can not be opened as asked for is
     recovered, in the end as a whole. Raises UnreadableFile, UnwritableFile.
     """
     report = Report(directory, "open") if report is None else report
     if not files.exists(directory):
+        if not create:
+            raise UnreadableFile(f"{directory}: disappeared while it was worked on", path=directory)
         files.make_directory(directory)
     epochs = open_leader_epochs(files, directory, report)
     ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more

@@ -135,7 +135,7 @@ class LogManager:
             recovery_point=max(0, points.get(place.key, 0)) if recovery_point is None else recovery_point,
             log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,
             producer_id_expiration_ms=server.producer_id_expiration_ms,
-            max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs,
+            max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs, create=False,
         )
 
     def is_07(self, place: Place) -> bool:
