@@ -178,7 +178,7 @@ def test_rounds_are_summed_up():
     ticks = iter(range(1000))
     done = compact(log, CompactionOptions(force=True, dedupe_buffer_size=BYTES_PER_ENTRY * 8, secret=(1, 2)), lambda _: None,
                    lambda _: None, clock=lambda: next(ticks))  # fmt: skip
-    summary = log.report.find(Action.COMPACTED)[-1]
+    [summary] = log.report.find(Action.EXPLAINED)  # each round is counted once as compacted
     assert (summary.first_offset, summary.end_offset, summary.records) == (0, 79, 79 - 20)
     assert all(stats.seconds == 1 for stats in done.rounds)
     log.close()

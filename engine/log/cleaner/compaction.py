@@ -122,6 +122,6 @@ def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end
     tombstones = sum(stats.tombstones_removed for stats in rounds)
     what = f"all {len(rounds)} rounds together: {gone} records go, {tombstones} of them tombstones whose time is over"
     log.report.add(
-        Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
+        Action.EXPLAINED, "", what, offsets=(first_dirty, end_offset),
         records=gone, size=sum(stats.bytes_read - stats.bytes_written for stats in rounds),
     )  # fmt: skip
