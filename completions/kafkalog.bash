@@ -227,7 +227,7 @@ _kafkalog() {
         ;;
     spark)
         case $prev in
-        --topic|--split-bytes|--top|--to|--master|--conf)
+        --topic|--split-bytes|--top|--to|--config|--now|--master|--conf)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -249,7 +249,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --master --conf --format --version -h --help' "$cur"
+            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --config --now --salvage --force --master --conf --format --version -h --help' "$cur"
         fi
         ;;
     truncate)

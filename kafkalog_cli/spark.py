@@ -4,31 +4,46 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kafkalog_cli.app import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, Row, SparkSession
 
 
 _CELL = 60  # characters of a value in a table for people
 
 
-def run_job(
-    job: str, paths: tuple[str, ...], reading: dict[str, object], *, form: str, master: str | None,
-    settings: tuple[tuple[str, str], ...], by: str, top: int, to: str, mode: str,
-) -> int:  # fmt: skip
-    """Run `job` → exit status: 0, or 4 where something is wrong."""
+class Given(NamedTuple):
+    """What was asked for on the command line."""
+
+    paths: tuple[str, ...]
+    reading: dict[str, object]  # options of the data source
+    form: str
+    by: str
+    top: int
+    to: str
+    mode: str
+    config: dict[str, str]
+    now: int | None
+    salvage: bool
+    force: bool
+
+
+def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[str, str], ...]) -> int:
+    """Run `job` → exit status: 0, 1 where something was repaired, 4 where something is wrong, 8 where it failed."""
     try:
         from kafkalog_spark.session import session
     except ImportError as error:
         raise click.UsageError(f"{error.name} is not installed: pip install 'kafkalog[spark]'") from None
     try:
         with session(master, settings) as spark:
-            return _run(spark, job, paths, reading, form=form, by=by, top=top, to=to, mode=mode)
+            return _JOBS[job](spark, given)
     except ValueError as error:  # one of kafkalog_spark.errors
         _fail(str(error))
     except Exception as error:  # noqa: BLE001  # Spark's, of many classes
@@ -49,28 +64,54 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _run(
-    spark: SparkSession, job: str, paths: tuple[str, ...], reading: dict[str, object], *, form: str, by: str, top: int, to: str,
-    mode: str,
-) -> int:  # fmt: skip
-    if job == "export":
-        from kafkalog_spark.jobs.export import export
-
-        export(spark, *paths, to=to, mode=mode, **reading)
-        click.echo(f"written to {printable(to)}", err=True)
-        return 0
-    if job == "stats":
-        from kafkalog_spark.jobs.stats import stats
-
-        _show(stats(spark, *paths, by=by, top=top, **reading), form)
-        return 0
+def _verify(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.verify import verify
 
-    reading.pop("onCorruption")
-    severities = Counter(row["severity"] for row in _shown(verify(spark, *paths, **reading), form, _finding_line))
+    reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
+    severities = Counter(row["severity"] for row in _shown(verify(spark, *given.paths, **reading), given.form, _finding_line))
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
     click.echo(said or "nothing wrong", err=True)
     return 4 if severities["error"] or severities["warning"] else 0
+
+
+def _stats(spark: SparkSession, given: Given) -> int:
+    from kafkalog_spark.jobs.stats import stats
+
+    _show(stats(spark, *given.paths, by=given.by, top=given.top, **given.reading), given.form)
+    return 0
+
+
+def _export(spark: SparkSession, given: Given) -> int:
+    from kafkalog_spark.jobs.export import export
+
+    export(spark, *given.paths, to=given.to, mode=given.mode, **given.reading)
+    click.echo(f"written to {printable(given.to)}", err=True)
+    return 0
+
+
+def _recover(spark: SparkSession, given: Given) -> int:
+    from engine.log.operations.recover import RecoverOptions
+    from kafkalog_spark.jobs.recover import recover
+
+    options = RecoverOptions(salvage=given.salvage)
+    return _events(recover(spark, *given.paths, config=given.config, options=options, now=given.now), given)
+
+
+def _compact(spark: SparkSession, given: Given) -> int:
+    from engine.log.cleaner.compaction import CompactionOptions
+    from kafkalog_spark.jobs.compact import compact
+
+    options = CompactionOptions(force=given.force)
+    return _events(compact(spark, *given.paths, config=given.config, options=options, now=given.now), given)
+
+
+def _events(frame: DataFrame, given: Given) -> int:
+    """Show what was done → 0, 1 where something was wrong and is mended, 4 where records were lost, 8 where it failed."""
+    rows = _shown(frame, given.form, _event_line)
+    if any(row["action"] == "failed" for row in rows):
+        return 8
+    severities = {row["severity"] for row in rows}
+    return 4 if "error" in severities else 1 if "warning" in severities else 0
 
 
 def _show(frame: DataFrame, form: str) -> None:
@@ -95,6 +136,12 @@ def _finding_line(row: Row) -> str:
     place = row["file"] + ("" if row["position"] is None else f" at byte {row['position']}")
     place += "" if row["offset"] is None else f", offset {row['offset']}"
     return f"{row['severity']}[{row['code']}] {printable(place)}: {printable(row['what'])}"
+
+
+def _event_line(row: Row) -> str:
+    place = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
+    offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']} to {row['endOffset']})"
+    return f"{printable(place)}: {row['action']}{offsets} - {printable(row['reason'])}"
 
 
 def _plain(value: Any) -> Any:
@@ -130,3 +177,8 @@ def _cell(value: Any) -> str:
         return "-"
     text = bytes(value).decode("utf-8", "backslashreplace") if isinstance(value, bytes | bytearray) else str(value)
     return printable(text if len(text) <= _CELL else text[: _CELL - 1] + "…")
+
+
+_JOBS: dict[str, Callable[[SparkSession, Given], int]] = {
+    "verify": _verify, "stats": _stats, "export": _export, "recover": _recover, "compact": _compact,
+}  # fmt: skip

@@ -12,6 +12,7 @@ _SECTIONS = (
     Section("What is read", ("--topic", "--split-bytes", "--on-corruption")),
     Section("stats", ("--by", "--top")),
     Section("export", ("--to", "--mode")),
+    Section("recover and compact", ("--config", "--now", "--salvage", "--force")),
     Section("Spark", ("--master", "--conf")),
     Section("Output", ("--format",)),
 )
@@ -23,8 +24,8 @@ _EXAMPLES = (
 )
 
 
-@click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS)
-@click.argument("job", type=click.Choice(["verify", "stats", "export"]))
+@click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
+@click.argument("job", type=click.Choice(["verify", "stats", "export", "recover", "compact"]))
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
 @click.option("--split-bytes", metavar="SIZE", help="Bytes of segments to a task, such as 64m. Default: 128m.")
@@ -36,6 +37,11 @@ _EXAMPLES = (
 @click.option("--to", metavar="DIR", help="Where the Parquet files go.")
 @click.option("--mode", type=click.Choice(["error", "append", "overwrite"]), default="error", show_default=True,
               help="What if there are some already.")
+@click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
+              help="A topic setting over those of the metadata log; may be repeated.")
+@click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: this machine's.")
+@click.option("--salvage", is_flag=True, help="recover: keep the sound batches behind damage.")
+@click.option("--force", is_flag=True, help="compact: also logs that are less dirty than their settings ask for.")
 @click.option("--master", metavar="URL", help="Where to run; default: as spark-submit says, else all cores here.")
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
@@ -44,16 +50,18 @@ _EXAMPLES = (
 @version_option
 def command(
     job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: str | None, on_corruption: str, by: str, top: int,
-    to: str | None, mode: str, master: str | None, settings: tuple[tuple[str, str], ...], form: str,
+    to: str | None, mode: str, config: tuple[tuple[str, str], ...], now: int | None, salvage: bool, force: bool,
+    master: str | None, settings: tuple[tuple[str, str], ...], form: str,
 ) -> int:
     """Work that outgrows one machine: a job on Spark over many log dirs.
 
     JOB is verify (every file of every partition, and replicas of one against each other), stats (records and bytes by
-    topic, key and more) or export (records as Parquet, a folder for each topic). PATHS are partition directories, log
-    directories, trees of them, or quoted patterns; every executor must see them. Needs the extra `spark` and Java 17 or 21.
-    From Python the same jobs are functions of kafkalog_spark.jobs.
+    topic, key and more), export (records as Parquet, a folder for each topic), recover or compact (what the commands of that
+    name do to log dirs, a task for some partitions; with their locks, and recover's quarantines). PATHS are partition
+    directories, log directories, trees of them, or quoted patterns; every executor must see them. Needs the extra `spark`
+    and Java 17 or 21. From Python the same jobs are functions of kafkalog_spark.jobs.
     """
-    from kafkalog_cli.spark import run_job
+    from kafkalog_cli.spark import Given, run_job
 
     if job == "export" and to is None:
         raise click.UsageError("export needs --to DIR")
@@ -62,4 +70,5 @@ def command(
         reading["subscribe"] = ",".join(topics)
     if split_bytes is not None:
         reading["splitBytes"] = split_bytes
-    return run_job(job, paths, reading, form=form, master=master, settings=settings, by=by, top=top, to=to or "", mode=mode)
+    given = Given(paths, reading, form, by, top, to or "", mode, dict(config), now, salvage, force)
+    return run_job(job, given, master, settings)

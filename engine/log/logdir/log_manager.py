@@ -154,6 +154,9 @@ class LogManager:
         """As the broker noted it; None where it did not."""
         return self.offsets(place.log_dir, FileKind.REPLICATION_CHECKPOINT).get(place.key)
 
+    def leave(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
+        """Told how partitions were left that were named by themselves: the checkpoints of their log dir stay as they are."""
+
     def checkpoint(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
         """Write where logs begin, and up to where they are on the disk; other partitions keep what they have.
 

@@ -32,13 +32,16 @@ class LogCompactor:
     options   for every log; its dedupe buffer is shared by those that are worked on side by side. A first dirty offset
               that is None comes from the checkpoint of the log dir
     on_bytes  told of bytes read, see Cleaner      clock  seconds, for how long rounds take
+    on_clean  told up to which offset a log is clean; None: the checkpoint of the log dir is
     `metrics` count what was done.
     """
 
     def __init__(
         self, options: CompactionOptions, *, explain: bool, on_bytes: Callable[[int], None], clock: Callable[[], float],
+        on_clean: Callable[[UnifiedLog, int], None] | None = None,
     ) -> None:
         self._options, self._explain, self._on_bytes, self._clock = options, explain, on_bytes, clock
+        self._on_clean = on_clean
         self._checkpoints = Lock()  # one file for all logs of a log dir
         self.metrics = CleanerMetrics()
 
@@ -68,6 +71,9 @@ class LogCompactor:
             return
 
         def note(offset: int) -> None:
+            if self._on_clean is not None:
+                self._on_clean(log, offset)
+                return
             with self._checkpoints:
                 checkpoint.write(log.local_log.files, offset)
 

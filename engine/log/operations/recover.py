@@ -75,7 +75,7 @@ def recover(
         for trouble in losses:
             yield _refusal(trouble)
         return
-    places = [place for log_dir in manager.cluster.log_dirs for place in _order(log_dir)]
+    places = [place for log_dir in manager.cluster.log_dirs for place in recovery_order(log_dir)]
     by_place = {place: [one for one in troubles if one.path.startswith(place.path + "/")] for place in places}
     of_places = {id(trouble) for found in by_place.values() for trouble in found}
     unproven: dict[str, str] = {}  # why a log dir can not be marked as clean
@@ -107,11 +107,13 @@ def recover(
         if progress is not None:
             progress(place)
     for log_dir in manager.cluster.log_dirs:
-        if log_dir.is_whole:
+        if not log_dir.is_whole:
+            manager.leave(log_dir, {place: one for place, one in standing.items() if place.log_dir == log_dir.path})
+        else:
             yield from _finish(manager, options, log_dir, standing, unproven.get(log_dir.path), log_dir.path in incomplete)
 
 
-def _order(log_dir: LogDir) -> list[Place]:
+def recovery_order(log_dir: LogDir) -> list[Place]:
     """The partitions to load, the metadata log first. Deleted and stray ones are nobody's any more."""
     places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
     if not log_dir.is_whole:

@@ -1,0 +1,76 @@
+"""Recover many partitions as tasks: what `kafkalog recover` does, with its locks, its quarantine and its checkpoints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.files import Files, now_ms
+from engine.log.logdir.log_manager import Settings
+from engine.log.operations.recover import RecoverOptions, recovery_order
+from engine.log.operations.recover import recover as recover_logs
+from engine.log.quarantine.seam import QuarantiningFiles
+from engine.server_config import ServerConfig
+from kafkalog_spark.jobs.upkeep import TaskLogManager, Work, event_rows, finish, frame_of, only, opened, run_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from engine.errors import KafkalogError
+    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.report import Report
+
+_TASK_BYTES = 128 << 20
+
+
+def recover(
+    spark: SparkSession, *paths: str, config: dict[str, str] | None = None, options: RecoverOptions | None = None,
+    now: int | None = None,
+) -> DataFrame:
+    """Recover every partition below `paths`; what was done, as a table of events.
+
+    Each log dir has a quarantine beside it, each task a part of that: `kafkalog restore` takes them one by one. The small
+    files of a log dir are mended first. A damaged metadata log stops everything, as it does there.
+    config   topic settings over those of the metadata log        options  see RecoverOptions; mark_clean has no effect
+    Raises LogDirError, also where a broker runs on one of the log dirs.
+    """
+    moment = now_ms() if now is None else now
+    asked = options or RecoverOptions()
+    stamp = datetime.fromtimestamp(moment / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    settings = Settings(ServerConfig(), tuple((config or {}).items()))
+    errors: list[KafkalogError] = []
+    with opened(paths, settings, moment, partial(_log_dirs_quarantine, stamp, moment)) as job:
+        places = [place for log_dir in job.log_dirs for place in recovery_order(log_dir)]
+        reports = list(recover_logs(only(job, []), asked, errors))
+        rows = [row for report in reports for row in event_rows(report)]
+        if not any(row["action"] == "refused" for row in rows):
+            work = Work(settings, moment, partial(_quarantined, stamp, moment), partial(_recover, asked))
+            rows += run_tasks(spark, job, places, work, _TASK_BYTES)
+        for log_dir in job.log_dirs:
+            finish(job.manager.files_of(log_dir.path))
+    return frame_of(spark, rows)
+
+
+def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]:
+    errors: list[KafkalogError] = []
+    yield from recover_logs(manager, asked, errors)
+
+
+def _log_dirs_quarantine(stamp: str, now: int, files: Files, log_dir: LogDir) -> Files:
+    return _quarantine(files, files.resolve(log_dir.path), f"{stamp}-log-dir", now)
+
+
+def _quarantined(stamp: str, now: int, files: Files, log_dir: LogDir, places: list[Place]) -> Files:
+    name = f"{places[0].name.topic}-{places[0].name.partition}"
+    return _quarantine(files, files.resolve(log_dir.path), f"{stamp}-{name}", now)
+
+
+def _quarantine(files: Files, log_dir: str, name: str, now: int) -> Files:
+    directory, number = f"{log_dir}.quarantine-{name}", 1
+    while files.exists(directory):  # an attempt before this one
+        number += 1
+        directory = f"{log_dir}.quarantine-{name}-{number}"
+    return QuarantiningFiles(files, directory, command="recover", now=now, log_dirs=(log_dir,))

@@ -1,0 +1,227 @@
+"""What jobs that change logs share: locks and checkpoints on the driver, partitions as tasks.
+
+The driver holds the locks of all log dirs while tasks work, does what concerns a log dir as a whole, and writes the
+checkpoints from what the tasks say. A task works on whole partitions, by the engine's own operations; a lock of its own for
+each keeps an attempt that Spark gave up, and that still runs, apart from the next one.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from engine.errors import KafkalogError
+from engine.files import Files
+from engine.log.logdir.locking import locked
+from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
+from engine.log.logdir.log_manager import LogManager, Standing
+from engine.log.logdir.startup import survey
+from engine.patterns import expand
+from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.jobs.tasks import run
+from kafkalog_spark.levels import rows_as_batches
+from kafkalog_spark.planning import Piece, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from engine.log.logdir.log_manager import Settings
+    from engine.log.logdir.startup import Cluster
+    from engine.log.report import Report
+
+    Operate = Callable[["TaskLogManager"], Iterator[Report]]
+
+EVENT_TYPES: dict[str, pa.DataType] = {
+    "directory": pa.string(), "operation": pa.string(), "action": pa.string(), "file": pa.string(), "reason": pa.string(),
+    "firstOffset": pa.int64(), "endOffset": pa.int64(), "records": pa.int64(), "bytes": pa.int64(), "severity": pa.string(),
+}  # fmt: skip
+_NOTE_TYPES = EVENT_TYPES | {"firstBaseOffset": pa.int64(), "logStartOffset": pa.int64(), "recoveryPoint": pa.int64(),
+                             "cleanUntil": pa.int64()}  # fmt: skip
+_SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
+STANDING = "standing"  # how a log was left: for the driver, not for the user
+_LOCKS = ".kafkalog-task-"  # names of the tasks' locks; plain files in a log dir are nothing to a broker
+
+
+class TaskLogManager(LogManager):
+    """A manager within a task: checkpoints of the log dir are not written but noted, for the driver."""
+
+    def __init__(self, *values: Any) -> None:
+        super().__init__(*values)
+        self.noted: dict[Place, Standing] = {}
+        self.clean_until: dict[str, int] = {}  # partition directory → offset
+
+    def checkpoint(self, _log_dir: LogDir, standing: Any) -> None:
+        """Keep what the driver will write."""
+        self.noted.update(standing)
+
+    def leave(self, _log_dir: LogDir, standing: Any) -> None:
+        """Keep what the driver will write."""
+        self.noted.update(standing)
+
+
+class Work(NamedTuple):
+    """What a task needs to know, besides its partitions."""
+
+    settings: Settings
+    now: int
+    wrap: Callable[[Files, LogDir, list[Place]], Files]
+    operate: Operate
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Log dirs that are locked, with the driver's manager."""
+
+    log_dirs: list[LogDir]
+    manager: LogManager
+
+
+@contextmanager
+def opened(paths: Sequence[str], settings: Settings, now: int, wrap: Callable[[Files, LogDir], Files]) -> Iterator[Job]:
+    """Lock the log dirs below `paths`. Raises LogDirError, also where a broker runs."""
+    files = Files()
+    try:
+        log_dirs = find_log_dirs(files, [one for path in paths for one in expand(files, path)])
+        with locked(files, [log_dir.path for log_dir in log_dirs]):
+            seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
+            yield Job(log_dirs, LogManager(seams.__getitem__, survey(files, log_dirs), settings, now))
+            for log_dir in log_dirs:
+                _remove_locks(files, log_dir.path)
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
+
+
+def _remove_locks(files: Files, log_dir: str) -> None:
+    for name in files.list(log_dir):
+        if name.startswith(_LOCKS):
+            files.remove(f"{log_dir}/{name}")
+
+
+def pieces_of(places: Iterable[Place]) -> list[Piece]:
+    """Partitions as pieces, with the bytes of their logs. Raises UnreadableFile."""
+    files = Files()
+    return [
+        Piece(place.path, place.log_dir, 0, 0, 0,
+              sum(files.info(f"{place.path}/{name}").size for name in files.list(place.path) if name.endswith(".log")))
+        for place in places
+    ]  # fmt: skip
+
+
+def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Work, split_bytes: int) -> list[dict[str, Any]]:
+    """Do the work on all `places`; the events as rows. The checkpoints of their log dirs are written in the end.
+
+    Raises LogDirError, and what Spark raises where a task fails for good; what was done until then is in the checkpoints.
+    """
+    by_path = {place.path: place for place in places}
+    splits = [[by_path[piece.directory] for piece in split] for split in pack(pieces_of(places), split_bytes)]
+
+    def task(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+        mine = [place for piece in pieces for place in splits[piece.partition]]
+        yield from rows_as_batches(_rows(mine, work, cluster), _SCHEMA)
+
+    cluster = replace(job.manager.cluster, log_dirs=())  # identities and the metadata log, read once
+    numbered = [[Piece("", "", number, 0, 0, 0)] for number in range(len(splits))]
+    rows: list[dict[str, Any]] = []
+    standing: dict[str, dict[Place, Standing]] = {}
+    clean: dict[str, int] = {}
+    try:
+        if places:
+            for row in run(spark, numbered, _SCHEMA, task).toLocalIterator(prefetchPartitions=True):
+                if row["action"] != STANDING:
+                    rows.append({name: row[name] for name in EVENT_TYPES})
+                    continue
+                place = by_path[row["directory"]]
+                if row["recoveryPoint"] is not None:
+                    left = Standing(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
+                    standing.setdefault(place.log_dir, {})[place] = left
+                if row["cleanUntil"] is not None:
+                    clean[place.path] = row["cleanUntil"]
+    finally:
+        _checkpoint(job, standing, clean)
+    return rows
+
+
+def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dict[str, int]) -> None:
+    from engine.log.cleaner.checkpoint import CleanerCheckpoint
+
+    for log_dir in job.log_dirs:
+        files = job.manager.files_of(log_dir.path)
+        if log_dir.path in standing and log_dir.is_whole:
+            job.manager.checkpoint(log_dir, standing[log_dir.path])
+        for directory, offset in clean.items():
+            if directory.startswith(log_dir.path + "/"):
+                CleanerCheckpoint(files, directory).write(files, offset)
+
+
+def _rows(places: list[Place], work: Work, cluster: Cluster) -> Iterator[dict[str, Any]]:
+    """The work of one task, log dir by log dir."""
+    files = Files()
+    for log_dir in dict.fromkeys(place.log_dir for place in places):
+        mine = [place for place in places if place.log_dir == log_dir]
+        with ExitStack() as stack:
+            for place in mine:
+                lock = files.lock(f"{log_dir}/{_LOCKS}{place.name.topic}-{place.name.partition}")
+                stack.callback(lock.release)
+            whole = LogDir(log_dir, False, tuple(mine), (), ())
+            seam = work.wrap(files, whole, mine)
+            mine_only = replace(cluster, log_dirs=(whole,))
+            manager = TaskLogManager(lambda _path, seam=seam: seam, mine_only, work.settings, work.now)
+            for report in work.operate(manager):
+                yield from event_rows(report)
+            yield from _standing_rows(manager)
+            finish(seam)
+
+
+def finish(seam: Files) -> None:
+    """Close a quarantine, if the seam is one."""
+    from engine.log.quarantine.seam import QuarantiningFiles
+
+    if isinstance(seam, QuarantiningFiles):
+        seam.finish()
+
+
+def _standing_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
+    for place, left in manager.noted.items():
+        yield {
+            "directory": place.path, "action": STANDING, "firstBaseOffset": left.first_base_offset,
+            "logStartOffset": left.log_start_offset, "recoveryPoint": left.recovery_point,
+        }  # fmt: skip
+    for directory, offset in manager.clean_until.items():
+        yield {"directory": directory, "action": STANDING, "cleanUntil": offset}
+
+
+def event_rows(report: Report) -> Iterator[dict[str, Any]]:
+    """The events of a report, its findings and its failure, as rows."""
+    same = {"directory": report.directory, "operation": report.operation}
+    for event in report.events:
+        yield same | {
+            "action": event.action.value, "file": event.path, "reason": event.reason, "firstOffset": event.first_offset,
+            "endOffset": event.end_offset, "records": event.records, "bytes": event.size, "severity": event.severity.value,
+        }  # fmt: skip
+    for finding in report.findings:
+        yield same | {"action": "found", "file": finding.where.file, "reason": f"{finding.code}: {finding.what}",
+                      "firstOffset": finding.where.offset, "severity": finding.severity.value}  # fmt: skip
+    if report.failure is not None:
+        yield same | {"action": "failed", "file": "", "reason": str(report.failure), "severity": "error"}
+
+
+def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    """Events as a table."""
+    from kafkalog_spark.schema import ddl_of
+
+    schema = pa.schema(list(EVENT_TYPES.items()))
+    return spark.createDataFrame([tuple(row.get(name) for name in EVENT_TYPES) for row in rows], ddl_of(schema))
+
+
+def only(job: Job, places: list[Place]) -> LogManager:
+    """The driver's manager with these partitions instead of all."""
+    log_dirs = tuple(
+        replace(log_dir, places=tuple(place for place in places if place.log_dir == log_dir.path)) for log_dir in job.log_dirs
+    )
+    job.manager.cluster = replace(job.manager.cluster, log_dirs=log_dirs)
+    return job.manager

@@ -1,0 +1,73 @@
+"""Jobs that change logs leave what the commands leave: the same bytes, checkpoints, quarantines."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.log.cleaner.compaction import CompactionOptions
+from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.jobs.compact import compact
+from kafkalog_spark.jobs.recover import recover
+from tests.support.other_process import lock_held
+from tests.support.run import kafkalog
+
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def twins(corpus, tmp_path):
+    """Two copies of a broker's log dirs that was killed: one for the command, one for the job."""
+    for name in ("command", "job"):
+        for directory in sorted((corpus / "kafka-4.3.1/logs/unclean").glob("d*")):
+            shutil.copytree(directory, tmp_path / name / directory.name)
+        log = max((tmp_path / name).glob("*/u-rolls-0/*.log"))
+        log.write_bytes(log.read_bytes() + b"torn")
+    return tmp_path / "command", tmp_path / "job"
+
+
+def state(top):
+    """Every file and its bytes, quarantines and locks aside."""
+    return {
+        str(path.relative_to(top)): path.read_bytes() for path in sorted(top.rglob("*"))
+        if path.is_file() and ".quarantine" not in str(path) and path.name != ".lock"
+    }  # fmt: skip
+
+
+def log_dirs(top):
+    return [str(path) for path in sorted(top.glob("d?"))]
+
+
+def test_recover_leaves_what_the_command_leaves(spark, twins):
+    by_command, by_job = twins
+    done = kafkalog("recover", "--now", str(NOW), *log_dirs(by_command))
+    assert done.status in (1, 4), done.err
+    rows = recover(spark, *log_dirs(by_job), now=NOW).collect()
+    assert state(by_job) == state(by_command)
+    cut = [row for row in rows if row.action == "truncated"]
+    assert [row.bytes for row in cut if row.file and "u-rolls-0" in row.directory] == [4]
+    assert list(by_job.glob("d?.quarantine-*"))
+
+
+def test_a_running_broker_is_left_alone(spark, twins):
+    _, by_job = twins
+    before = state(by_job)
+    with lock_held(f"{log_dirs(by_job)[0]}/.lock"):
+        for job in (recover, compact):
+            with pytest.raises(LogDirError, match=r"\.lock"):
+                job(spark, *log_dirs(by_job), now=NOW)
+    assert state(by_job) == before
+
+
+def test_compact_leaves_what_the_command_leaves(spark, corpus, tmp_path):
+    for name in ("command", "job"):
+        shutil.copytree(corpus / "kafka-4.3.1/logs/clean", tmp_path / name)
+    by_command, by_job = log_dirs(tmp_path / "command"), log_dirs(tmp_path / "job")
+    assert by_job
+    config = {"cleanup.policy": "compact"}
+    done = kafkalog("compact", "--force", "--clean-start", "--now", str(NOW), "--config", "cleanup.policy=compact", *by_command)
+    assert done.status in (0, 1), done.err
+    rows = compact(spark, *by_job, now=NOW, config=config, clean_start=True, options=CompactionOptions(force=True)).collect()
+    assert any(row.action == "compacted" for row in rows)
+    assert state(tmp_path / "job") == state(tmp_path / "command")
