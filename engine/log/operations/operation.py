@@ -73,7 +73,7 @@ def operate(
     for log_dir in manager.cluster.log_dirs:
         places = _places(log_dir)
         failed_in_the_middle = False
-        marker = _take_marker(manager, log_dir)
+        marker = take_marker(manager, log_dir)
         standing: dict[Place, Standing] = {}
         opening = options if marker is None else _clean(options)
 
@@ -94,8 +94,7 @@ def operate(
         if standing and _is_a_brokers(manager, log_dir):
             manager.checkpoint(log_dir, standing)
         if marker is not None and not failed_in_the_middle:
-            files = manager.files_of(log_dir.path)
-            replace(files, f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}", [marker])
+            put_marker(manager, log_dir, marker)
 
 
 def _threads(count: int) -> ThreadPoolExecutor:
@@ -133,7 +132,12 @@ def _clean(options: OperationOptions) -> OperationOptions:
     )
 
 
-def _take_marker(manager: LogManager, log_dir: LogDir) -> bytes | None:
+def put_marker(manager: LogManager, log_dir: LogDir, marker: bytes) -> None:
+    """Write the clean shutdown marker again."""
+    replace(manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}", [marker])
+
+
+def take_marker(manager: LogManager, log_dir: LogDir) -> bytes | None:
     """Remove the clean shutdown marker; what it held, None where there is none."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     if not files.exists(path):
