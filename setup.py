@@ -30,6 +30,7 @@ KERNELS = (
     "lines",
     "json_lines",
     "gather",
+    "rows",
 )
 SHARED = "engine.kernels._shared"  # what all kernels need of Cython, compiled once
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")

@@ -106,14 +106,14 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         start=start,
         end=end,
         start_at_latest=_one_of(options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
-        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        fail_on_data_loss=flag_option(options, "failOnDataLoss", default=True),
         min_partitions=_positive(options, "minPartitions", 1),
         split_bytes=_positive(options, "splitBytes", SPLIT_BYTES, _bytes),
         isolation=_ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")],
         on_corruption=_one_of(options, "onCorruption", ON_CORRUPTION, "fail"),
         max_decompressed_bytes=_positive(options, "maxDecompressedBytes", MAX_DECOMPRESSED_BYTES, _bytes),
-        max_offsets=_optional(options, "maxOffsetsPerTrigger", int),
-        max_bytes=_optional(options, "maxBytesPerTrigger", _bytes),
+        max_offsets=number_option(options, "maxOffsetsPerTrigger", int),
+        max_bytes=number_option(options, "maxBytesPerTrigger", _bytes),
     )
 
 
@@ -121,10 +121,11 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     paths = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
     if not paths or not all(paths):
         raise OptionError("no path: give load() a partition directory, a log dir, or a directory of log dirs")
-    return tuple(_local(path) for path in paths)
+    return tuple(local_path(path) for path in paths)
 
 
-def _local(path: str) -> str:
+def local_path(path: str) -> str:
+    """The path, without `file:`. Raises OptionError for what no mounted file system has."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", path)
     if scheme is None:
         return path
@@ -139,7 +140,7 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
         columns = list(_names("columns", options["columns"], known))
     else:
         columns = [name for name in RECORD_TYPES if name != "headers"]
-    if _flag(options, "includeHeaders", default=False) and "headers" not in columns:
+    if flag_option(options, "includeHeaders", default=False) and "headers" not in columns:
         columns.append("headers")
     columns += [name for name in _names("extraColumns", options.get("extracolumns", ""), known) if name not in columns]
     if not columns:
@@ -182,7 +183,8 @@ def _one_of(options: Mapping[str, str], name: str, values: tuple[str, ...], defa
     return value
 
 
-def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """An option that is true or false. Raises OptionError."""
     return _one_of(options, name, ("true", "false"), str(default).lower()) == "true"
 
 
@@ -195,11 +197,12 @@ def _bytes(text: str) -> int:
 
 
 def _positive(options: Mapping[str, str], name: str, default: int, read: Callable[[str], int] = int) -> int:
-    value = _optional(options, name, read)
+    value = number_option(options, name, read)
     return default if value is None else value
 
 
-def _optional(options: Mapping[str, str], name: str, read: Callable[[str], int]) -> int | None:
+def number_option(options: Mapping[str, str], name: str, read: Callable[[str], int]) -> int | None:
+    """An option that is a positive number; None: it is not given. Raises OptionError."""
     text = options.get(name.lower())
     if text is None:
         return None

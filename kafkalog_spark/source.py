@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, InputPartition
     from pyspark.sql.types import StructType
 
 
@@ -85,3 +85,15 @@ class KafkaLogSource(DataSource):
         from kafkalog_spark.streaming import KafkaLogStreamReader
 
         return KafkaLogStreamReader(schema, dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a table. Raises OptionError, LogDirError."""
+        from kafkalog_spark.sink import KafkaLogWriter
+
+        return KafkaLogWriter(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # Spark's name
+        """The writer of a stream, whatever its output mode. Raises OptionError, LogDirError."""
+        from kafkalog_spark.sink import stream_writer
+
+        return stream_writer(dict(self.options), schema)

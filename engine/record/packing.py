@@ -46,6 +46,28 @@ class Packer:
                 self.spec = self.spec._replace(base_sequence=sequence)
             first = end
 
+    def pack_kept(self, data: memoryview, records: RecordColumns, filled: int) -> Iterator[bytes]:
+        """The same with the offsets that the records have, which must grow. Raises UnbuildableBatch."""
+        offsets = records.field(RecordField.OFFSET)
+        first = 0
+        while first < filled:
+            ends = self._kept_ends(data, records, first, filled)
+            start, stop = first, first + len(ends)
+            while first < stop:
+                before = ends[first - start - 1] if first > start else 0
+                end = start + max(first - start + 1, bisect_right(ends, before + self._room, first - start))
+                yield encode_batch(self.spec._replace(base_offset=offsets[first]), data, records, end - first, first=first)
+                first = end
+
+    def _kept_ends(self, data: memoryview, records: RecordColumns, first: int, filled: int) -> list[int]:
+        """Where each record ends, as far as all of them can be in one batch: offsets of one are at most 2^31 − 1 apart."""
+        sizes = memoryview(array("q", bytes(8 * (filled - first))))
+        base_offset, timestamp = (records.field(field)[first] for field in (RecordField.OFFSET, RecordField.TIMESTAMP))
+        done, _, _ = measure_records(data, records.table, first, filled - first, MAGIC_V2, base_offset, timestamp, sizes)
+        if not done:
+            raise UnbuildableBatch(f"offset {base_offset} can not be written: a key, value or header is too large")
+        return list(accumulate(sizes[:done]))
+
     def _ends(self, data: memoryview, records: RecordColumns, filled: int) -> list[int]:
         """Where each record ends, counted from the first: as if all went into one batch."""
         sizes = memoryview(array("q", bytes(8 * filled)))

@@ -35,7 +35,7 @@ NOTICES = {
     "engine/log/logdir/log_manager.py:purge_deleted_directories:0": "log-dir-purge",
     "engine/log/quarantine/manifest.py:append:0": "quarantine",
     "engine/log/quarantine/manifest.py:close:0": "quarantine",
-    "engine/log/operations/operation.py:_take_marker:0": "log-dir-delete-records",
+    "engine/log/operations/operation.py:take_marker:0": "log-dir-delete-records",
     "engine/log/quarantine/seam.py:_begin:0": "quarantine",
     "engine/log/operations/recover.py:_forget_clean_shutdown:0": "log-dir-mark-clean-again",
     "engine/log/quarantine/seam.py:_copy:0": "quarantine-far",

@@ -91,7 +91,7 @@ def operate(
         finally:
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
-        if standing and _is_a_brokers(manager, log_dir):
+        if standing and is_a_brokers(manager, log_dir):
             manager.checkpoint(log_dir, standing)
         if marker is not None and not failed_in_the_middle:
             put_marker(manager, log_dir, marker)
@@ -148,7 +148,7 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> bytes | None:
     return data
 
 
-def _is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
+def is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
     """Is it a broker's log dir, and not just a directory that partitions were copied to?"""
     files = manager.files_of(log_dir.path)
     return any(files.exists(f"{log_dir.path}/{kind.value}") for kind in _BROKERS_OWN)

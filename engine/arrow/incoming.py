@@ -1,0 +1,289 @@
+"""Rows of Arrow record batches → record columns, as the encoder takes them. No Python object is made for a row."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from engine.errors import KafkalogError
+from engine.formats import RECORD_FIELDS, RecordField
+from engine.kernels.rows import (
+    choose_partitions,
+    group_rows,
+    measure_header_rows,
+    measure_rows,
+    take_header_rows,
+    take_numbers,
+    take_rows,
+)
+from engine.record.columns import RecordColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FEW = 256  # records that there is room for at first
+_RECORD = 8 * RECORD_FIELDS  # bytes of a record in columns
+_MICROS = 1000
+_NOTHING = memoryview(b"")
+
+
+class RowRefused(KafkalogError):
+    """A row that no record can be made of."""
+
+    code = "row-refused"
+
+
+class BadRows(KafkalogError):
+    """Arrays whose buffers do not fit together: a defect, never a matter of input."""
+
+    code = "bad-rows"
+
+
+class Blobs(NamedTuple):
+    """An array of bytes as its buffers; `start` is the row of the buffers that is row 0."""
+
+    data: memoryview
+    ends: memoryview
+    valid: memoryview
+    start: int
+    length: int
+
+    @classmethod
+    def of(cls, values: pa.Array) -> Blobs:
+        """The buffers of an array of binary or strings of any width."""
+        if values.type != pa.binary():
+            values = values.cast(pa.binary())
+        valid, ends, data = values.buffers()
+        start, length = values.offset, len(values)
+        return cls(_view(data), _ends(ends, start + length + 1), _view(valid), start, length)
+
+
+class Numbers(NamedTuple):
+    """An array of 64-bit integers as its buffers."""
+
+    values: memoryview
+    valid: memoryview
+    start: int
+    length: int
+
+    @classmethod
+    def of(cls, values: pa.Array) -> Numbers:
+        """The buffers of an array of int64 or of timestamps in microseconds."""
+        valid, data = values.buffers()
+        start, length = values.offset, len(values)
+        return cls(_view(data)[: 8 * (start + length)].cast("q"), _view(valid), start, length)
+
+
+class HeaderLists(NamedTuple):
+    """An array of lists of (key, value) as its buffers."""
+
+    lists: memoryview
+    valid: memoryview
+    start: int
+    length: int
+    keys: Blobs
+    values: Blobs
+
+    @classmethod
+    def of(cls, headers: pa.Array) -> HeaderLists:
+        """The buffers of an array of list<struct<key, value>>."""
+        keys, values = map(Blobs.of, headers.values.flatten())  # a header that is null has no key
+        valid, lists = headers.buffers()[:2]
+        start, length = headers.offset, len(headers)
+        return cls(_ends(lists, start + length + 1), _view(valid), start, length, keys, values)
+
+
+def _view(buffer: pa.Buffer | None) -> memoryview:
+    return _NOTHING if buffer is None else memoryview(buffer).cast("B")
+
+
+def _ends(buffer: pa.Buffer | None, count: int) -> memoryview:
+    view = _view(buffer)[: 4 * count]
+    return (view if len(view) == 4 * count else memoryview(bytes(4 * count))).cast("i")  # an empty array may have none
+
+
+class IncomingRows:
+    """What records are made of, by row.
+
+    key, headers, timestamp, offset  None: there is no such column
+    now  ms, of records without a timestamp
+    """
+
+    def __init__(
+        self, value: pa.Array, *, now: int, key: pa.Array | None = None, headers: pa.Array | None = None,
+        timestamp: pa.Array | None = None, offset: pa.Array | None = None,
+    ) -> None:  # fmt: skip
+        self.count, self.now = len(value), now
+        self.value = Blobs.of(value)
+        self.key = None if key is None else Blobs.of(key)
+        self.headers = None if headers is None else HeaderLists.of(headers)
+        self.timestamp = None if timestamp is None else Numbers.of(timestamp)
+        self.offset = None if offset is None else Numbers.of(offset)
+
+    def partitions(self, given: pa.Array | None, count: int | None, keyless: int) -> pa.Array:
+        """The partition of each row: `given`, or where that is null by the hash of the key, as Kafka's producers choose.
+
+        count    partitions of the topic; None: it is not known, then every row must say its own
+        keyless  the partition of rows without a key
+        Raises RowRefused.
+        """
+        chosen = memoryview(array("i", [-1]) * self.count)
+        if given is not None:
+            low, high = pa.compute.min_max(given).values()
+            if low.as_py() is not None and low.as_py() < 0:
+                raise RowRefused(f"Invalid partition: {low}. Partition number should always be non-negative or null.")
+            if count is not None and high.as_py() is not None and high.as_py() >= count:
+                raise RowRefused(f"Invalid partition given with record: {high} is not in the range [0...{count}).")
+            if not given.null_count:
+                return given
+            filled = given.fill_null(-1)
+            chosen = memoryview(bytearray(filled.buffers()[1])[4 * filled.offset :][: 4 * self.count]).cast("i")
+        if count is None:
+            raise RowRefused("a row has no partition: give the column 'partition' or the option numPartitions")
+        key = self.key or Blobs(_NOTHING, _ends(None, self.count + 1), memoryview(bytes((self.count + 7) // 8)), 0, self.count)
+        if not choose_partitions(key.data, key.ends, key.valid, key.start, self.count, count, keyless % count, chosen):
+            raise BadRows("keys outside their array")
+        return pa.Array.from_buffers(pa.int32(), self.count, [None, pa.py_buffer(chosen)])
+
+
+def groups(codes: pa.Array, count: int) -> Iterator[tuple[int, memoryview, int, int]]:
+    """Rows by code: (code, numbers of rows, first, end); those of one code are in order.
+
+    codes  int32 without nulls, 0 … count − 1
+    """
+    rows = len(codes)
+    chosen = memoryview(array("q", bytes(8 * rows)))
+    ends = memoryview(array("q", bytes(8 * (count + 1))))
+    numbers = _view(codes.buffers()[1])[4 * codes.offset :][: 4 * rows].cast("i")
+    if not group_rows(numbers, rows, ends, chosen):
+        raise BadRows("codes that are none")
+    first = 0
+    for code in range(count):
+        if ends[code] > first:
+            yield code, chosen, first, ends[code]
+        first = ends[code]
+
+
+class Sheet:
+    """Records that wait to be packed: columns over one buffer, which grow as they must."""
+
+    def __init__(self) -> None:
+        self._data = memoryview(bytearray(0))
+        self._used = 0
+        self.records = RecordColumns(_FEW)
+        self.filled = 0
+
+    @property
+    def data(self) -> memoryview:
+        """The bytes that the columns point into."""
+        return self._data[: self._used]
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory that the records take."""
+        return self._used + _RECORD * self.filled
+
+    def clear(self) -> None:
+        """Forget the records; their room is used again."""
+        self._used = self.filled = 0
+
+    def add(self, rows: IncomingRows, chosen: memoryview, first: int, end: int, next_offset: int) -> int:
+        """Take the rows chosen[first:end] → the offset behind the last of them. Raises RowRefused.
+
+        next_offset  of the first of them; where rows have offsets the least that it may have
+        """
+        self._make_room(rows, chosen, first, end)
+        row, count = self.filled, end - first
+        self._used = self._blobs(rows.value, chosen, first, end, RecordField.VALUE_POSITION)
+        if rows.key is None:
+            self._fill(RecordField.KEY_SIZE, row, count, -1)
+            self._fill(RecordField.KEY_POSITION, row, count, 0)
+        else:
+            self._used = self._blobs(rows.key, chosen, first, end, RecordField.KEY_POSITION)
+        self._headers(rows.headers, chosen, first, end)
+        if rows.timestamp is None:
+            self._fill(RecordField.TIMESTAMP, row, count, rows.now)
+        else:
+            self._timestamps(rows.timestamp, chosen, first, end, rows.now)
+        if rows.offset is None:
+            offsets = memoryview(array("q", range(next_offset, next_offset + count)))
+            self.records.field(RecordField.OFFSET)[row : row + count] = offsets
+        else:
+            self._offsets(rows.offset, chosen, first, end, next_offset)
+        self._fill(RecordField.BATCH, row, count, 0)
+        self.filled += count
+        return int(self.records.table[RecordField.OFFSET, self.filled - 1]) + 1
+
+    def _make_room(self, rows: IncomingRows, chosen: memoryview, first: int, end: int) -> None:
+        size = 0
+        for blobs in (rows.value, rows.key):
+            if blobs is not None:
+                size += _sound(measure_rows(blobs.ends, blobs.valid, blobs.start, blobs.length, chosen, first, end))
+        if rows.headers is not None:
+            size += self._header_size(rows.headers, chosen, first, end) + 10  # the kernel wants room for two varints
+        if self._used + size > len(self._data):
+            grown = memoryview(bytearray(max(self._used + size, len(self._data) * 3 // 2)))
+            grown[: self._used] = self._data[: self._used]
+            self._data = grown
+        wanted = self.filled + end - first
+        if wanted > self.records.capacity:
+            columns = RecordColumns(max(wanted, 2 * self.records.capacity))
+            for field in RecordField:
+                columns.field(field)[: self.filled] = self.records.field(field)[: self.filled]
+            self.records = columns
+
+    def _header_size(self, headers: HeaderLists, chosen: memoryview, first: int, end: int) -> int:
+        keys, values = headers.keys, headers.values
+        size: int = measure_header_rows(
+            headers.lists, headers.valid, headers.start, headers.length, keys.ends, keys.valid, keys.start, values.ends,
+            values.valid, values.start, keys.length, chosen, first, end,
+        )  # fmt: skip
+        if size == -2:
+            raise RowRefused("a header without a key")
+        return _sound(size)
+
+    def _blobs(self, blobs: Blobs, chosen: memoryview, first: int, end: int, field: RecordField) -> int:
+        return _sound(take_rows(*blobs, chosen, first, end, self._data, self._used, self.records.table, self.filled, field))
+
+    def _headers(self, headers: HeaderLists | None, chosen: memoryview, first: int, end: int) -> None:
+        if headers is None:
+            self._fill(RecordField.HEADER_COUNT, self.filled, end - first, 0)
+            self._fill(RecordField.HEADERS_POSITION, self.filled, end - first, 0)
+            return
+        keys, values = headers.keys, headers.values
+        self._used = _sound(take_header_rows(
+            headers.lists, headers.valid, headers.start, headers.length, keys.data, keys.ends, keys.start, values.data,
+            values.ends, values.valid, values.start, keys.length, chosen, first, end, self._data, self._used,
+            self.records.table, self.filled,
+        ))  # fmt: skip
+
+    def _timestamps(self, column: Numbers, chosen: memoryview, first: int, end: int, now: int) -> None:
+        done, refused = take_numbers(
+            *column, chosen, first, end, _MICROS, now, -1, False, self.records.table, self.filled, RecordField.TIMESTAMP
+        )
+        if _sound(done) < end - first:
+            raise RowRefused(f"Invalid timestamp: {refused}. Timestamp should always be non-negative or null.")
+
+    def _offsets(self, column: Numbers, chosen: memoryview, first: int, end: int, least: int) -> None:
+        done, refused = take_numbers(
+            *column, chosen, first, end, 1, -1, max(0, least), True, self.records.table, self.filled, RecordField.OFFSET
+        )
+        if _sound(done) < end - first:
+            before = int(self.records.table[RecordField.OFFSET, self.filled + done - 1]) if done else least - 1
+            if refused < 0:
+                raise RowRefused(f"a row has no offset, or a negative one: {refused}")
+            raise RowRefused(
+                f"offset {refused} follows {before}: rows of a Kafka partition must come in the order of their offsets, in one "
+                "partition of Spark; repartition by topic and partition, and sort by offset within partitions"
+            )
+
+    def _fill(self, field: RecordField, row: int, count: int, value: int) -> None:
+        self.records.field(field)[row : row + count] = memoryview(array("q", [value]) * count)
+
+
+def _sound(result: int) -> int:
+    if result < 0:
+        raise BadRows("rows outside their arrays")
+    return result

@@ -1,0 +1,341 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Chosen rows of Arrow arrays → columns of records over one buffer, and which partition each row belongs to.
+
+The way back of `gather`. An array of bytes is its buffers: `data`, 32-bit `ends` (one more than rows), `valid` (a bit per
+row, 0 is null; empty: there are no nulls) and `start`, the row of the buffers that is row 0 of the array. `chosen` holds
+numbers of rows. Every number is checked before it is used.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.words import copy
+else:
+    from engine.kernels import fields
+    from engine.kernels.words import copy
+
+_LONG_MAX = cython.declare(cython.longlong, 2**63 - 1)
+_LOW = cython.declare(cython.ulonglong, 2**32 - 1)
+_POSITIVE = cython.declare(cython.ulonglong, 2**31 - 1)
+_MURMUR = cython.declare(cython.ulonglong, 0x5BD1E995)
+_SEED = cython.declare(cython.ulonglong, 0x9747B28C)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _has_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
+              length: cython.Py_ssize_t) -> cython.bint:
+    """Do the buffers hold rows start … start + length − 1?"""
+    if start < 0 or length < 0 or ends.shape[0] < 1 or start > ends.shape[0] - 1 - length: return False
+    return valid.shape[0] == 0 or (start + length + 7) // 8 <= valid.shape[0]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_null(valid: cython.const[cython.uchar][::1], row: cython.Py_ssize_t) -> cython.bint:
+    return valid.shape[0] != 0 and not (valid[row >> 3] >> (row & 7)) & 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint_size(size: cython.longlong) -> cython.Py_ssize_t:
+    """Bytes of the zigzag varint of a size, −1 included."""
+    bits: cython.ulonglong = 2 * size if size >= 0 else 1
+    length: cython.Py_ssize_t = 1
+    while bits >= 128:
+        bits >>= 7
+        length += 1
+    return length
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_size(out: cython.uchar[::1], at: cython.Py_ssize_t, size: cython.longlong) -> cython.Py_ssize_t:
+    bits: cython.ulonglong = 2 * size if size >= 0 else 1
+    while bits >= 128:
+        out[at] = (bits & 127) | 128
+        bits >>= 7
+        at += 1
+    out[at] = bits
+    return at + 1
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def measure_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
+                 length: cython.Py_ssize_t, chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t,
+                 end: cython.Py_ssize_t) -> cython.longlong:
+    """Bytes of the rows chosen[first:end] of an array with `length` rows; −1: the buffers do not have them."""
+    index: cython.Py_ssize_t
+    row: cython.longlong
+    total: cython.longlong = 0
+    if not _has_rows(ends, valid, start, length) or first < 0 or end > chosen.shape[0]: return -1
+    with cython.nogil:
+        for index in range(first, end):
+            row = chosen[index]
+            if row < 0 or row >= length: return -1
+            row += start
+            if _is_null(valid, row): continue
+            if ends[row] < 0 or ends[row + 1] < ends[row]: return -1
+            total += ends[row + 1] - ends[row]
+        return total
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def take_rows(data: cython.const[cython.uchar][::1], ends: cython.const[cython.int][::1],
+              valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, length: cython.Py_ssize_t,
+              chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+              out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1], column: cython.Py_ssize_t,
+              position_field: cython.int) -> cython.Py_ssize_t:
+    """Copy the rows chosen[first:end] to out[at:], one behind the other → behind them; −1: no room, or no such rows.
+
+    records, column  the records that get positions (in `position_field`) and sizes (in the field behind it); null: −1
+    """
+    index: cython.Py_ssize_t
+    row: cython.longlong
+    size: cython.longlong
+    if not _has_rows(ends, valid, start, length) or first < 0 or end > chosen.shape[0] or at < 0 or column < 0: return -1
+    if position_field < 0 or position_field + 1 >= records.shape[0]: return -1
+    if end > first and end - first > records.shape[1] - column: return -1
+    with cython.nogil:
+        for index in range(first, end):
+            row = chosen[index]
+            if row < 0 or row >= length: return -1
+            row += start
+            records[position_field, column] = at
+            if _is_null(valid, row):
+                records[position_field + 1, column] = -1
+            else:
+                size = ends[row + 1]
+                size -= ends[row]
+                if ends[row] < 0 or size < 0 or ends[row + 1] > data.shape[0] or size > out.shape[0] - at: return -1
+                at = copy(out, at, data, ends[row], size)
+                records[position_field + 1, column] = size
+            column += 1
+        return at
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def measure_header_rows(
+    lists: cython.const[cython.int][::1], lists_valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
+    length: cython.Py_ssize_t, key_ends: cython.const[cython.int][::1], key_valid: cython.const[cython.uchar][::1],
+    key_start: cython.Py_ssize_t, value_ends: cython.const[cython.int][::1], value_valid: cython.const[cython.uchar][::1],
+    value_start: cython.Py_ssize_t, count: cython.Py_ssize_t, chosen: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+) -> cython.longlong:
+    """Bytes of the headers of the rows chosen[first:end] as records hold them; −1: no such rows; −2: a header without key.
+
+    lists, lists_valid, start, length  which headers are a row's        count  headers in the arrays of keys and values
+    """
+    index: cython.Py_ssize_t
+    row: cython.longlong
+    header: cython.longlong
+    total: cython.longlong = 0
+    size: cython.longlong
+    if not _has_rows(lists, lists_valid, start, length) or first < 0 or end > chosen.shape[0]: return -1
+    if not _has_rows(key_ends, key_valid, key_start, count) or not _has_rows(value_ends, value_valid, value_start, count):
+        return -1
+    with cython.nogil:
+        for index in range(first, end):
+            row = chosen[index]
+            if row < 0 or row >= length: return -1
+            row += start
+            if _is_null(lists_valid, row): continue
+            if lists[row] < 0 or lists[row + 1] > count: return -1
+            for header in range(lists[row], lists[row + 1]):
+                if _is_null(key_valid, key_start + header): return -2
+                size = key_ends[key_start + header + 1]
+                size -= key_ends[key_start + header]
+                if size < 0: return -1
+                total += size + _varint_size(size)
+                size = -1
+                if not _is_null(value_valid, value_start + header):
+                    size = value_ends[value_start + header + 1]
+                    size -= value_ends[value_start + header]
+                    if size < 0: return -1
+                    total += size
+                total += _varint_size(size)
+        return total
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def take_header_rows(
+    lists: cython.const[cython.int][::1], lists_valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
+    length: cython.Py_ssize_t, keys: cython.const[cython.uchar][::1], key_ends: cython.const[cython.int][::1],
+    key_start: cython.Py_ssize_t, values: cython.const[cython.uchar][::1], value_ends: cython.const[cython.int][::1],
+    value_valid: cython.const[cython.uchar][::1], value_start: cython.Py_ssize_t, count: cython.Py_ssize_t,
+    chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+    out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1], column: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Write the headers of the rows chosen[first:end] to out[at:] as records hold them → behind them; −1: no room.
+
+    Arguments as those of `measure_header_rows`, which has found keys everywhere, and of `take_rows`.
+    """
+    index: cython.Py_ssize_t
+    row: cython.longlong
+    header: cython.longlong
+    size: cython.longlong
+    begin: cython.longlong
+    if not _has_rows(lists, lists_valid, start, length) or first < 0 or end > chosen.shape[0] or at < 0 or column < 0: return -1
+    if not _has_rows(key_ends, value_valid[:0], key_start, count): return -1
+    if not _has_rows(value_ends, value_valid, value_start, count) or records.shape[0] < fields.R_FIELDS: return -1
+    if end > first and end - first > records.shape[1] - column: return -1
+    with cython.nogil:
+        for index in range(first, end):
+            row = chosen[index]
+            if row < 0 or row >= length: return -1
+            row += start
+            records[fields.R_HEADERS_POSITION, column] = at
+            records[fields.R_HEADER_COUNT, column] = 0
+            if not _is_null(lists_valid, row):
+                if lists[row] < 0 or lists[row + 1] > count: return -1
+                if lists[row + 1] > lists[row]: records[fields.R_HEADER_COUNT, column] = lists[row + 1] - lists[row]
+                for header in range(lists[row], lists[row + 1]):
+                    begin = key_ends[key_start + header]
+                    size = key_ends[key_start + header + 1] - begin
+                    if begin < 0 or size < 0 or size > keys.shape[0] - begin or size > out.shape[0] - at - 5: return -1
+                    at = copy(out, _put_size(out, at, size), keys, begin, size)
+                    begin = value_ends[value_start + header]
+                    size = value_ends[value_start + header + 1] - begin
+                    if begin < 0 or size < 0 or size > values.shape[0] - begin or size > out.shape[0] - at - 5: return -1
+                    if _is_null(value_valid, value_start + header):
+                        at = _put_size(out, at, -1)
+                    else:
+                        at = copy(out, _put_size(out, at, size), values, begin, size)
+            column += 1
+        return at
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong))
+def take_numbers(values: cython.const[cython.longlong][::1], valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
+                 length: cython.Py_ssize_t, chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t,
+                 end: cython.Py_ssize_t, unit: cython.longlong, missing: cython.longlong, least: cython.longlong,
+                 grows: cython.bint, records: cython.longlong[:, ::1], column: cython.Py_ssize_t, field: cython.int):
+    """Put the numbers of the rows chosen[first:end] into a field of records → (rows done, the number that is refused).
+
+    unit     numbers are divided by it, downwards        missing  for null
+    least    smaller ones are refused; `grows`: so are those that are not larger than the one before
+    −1 rows done: there are no such rows.
+    """
+    index: cython.Py_ssize_t
+    row: cython.longlong
+    value: cython.longlong
+    if start < 0 or length < 0 or start > values.shape[0] - length or unit <= 0: return -1, 0
+    if valid.shape[0] != 0 and (start + length + 7) // 8 > valid.shape[0]: return -1, 0
+    if first < 0 or end > chosen.shape[0] or column < 0 or field < 0 or field >= records.shape[0]: return -1, 0
+    if end > first and end - first > records.shape[1] - column: return -1, 0
+    with cython.nogil:
+        for index in range(first, end):
+            row = chosen[index]
+            if row < 0 or row >= length: return -1, 0
+            row += start
+            if _is_null(valid, row):
+                value = missing
+            else:
+                value = values[row] // unit
+            if value < least: return index - first, value
+            if grows:
+                if value == _LONG_MAX: return index - first, value
+                least = value + 1
+            records[field, column] = value
+            column += 1
+        return end - first, 0
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def group_rows(codes: cython.const[cython.int][::1], count: cython.Py_ssize_t, ends: cython.longlong[::1],
+               chosen: cython.longlong[::1]) -> cython.bint:
+    """Sort the rows 0 … count − 1 by their codes, equal ones in order → False: a code that `ends` has no place for.
+
+    ends    out: behind the rows of each code in `chosen`; one more than codes        chosen  out: numbers of rows
+    """
+    row: cython.Py_ssize_t
+    code: cython.Py_ssize_t
+    groups: cython.Py_ssize_t = ends.shape[0] - 1
+    if count < 0 or count > codes.shape[0] or count > chosen.shape[0] or groups < 0: return False
+    with cython.nogil:
+        for code in range(groups + 1): ends[code] = 0
+        for row in range(count):
+            code = codes[row]
+            if code < 0 or code >= groups: return False
+            ends[code + 1] += 1
+        for code in range(groups): ends[code + 1] += ends[code]
+        for row in range(count):  # ends[code] is where its next row goes, and in the end behind its last
+            code = codes[row]
+            chosen[ends[code]] = row
+            ends[code] += 1
+        return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _murmur2(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.ulonglong:
+    """32 bits. Mirrors Utils.murmur2."""
+    digest: cython.ulonglong = _SEED ^ size
+    word: cython.ulonglong
+    end: cython.Py_ssize_t = at + (size & ~3)
+    rest: cython.Py_ssize_t = size & 3
+    high: cython.ulonglong
+    while at < end:
+        word = data[at + 3]
+        word = word * 256 + data[at + 2]
+        word = word * 256 + data[at + 1]
+        word = word * 256 + data[at]
+        word = (word * _MURMUR) & _LOW
+        word = ((word ^ (word >> 24)) * _MURMUR) & _LOW
+        digest = ((digest * _MURMUR) & _LOW) ^ word
+        at += 4
+    if rest > 0:
+        if rest == 3:
+            high = data[at + 2]
+            digest ^= high << 16
+        if rest >= 2:
+            high = data[at + 1]
+            digest ^= high << 8
+        digest = ((digest ^ data[at]) * _MURMUR) & _LOW
+    digest = ((digest ^ (digest >> 13)) * _MURMUR) & _LOW
+    return digest ^ (digest >> 15)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def choose_partitions(data: cython.const[cython.uchar][::1], ends: cython.const[cython.int][::1],
+                      valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, count: cython.Py_ssize_t,
+                      partitions: cython.longlong, keyless: cython.longlong, out: cython.int[::1]) -> cython.bint:
+    """Write the partition of each row whose out[row] is negative: by the hash of its key, as Kafka's producers choose.
+
+    keyless  the partition of rows without a key        False: the buffers do not have `count` rows
+    Mirrors BuiltInPartitioner.partitionForKey.
+    """
+    row: cython.Py_ssize_t
+    begin: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    if not _has_rows(ends, valid, start, count) or count > out.shape[0] or partitions <= 0: return False
+    with cython.nogil:
+        for row in range(count):
+            if out[row] >= 0: continue
+            if _is_null(valid, start + row):
+                out[row] = keyless
+                continue
+            begin = ends[start + row]
+            size = ends[start + row + 1] - begin
+            if begin < 0 or size < 0 or size > data.shape[0] - begin: return False
+            out[row] = (_murmur2(data, begin, size) & _POSITIVE) % partitions
+        return True

@@ -1,0 +1,85 @@
+"""Segments written elsewhere become the end of a log: moved, not copied, and given other offsets where they need them.
+
+Index entries count from the base offset, which is in the name: a segment is moved along the log by 16 bytes a batch, none
+of them under a checksum.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE
+from engine.layout import log_file_name
+from engine.log.append_errors import UnexpectedAppendOffset
+from engine.log.errors import CorruptRecord
+from engine.log.report import Action
+from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.splitting import SEGMENT_FILES
+
+if TYPE_CHECKING:
+    from engine.files import Files
+    from engine.log.partition.unified_log import UnifiedLog
+
+_HEAD = struct.Struct(">qii")  # base offset, length, leader epoch: where batches of format 2 begin
+
+
+def move_batches(files: Files, path: str, shift: int, leader_epoch: int) -> None:
+    """Add `shift` to the offset of every batch in a .log of format 2, and set its leader epoch; synced.
+
+    Raises CorruptRecord, UnreadableFile, UnwritableFile.
+    """
+    with files.open_writable(path) as file:
+        at, end = 0, file.size()
+        while at < end:
+            base_offset, length, _ = _HEAD.unpack(file.read_exactly(at, _HEAD.size))
+            if length < MIN_RECORD_SIZE or length > end - at - LOG_OVERHEAD:
+                raise CorruptRecord(f"{path}: no batch has the size found at byte {at}")
+            file.write_at(at, _HEAD.pack(base_offset + shift, length, leader_epoch))
+            at += LOG_OVERHEAD + length
+        file.sync()
+
+
+def move_in_memory(data: bytearray, shift: int, leader_epoch: int) -> None:
+    """The same for the batches in `data`."""
+    at = 0
+    while at < len(data):
+        base_offset, length, _ = _HEAD.unpack_from(data, at)
+        _HEAD.pack_into(data, at, base_offset + shift, length, leader_epoch)
+        at += LOG_OVERHEAD + length
+
+
+def adopt_segment(
+    log: UnifiedLog, source: str, base_offset: int, new_base_offset: int, end_offset: int, leader_epoch: int
+) -> None:
+    """Make the segment at `base_offset` in the directory `source` the last one of `log`, as a roll and appends would.
+
+    new_base_offset  the one that it has there: its batches say so already        end_offset  behind its last record
+    The segment must be closed and synced, without producers. Raises UnexpectedAppendOffset, UnwritableFile.
+    """
+    if new_base_offset < log.log_end_offset:
+        what = f"{log.directory}: a segment at offset {new_base_offset} can not follow offset {log.log_end_offset - 1}"
+        raise UnexpectedAppendOffset(what)
+    if log.segments.active_segment.size:
+        log.roll(new_base_offset)
+    elif log.log_end_offset < new_base_offset:
+        log.truncate_fully_and_start_at(new_base_offset, "empty, and the next record is further on")
+    local, empty = log.local_log, log.segments.active_segment
+    files = local.files
+    log.segments.remove(empty.base_offset)
+    empty.delete_if_exists()
+    for name in SEGMENT_FILES:
+        path = f"{source}/{name(base_offset)}"
+        if files.exists(path):
+            files.rename(path, local.path(name(new_base_offset)))
+    segment = LogSegment(files, local.directory, new_base_offset, local.config, log.now)
+    segment.resize_indexes(local.config.max_index_size)  # closed they have no room left, and the next append would roll
+    log.segments.add(segment)
+    files.sync_directory(local.directory)
+    log.leader_epoch_cache.assign(leader_epoch, new_base_offset)
+    local.update_log_end_offset(end_offset)
+    log.update_high_watermark_with_log_end_offset()
+    log.producer_state.update_map_end_offset(end_offset)
+    local.mark_flushed(end_offset)
+    log.report.add(Action.CREATED, log_file_name(new_base_offset), "moved here", offsets=(new_base_offset, end_offset),
+                   size=segment.size)

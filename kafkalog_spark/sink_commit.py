@@ -1,0 +1,274 @@
+"""Commit: what tasks wrote becomes part of partitions, all of it or nothing.
+
+New partitions are made whole beside the others and come by one rename; what goes to a partition that is there is appended
+to it as to a broker's. A journal is written first, the manifest last (see sink_jobs).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from engine.checkpoint.identity import ZERO_UUID, decode_partition_metadata, read_identity
+from engine.errors import KafkalogError
+from engine.files import replace
+from engine.layout import FileKind, PartitionDir, PartitionKind, file_name, log_file_name, parse_partition_dir
+from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
+from engine.log.append.intake import FollowerIntake
+from engine.log.fetch.view import PartitionView
+from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
+from engine.log.logdir.log_manager import LogManager, Settings, Standing
+from engine.log.logdir.startup import survey
+from engine.log.operations.operation import OperationOptions, is_a_brokers, operate, take_marker
+from kafkalog_spark import sink_jobs as jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from engine.files import Files
+    from engine.log.logdir.startup import Cluster
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Report
+    from kafkalog_spark.sink_options import SinkOptions
+    from kafkalog_spark.sink_tasks import Piece
+
+_COPIED = 16 << 20  # bytes up to which a piece is appended to the active segment, so that small writes leave few segments
+_CLEAN = b'{"version":0,"brokerEpoch":-1}'
+_LOG = logging.getLogger("kafkalog")
+Key = tuple[str, int]
+
+
+class OffsetsOverlap(KafkalogError):
+    """Offsets that are to be kept and that are there already, or were written by two tasks."""
+
+    code = "offsets-overlap"
+
+
+def commit(
+    files: Files, job: jobs.Job, options: SinkOptions, pieces: Iterable[Piece], now: int, *, overwrite: bool = False,
+    stream: tuple[str, int] | None = None,
+) -> bool:
+    """Publish `pieces`, which are in the order of their tasks; False: this batch of the stream was committed before.
+
+    overwrite  partitions of the topics that are written, and of the option `topic`, go
+    stream     (query, batch)
+    Raises KafkalogError; then everything is as it was.
+    """
+    with jobs.holding(files, job.root, patience=jobs.PATIENCE):
+        jobs.clear_leftovers(files, job.root, now, keep=job.name)
+        manifest = jobs.read_manifest(files, job.root)
+        if stream is not None and manifest.streams.get(stream[0], -1) >= stream[1]:
+            jobs.drop(files, job, now)
+            return False
+        one = _Commit(files, job, options, _by_partition(pieces), now, overwrite=overwrite)
+        one.run(manifest, stream)
+        try:
+            jobs.clean_up(files, job)
+        except KafkalogError as error:  # what was committed holds; the next job removes what is left
+            _LOG.warning("%s is left behind: %s", job.directory, error)
+    return True
+
+
+def _by_partition(pieces: Iterable[Piece]) -> dict[Key, list[Piece]]:
+    found: dict[Key, list[Piece]] = {}
+    for piece in pieces:
+        if piece.segments:
+            found.setdefault((piece.topic, piece.partition), []).append(piece)
+    return dict(sorted(found.items()))
+
+
+class _Commit:
+    """One commit, with the lock held."""
+
+    def __init__(
+        self, files: Files, job: jobs.Job, options: SinkOptions, pieces: dict[Key, list[Piece]], now: int, *, overwrite: bool,
+    ) -> None:  # fmt: skip
+        self._files, self._job, self._options, self._pieces, self._now = files, job, options, pieces, now
+        self._root = list_log_dir(files, job.root)
+        self._cluster = survey(files, [self._root])
+        there = {place.key: place for place in self._root.partitions()}
+        topics = {topic for topic, _ in pieces} | ({options.topic} if options.topic else set())
+        self._replaced = [place for key, place in there.items() if overwrite and key[0] in topics]
+        gone = {place.key for place in self._replaced}
+        self._appended = [there[key] for key in pieces if key in there and key not in gone]
+        appended = {place.key for place in self._appended}
+        self._new = [self._place(f"{job.directory}/{jobs.NEW}", key) for key in pieces if key not in appended]
+        self._begun: set[str] = set()
+        self._is_fresh = not there  # the directory is ours: everything in it was closed as it should be
+
+    def _place(self, directory: str, key: Key) -> Place:
+        name = PartitionDir(*key)
+        return Place(f"{directory}/{name.topic}-{name.partition}", directory, name)
+
+    def run(self, manifest: jobs.Manifest, stream: tuple[str, int] | None) -> None:
+        """Prepare, publish, and let it hold; undo it where that fails."""
+        files, job = self._files, self._job
+        ends = self._ends()
+        standing = self._build()
+        marker_path = f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}"
+        marker = files.read(marker_path, 1 << 16).decode("latin-1") if files.exists(marker_path) else None
+        name = job.name if stream is None else f"{job.name}/{stream[1]}"
+        journal = jobs.Journal(name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], marker)
+        if ends or journal.new or journal.replaced:
+            jobs.write_journal(files, job, journal)
+        try:
+            self._publish(standing, marker)
+            streams = dict(manifest.streams)
+            if stream is not None:
+                streams[stream[0]] = stream[1]
+            jobs.write_manifest(files, job.root, jobs.Manifest(name, streams))
+        except KafkalogError:
+            jobs.roll_back(files, job, journal, self._now)
+            raise
+
+    # ---- before anything is visible -------------------------------------------------------------------
+
+    def _ends(self) -> dict[str, int]:
+        """Where the partitions end that are appended to. Raises OffsetsOverlap."""
+        ends = {}
+        for key, pieces in self._pieces.items():
+            if self._options.keep_offsets:
+                pieces.sort(key=lambda piece: piece.first_offset)
+                for piece, following in zip(pieces, pieces[1:], strict=False):
+                    if following.first_offset < piece.end_offset:
+                        raise OffsetsOverlap(
+                            f"{key[0]}-{key[1]}: two tasks wrote offsets from {piece.first_offset} to {piece.end_offset - 1} and from "
+                            f"{following.first_offset} on: repartition by topic and partition, and sort by offset within partitions"
+                        )
+        for place in self._appended:
+            view = PartitionView(self._files, place.path, _unsaid)
+            try:
+                end = view.log_end_offset
+            finally:
+                view.close()
+            first = self._pieces[place.key][0].first_offset
+            if self._options.keep_offsets and first < end:
+                what = f"{_name(place)} ends before offset {end}: a row with offset {first} can not be appended to it"
+                raise OffsetsOverlap(what)
+            ends[_name(place)] = end
+        return ends
+
+    def _build(self) -> dict[Key, Standing]:
+        """Make the new partitions whole, aside → how they stand."""
+        if not self._new:
+            return {}
+        files, directory = self._files, f"{self._job.directory}/{jobs.NEW}"
+        jobs.remove_tree(files, directory)
+        jobs.make_directories(files, directory)
+        ids: dict[str, str] = {}
+        for place in self._new:
+            files.make_directory(place.path)
+            topic = place.name.topic
+            if topic not in ids:
+                ids[topic] = _topic_id(files, self._cluster, topic) or new_topic_id()
+            replace(files, f"{place.path}/{FileKind.PARTITION_METADATA.value}", [f"version: 0\ntopic_id: {ids[topic]}".encode()])
+        log_dir = LogDir(directory, False, tuple(self._new), (), ())
+        reports = self._operate(log_dir, clean=True)
+        files.sync_directory(directory)
+        return {
+            place.key: Standing(report.log_start_offset or 0, report.log_start_offset or 0, report.recovery_point or 0)
+            for place, report in zip(self._new, reports, strict=True)
+        }
+
+    # ---- what others see ------------------------------------------------------------------------------
+
+    def _publish(self, standing: Mapping[Key, Standing], marker: str | None) -> None:
+        files, job = self._files, self._job
+        manager = self._manager(self._root)
+        taken = take_marker(manager, self._root)
+        if self._replaced:
+            jobs.make_directories(files, f"{job.directory}/{jobs.OLD}")
+            for place in self._replaced:
+                files.rename(place.path, f"{job.directory}/{jobs.OLD}/{_name(place)}")
+            files.sync_directory(job.root)
+        for place in self._new:
+            files.rename(place.path, f"{job.root}/{_name(place)}")
+        files.sync_directory(job.root)
+        if self._appended:
+            self._operate(LogDir(job.root, False, tuple(self._appended), (), ()), clean=marker is not None)
+        if self._new and (self._is_fresh or is_a_brokers(manager, self._root)):
+            fresh = self._manager(self._root)  # the checkpoints as they are by now
+            fresh.checkpoint(self._root, {self._place(job.root, key): how for key, how in standing.items()})
+        if taken is not None or (self._is_fresh and self._new):
+            replace(files, f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}", [_CLEAN if taken is None else taken])
+
+    def _manager(self, log_dir: LogDir) -> LogManager:
+        settings = Settings(overrides=self._options.settings)
+        cluster = self._cluster
+        if log_dir is not self._root:
+            cluster = type(cluster)(
+                (log_dir,), cluster.identities, cluster.metadata, cluster.metadata_dir, cluster.metadata_place, cluster.proof
+            )
+        return LogManager(lambda _path: self._files, cluster, settings, self._now)
+
+    def _operate(self, log_dir: LogDir, *, clean: bool) -> Sequence[Report]:
+        errors: list[KafkalogError] = []
+        options = OperationOptions("append", clean_start=clean)
+        reports = list(operate(self._manager(log_dir), options, self._append, errors))
+        if errors:
+            raise errors[0]
+        return reports
+
+    def _append(self, log: UnifiedLog) -> None:
+        """Append the pieces of this log's partition."""
+        if log.directory in self._begun:  # it was recovered meanwhile, and holds some of them
+            raise KafkalogError(f"{log.directory}: had to be recovered while records were appended")
+        self._begun.add(log.directory)
+        name = parse_partition_dir(file_name(log.directory))
+        assert name is not None  # it was opened by it
+        epoch = log.leader_epoch_cache.latest_epoch or 0
+        for piece in self._pieces[name.topic, name.partition]:
+            shift = 0 if self._options.keep_offsets else log.log_end_offset
+            if log.segments.active_segment.size and piece.size <= _COPIED:
+                self._copy(log, piece, shift, epoch)
+            else:
+                self._adopt(log, piece, shift, epoch)
+        log.flush()
+
+    def _copy(self, log: UnifiedLog, piece: Piece, shift: int, epoch: int) -> None:
+        for base_offset, _ in piece.segments:
+            path = f"{self._job.directory}/{piece.directory}/{log_file_name(base_offset)}"
+            with self._files.open(path) as file:
+                data = bytearray(file.read_exactly(0, file.size()))
+            move_in_memory(data, shift, epoch)
+            FollowerIntake(log).take(data, is_last=True)
+
+    def _adopt(self, log: UnifiedLog, piece: Piece, shift: int, epoch: int) -> None:
+        directory = f"{self._job.directory}/{piece.directory}"
+        for base_offset, end_offset in piece.segments:
+            if shift or epoch:
+                move_batches(self._files, f"{directory}/{log_file_name(base_offset)}", shift, epoch)
+            adopt_segment(log, directory, base_offset, base_offset + shift, end_offset + shift, epoch)
+
+
+def _name(place: Place) -> str:
+    return f"{place.name.topic}-{place.name.partition}"
+
+
+def _unsaid(_finding: object) -> None:
+    """What is wrong with a log is said when it is opened for appending."""
+
+
+def _topic_id(files: Files, cluster: Cluster, topic: str) -> str | None:
+    """The id that the topic has already: in the cluster's metadata, or in another partition here."""
+    known = None if cluster.metadata is None else cluster.metadata.by_name(topic)
+    if known is not None:
+        return known.topic_id
+    for log_dir in cluster.log_dirs:
+        for place in log_dir.partitions(PartitionKind.PLAIN):
+            path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
+            if place.name.topic == topic and files.exists(path):
+                decoded = decode_partition_metadata(read_identity(files, path), path).value
+                if decoded is not None:
+                    return decoded.topic_id
+    return None
+
+
+def new_topic_id() -> str:
+    """A random id as Kafka makes them: none that it keeps for itself, none that begins with a dash (Uuid.randomUuid)."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-") and text != ZERO_UUID:
+            return text

@@ -1,0 +1,142 @@
+"""The options of the sink and the columns that it takes: names and refusals of Spark's Kafka sink, and ours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.config import LogConfig
+from engine.errors import UsageError
+from engine.formats import CODEC_NAMES, Codec
+from engine.record.codecs import LEVELS
+from engine.record.packing import BATCH_SIZE
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.options import flag_option, local_path, number_option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
+
+_OURS = ("path", "topic", "numPartitions", "keepTimestamps", "keepOffsets", "includeHeaders")
+_KNOWN = {name.lower() for name in _OURS}
+_SETTING = "topic."
+_REFUSED = {
+    "kafka.key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer.",
+    "kafka.value.serializer": "Kafka option 'value.serializer' is not supported as values are serialized with ByteArraySerializer.",
+}
+_HEADERS = "array<struct<key:string,value:binary>>"
+_TYPES = {
+    "topic": ("string",), "key": ("string", "binary"), "value": ("string", "binary"), "headers": (_HEADERS,),
+    "partition": ("int",), "timestamp": ("timestamp",), "offset": ("bigint",),
+}  # fmt: skip
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")
+METADATA_TOPIC = "__cluster_metadata"
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Where rows go, and how; see docs/spark.md. Plain values: pickled into every task.
+
+    topic       of all rows; None: the column says it        partitions  of a topic; None: rows say theirs
+    settings    of topics, as given
+    """
+
+    path: str
+    topic: str | None
+    partitions: int | None
+    keep_timestamps: bool
+    keep_offsets: bool
+    codec: Codec
+    level: int | None
+    batch_size: int
+    settings: tuple[tuple[str, str], ...]
+    config: LogConfig
+
+
+def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Check the options of a write. Names in any case. Raises OptionError with one sentence."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    settings = {}
+    for name, value in options.items():
+        if name in _REFUSED:
+            raise OptionError(_REFUSED[name])
+        if name.startswith(_SETTING):
+            settings[name.removeprefix(_SETTING)] = value
+        elif name not in _KNOWN and not name.startswith("kafka."):
+            known = ", ".join(sorted((*_OURS, "kafka.compression.type", "kafka.batch.size", "topic.<setting of a topic>")))
+            raise OptionError(f"unknown option '{name}': the options are {known}")
+    if not options.get("path"):
+        raise OptionError("no path: give save() or start() the directory that the partition directories go to")
+    topic = options.get("topic")
+    if topic is not None:
+        check_topic(topic)
+    codec, level = _compression(options)
+    try:
+        config = LogConfig.of(settings)
+    except UsageError as error:
+        raise OptionError(str(error)) from None
+    return SinkOptions(
+        path=local_path(options["path"]).rstrip("/") or "/", topic=topic,
+        partitions=number_option(options, "numPartitions", int),
+        keep_timestamps=flag_option(options, "keepTimestamps", default=False),
+        keep_offsets=flag_option(options, "keepOffsets", default=False), codec=codec, level=level,
+        batch_size=number_option(options, "kafka.batch.size", int) or BATCH_SIZE,
+        settings=tuple(sorted(settings.items())), config=config,
+    )  # fmt: skip
+
+
+def _compression(options: Mapping[str, str]) -> tuple[Codec, int | None]:
+    name = options.get("kafka.compression.type", "none").strip().lower()
+    if name not in CODEC_NAMES:
+        raise OptionError(f"kafka.compression.type is '{name}', which is none of {', '.join(CODEC_NAMES)}")
+    codec = Codec(CODEC_NAMES.index(name))
+    text = options.get(f"kafka.compression.{name}.level")
+    if text is None or codec not in LEVELS:
+        return codec, None
+    smallest, largest, default = LEVELS[codec]
+    try:
+        level = int(text)
+    except ValueError:
+        level = largest + 1
+    if not smallest <= level <= largest and level != default:
+        raise OptionError(f"kafka.compression.{name}.level is '{text}', which is no number from {smallest} to {largest}")
+    return codec, level
+
+
+def check_topic(name: str) -> None:
+    """Raise OptionError for what can not be the name of a topic (Topic.validate)."""
+    if not name:
+        raise OptionError("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise OptionError("Topic name is invalid: '.' or '..' is not allowed")
+    if _TOPIC.fullmatch(name) is None:
+        what = "it has other characters than ASCII alphanumerics, '.', '_' and '-', or more than 249"
+        raise OptionError(f"Topic name is invalid: '{name[:300]}' is illegal: {what}")
+    if name == METADATA_TOPIC:
+        raise OptionError(f"{name} is the log of the cluster's metadata: only controllers write it")
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> tuple[str, ...]:
+    """The columns of ours that rows have. Raises OptionError in the words of Spark's Kafka sink."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if "topic" not in kinds and options.topic is None:
+        raise OptionError(
+            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+        )
+    wanted = ["value"] if "value" in kinds else []
+    if not wanted:
+        raise OptionError("Required attribute 'value' not found.")
+    for name, asked in (("offset", options.keep_offsets), ("timestamp", options.keep_timestamps)):
+        if asked and name not in kinds:
+            raise OptionError(f"Required attribute '{name}' not found: keep{name.capitalize()}s keeps what it says")
+        wanted += [name] if asked else []
+    if "partition" not in kinds and options.partitions is None:
+        raise OptionError("numPartitions option required when no 'partition' attribute is present: keys choose among so many")
+    wanted += [name for name in ("topic", "partition", "key", "headers") if name in kinds]
+    for name in wanted:
+        if kinds[name] not in _TYPES[name]:
+            what = f"{name} attribute unsupported type {kinds[name]}. {name} must be a(n) {' or '.join(_TYPES[name])}"
+            raise OptionError(what)
+    return tuple(wanted)

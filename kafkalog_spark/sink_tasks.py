@@ -1,0 +1,255 @@
+"""What a task writes: the rows of each Kafka partition as segments, aside, with offsets from 0 or those that rows have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from engine.arrow.incoming import IncomingRows, RowRefused, Sheet, groups
+from engine.formats import BatchField
+from engine.log.segment.log_segment import LogSegment
+from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec
+from engine.record.columns import BatchColumns
+from engine.record.packing import Packer
+from engine.record.windows import scan_range
+from kafkalog_spark.sink_options import check_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from engine.files import Files
+    from kafkalog_spark.sink_options import SinkOptions
+
+_WAITING = 4 << 20  # bytes of one Kafka partition that wait to be packed
+_WAITING_IN_ALL = 64 << 20
+_OPEN_FILES = 100  # logs that stay open
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a task wrote for one Kafka partition: a run of segments in `directory`, which counts from the job's.
+
+    segments     (base offset, offset behind the last record) of each        size  bytes of their logs
+    """
+
+    topic: str
+    partition: int
+    directory: str
+    segments: tuple[tuple[int, int], ...]
+    size: int
+
+    @property
+    def first_offset(self) -> int:
+        """Where it begins."""
+        return self.segments[0][0]
+
+    @property
+    def end_offset(self) -> int:
+        """Behind its last record."""
+        return self.segments[-1][1]
+
+
+class TaskWriter:
+    """Takes Arrow batches and writes the segments below `directory`, which exists.
+
+    name     of the directory, as pieces tell it        number   of the task: where rows without key and partition begin
+    columns  those of the batches that matter           clock    ms
+    """
+
+    def __init__(
+        self, files: Files, directory: str, name: str, options: SinkOptions, columns: tuple[str, ...], *, number: int,
+        clock: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._files, self._directory, self._name = files, directory, name
+        self._options, self._columns, self._clock = options, columns, clock
+        self._keyless = number
+        self._staged: dict[tuple[str, int], StagedPartition] = {}
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[Piece]:
+        """All rows; closed and on the disk. Raises KafkalogError, OptionError."""
+        for batch in batches:
+            if batch.num_rows:
+                self._take(batch)
+        pieces = [self._finished(key, staged) for key, staged in sorted(self._staged.items())]
+        self._files.sync_directory(self._directory)
+        return pieces
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        column = {name: batch.column(name) for name in self._columns}
+        rows = IncomingRows(
+            column["value"], now=self._clock(), key=column.get("key"), headers=column.get("headers"),
+            timestamp=column["timestamp"] if self._options.keep_timestamps else None,
+            offset=column["offset"] if self._options.keep_offsets else None,
+        )  # fmt: skip
+        partitions = rows.partitions(column.get("partition"), self._options.partitions, self._keyless)
+        self._keyless += 1  # like a producer: a batch's rows without a key go to one partition
+        for key, chosen, first, end in self._groups(column.get("topic"), partitions):
+            self._partition(key).add(rows, chosen, first, end)
+        if sum(staged.waiting for staged in self._staged.values()) > _WAITING_IN_ALL:
+            for staged in self._staged.values():
+                staged.pack()
+
+    def _groups(self, topics: pa.Array | None, partitions: pa.Array) -> Iterator[tuple[tuple[str, int], memoryview, int, int]]:
+        """Rows by topic and partition."""
+        if self._options.topic is not None:
+            names, codes = [self._options.topic], None
+        else:
+            assert topics is not None  # check_columns has seen it
+            if topics.null_count:
+                raise RowRefused("null topic present in the data. Use the topic option for setting a topic.")
+            encoded = topics.dictionary_encode()
+            names, codes = encoded.dictionary.to_pylist(), encoded.indices.cast(pa.int64())
+        wide = partitions.cast(pa.int64())
+        if codes is not None and len(names) > 1:
+            wide = pa.compute.add(pa.compute.shift_left(codes, 32), wide)
+        keys = wide.dictionary_encode()
+        numbers = keys.dictionary.to_pylist()
+        for code, chosen, first, end in groups(keys.indices, len(numbers)):
+            yield (names[numbers[code] >> 32], numbers[code] & _INT_MAX), chosen, first, end
+
+    def _partition(self, key: tuple[str, int]) -> StagedPartition:
+        staged = self._staged.get(key)
+        if staged is None:
+            check_topic(key[0])
+            directory = f"{self._directory}/{key[0]}-{key[1]}"
+            self._files.make_directory(directory)
+            staged = self._staged[key] = StagedPartition(self._files, directory, self._options, self._clock)
+            if len(self._staged) > _OPEN_FILES:
+                for other in self._staged.values():
+                    other.keep_closed()
+        return staged
+
+    def _finished(self, key: tuple[str, int], staged: StagedPartition) -> Piece:
+        segments, size = staged.finish()
+        return Piece(*key, f"{self._name}/{key[0]}-{key[1]}", tuple(segments), size)
+
+
+class StagedPartition:
+    """The segments of one Kafka partition, as its leader would have rolled them."""
+
+    def __init__(self, files: Files, directory: str, options: SinkOptions, clock: Callable[[], int]) -> None:
+        self._files, self._directory, self._config, self._clock = files, directory, options.config, clock
+        is_append_time = options.config.message_timestamp_type == "LogAppendTime"
+        self._spec = BatchSpec(
+            codec=options.codec, level=options.level, partition_leader_epoch=0,
+            timestamp_type=LOG_APPEND_TIME if is_append_time else CREATE_TIME,
+        )  # fmt: skip
+        self._batch_size = options.batch_size
+        self._sheet = Sheet()
+        self._next_offset = self._written = 0
+        self._batches = BatchColumns()
+        self._segment: LogSegment | None = None
+        self._based = 0  # largest timestamp of the segment's first batch
+        self._segments: list[tuple[int, int]] = []
+        self._size = 0
+        self._keep_closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are not packed yet."""
+        return self._sheet.size
+
+    def keep_closed(self) -> None:
+        """Hold no file open between writes."""
+        self._keep_closed = True
+        if self._segment is not None:
+            self._segment.close_handlers()
+
+    def add(self, rows: IncomingRows, chosen: memoryview, first: int, end: int) -> None:
+        """Take rows. Raises RowRefused, UnbuildableBatch, UnwritableFile."""
+        self._next_offset = self._sheet.add(rows, chosen, first, end, self._next_offset)
+        if self._sheet.size >= max(_WAITING, self._batch_size):
+            self.pack()
+
+    def pack(self) -> None:
+        """Write what waits."""
+        if not self._sheet.filled:
+            return
+        spec = self._spec
+        if spec.timestamp_type == LOG_APPEND_TIME:
+            spec = spec._replace(log_append_time=self._clock())
+        sheet = self._sheet
+        packed = Packer(spec, self._batch_size).pack_kept(sheet.data, sheet.records, sheet.filled)
+        data = memoryview(bytearray().join(packed))
+        sheet.clear()
+        at = 0
+        while rows := scan_range(data, at, len(data), self._batches):
+            self._check_sizes(rows)
+            at = self._append(data, rows)
+        if self._keep_closed and self._segment is not None:
+            self._segment.close_handlers()
+
+    def _check_sizes(self, rows: int) -> None:
+        largest = max(self._batches.field(BatchField.SIZE)[:rows])
+        if largest > self._config.max_message_size:
+            raise RowRefused(
+                f"The record batch size in the append to {self._directory.rpartition('/')[2]} is {largest} bytes which exceeds "
+                f"the maximum configured value of {self._config.max_message_size}: set kafka.batch.size or "
+                "topic.max.message.bytes"
+            )
+
+    def _append(self, data: memoryview, rows: int) -> int:
+        """Write the batches of the columns, segment by segment → where the last of them ends."""
+        table, row, stop = self._batches.table, 0, 0
+        while row < rows:
+            segment = self._segment or self._begin(table[BatchField.BASE_OFFSET, row])
+            end = self._fitting(segment, row, rows)
+            if end == row:
+                self._end_segment()
+                continue
+            if not segment.size:
+                self._based = table[BatchField.MAX_TIMESTAMP, row]
+            start = table[BatchField.POSITION, row]
+            stop = table[BatchField.POSITION, end - 1] + table[BatchField.SIZE, end - 1]
+            last_offset = table[BatchField.LAST_OFFSET, end - 1]
+            segment.append(last_offset, data[start:stop], self._batches, end, row)
+            self._written = last_offset + 1
+            row = end
+        return stop
+
+    def _fitting(self, segment: LogSegment, row: int, rows: int) -> int:
+        """Behind the last batch that goes into the segment without a roll (LogSegment.shouldRoll)."""
+        config, table = self._config, self._batches.table
+        room = segment.offset_index.max_entries - segment.offset_index.entries
+        time_room = segment.time_index.max_entries - 1 - segment.time_index.entries
+        limit = min(rows, row + room, row + time_room)
+        longest = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
+        size, based = segment.size, self._based
+        while row < limit:
+            batch_size, stamp = table[BatchField.SIZE, row], table[BatchField.MAX_TIMESTAMP, row]
+            if not size:
+                based = stamp
+            elif size > config.segment_size - batch_size or (based >= 0 and stamp - based > longest):
+                break
+            if table[BatchField.LAST_OFFSET, row] - segment.base_offset > _INT_MAX:
+                break
+            size, row = size + batch_size, row + 1
+        return row
+
+    def _begin(self, base_offset: int) -> LogSegment:
+        self._segment = LogSegment(
+            self._files, self._directory, base_offset, self._config, self._clock(), file_already_exists=False
+        )
+        return self._segment
+
+    def _end_segment(self) -> None:
+        segment = self._segment
+        if segment is None:
+            return
+        if not segment.size:
+            raise RowRefused(f"{self._directory.rpartition('/')[2]}: topic.segment.index.bytes has no room for an entry")
+        segment.flush()
+        segment.close()
+        self._segments.append((segment.base_offset, self._written))
+        self._size += segment.size
+        self._segment = None
+
+    def finish(self) -> tuple[list[tuple[int, int]], int]:
+        """Write and sync everything → (segments, bytes)."""
+        self.pack()
+        self._end_segment()
+        self._files.sync_directory(self._directory)
+        return self._segments, self._size
