@@ -12,35 +12,29 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from engine.errors import KafkalogError
 from engine.files import Files, now_ms
 from kafkalog_spark import sink_jobs as jobs
-from kafkalog_spark.errors import LogDirError, OptionError
+from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.sink_commit import commit
 from kafkalog_spark.sink_options import check_columns, read_sink_options
 from kafkalog_spark.sink_tasks import Piece, TaskWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamWriter
     from pyspark.sql.types import StructType
-
-try:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
-except ImportError:  # pyspark 4.0 has none
-    DataSourceStreamArrowWriter = None
 
 _QUERY_ID = "sql.streaming.queryId"
 
 
 @dataclass
-class Written(WriterCommitMessage):  # type: ignore[misc]  # pyspark has no types here
+class Written(WriterCommitMessage):
     """What a task wrote; `query`: the id of the stream that it belongs to."""
 
     pieces: list[Piece]
     query: str | None = None
 
 
-class _Sink:
+class Sink:
     """What both writers do. Plain values only."""
 
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
@@ -48,7 +42,7 @@ class _Sink:
         self.columns = check_columns(schema, self.options)
         files = Files()
         root = self.options.path
-        self.job = jobs.Job(root, uuid.uuid4().hex, jobs.this_owner())
+        self.job = jobs.Job(root, _job_name(options), jobs.this_owner())
         try:
             if files.exists(root) and not files.info(root).is_directory:
                 raise LogDirError(f"{root}: a file; name the directory that the partition directories go to")
@@ -59,11 +53,11 @@ class _Sink:
             raise LogDirError(str(error)) from None
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Written:
-        """The rows of a task, on an executor. Raises LogDirError, OptionError."""
+        """The rows of a task, on an executor. Raises LogDirError."""
         context = TaskContext.get()
         number, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        files, name = Files(), f"{number}-{attempt}"
-        directory = f"{self.job.directory}/{name}"
+        files, name = Files(), f"{self.job.name}/{number}-{attempt}"
+        directory = f"{self.job.root}/{jobs.STAGING}/{name}"
         try:
             jobs.begin(files, self.job)
             jobs.make_directories(files, directory)
@@ -73,9 +67,9 @@ class _Sink:
             raise LogDirError(str(error)) from None
         return Written(pieces, None if context is None else context.getLocalProperty(_QUERY_ID))
 
-    def publish(self, messages: list[Written | None], *, overwrite: bool, batch: int | None = None) -> None:
+    def publish(self, messages: list[WriterCommitMessage | None], *, overwrite: bool, batch: int | None = None) -> None:
         """Make what the tasks wrote part of the directory. Raises LogDirError; then nothing was changed."""
-        written = [one for one in messages if one is not None]
+        written = [one for one in messages if isinstance(one, Written)]
         pieces = [piece for one in written for piece in one.pieces]
         query = next((one.query for one in written if one.query), "")
         stream = None if batch is None else (query, batch)
@@ -94,48 +88,28 @@ class _Sink:
             raise LogDirError(str(error)) from None
 
 
-class KafkaLogWriter(DataSourceArrowWriter):  # type: ignore[misc]  # pyspark has no types here
+class KafkaLogWriter(DataSourceArrowWriter):
     """Writes a table; `overwrite`: in the place of the topics that it has."""
 
     def __init__(self, options: dict[str, str], schema: StructType, *, overwrite: bool) -> None:
-        self._sink, self._overwrite = _Sink(options, schema), overwrite
+        self._sink, self._overwrite = Sink(options, schema), overwrite
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """See _Sink."""
+        """See Sink."""
         return self._sink.write(iterator)
 
-    def commit(self, messages: list[Written | None]) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish."""
         self._sink.publish(messages, overwrite=self._overwrite)
 
-    def abort(self, messages: list[Written | None]) -> None:  # noqa: ARG002  # it is all in one directory
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  # it is all in one directory
         """Leave nothing behind."""
         self._sink.forget()
 
 
-if DataSourceStreamArrowWriter is not None:
-
-    class KafkaLogStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-        """Appends the batches of a stream, each once."""
-
-        def __init__(self, options: dict[str, str], schema: StructType) -> None:
-            self._sink = _Sink(options, schema)
-
-        def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-            """See _Sink."""
-            return self._sink.write(iterator)
-
-        def commit(self, messages: list[Written | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-            """Publish, unless it was done before."""
-            self._sink.publish(messages, overwrite=False, batch=batchId)
-
-        def abort(self, messages: list[Written | None], batchId: int) -> None:  # noqa: ARG002, N803
-            """Leave nothing behind."""
-            self._sink.forget()
-
-
-def stream_writer(options: dict[str, str], schema: StructType) -> DataSourceStreamWriter:
-    """The writer of a stream. Raises OptionError, LogDirError."""
-    if DataSourceStreamArrowWriter is None:
-        raise OptionError("streams are written with pyspark 4.1 or later")
-    return KafkaLogStreamWriter(options, schema)
+def _job_name(options: Mapping[str, str]) -> str:
+    """A name that no other job has. Spark makes two writers of a stream: by its checkpoint both come to the same."""
+    checkpoint = next((text for name, text in options.items() if name.lower() == "checkpointlocation"), None)
+    if checkpoint is None:
+        return uuid.uuid4().hex
+    return "stream-" + uuid.uuid5(uuid.NAMESPACE_URL, checkpoint).hex

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.identity import ZERO_UUID, decode_partition_metadata, read_identity
@@ -18,6 +19,7 @@ from engine.layout import FileKind, PartitionDir, PartitionKind, file_name, log_
 from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
 from engine.log.append.intake import FollowerIntake
 from engine.log.fetch.view import PartitionView
+from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager, Settings, Standing
 from engine.log.logdir.startup import survey
@@ -46,6 +48,12 @@ class OffsetsOverlap(KafkalogError):
     code = "offsets-overlap"
 
 
+class NotAppended(KafkalogError):
+    """A log that did not take records: it is damaged, or its settings do not fit them."""
+
+    code = "not-appended"
+
+
 def commit(
     files: Files, job: jobs.Job, options: SinkOptions, pieces: Iterable[Piece], now: int, *, overwrite: bool = False,
     stream: tuple[str, int] | None = None,
@@ -56,19 +64,21 @@ def commit(
     stream     (query, batch)
     Raises KafkalogError; then everything is as it was.
     """
+    written = list(pieces)
+    staging = {job.name: job, **{piece.job: jobs.Job(job.root, piece.job, None) for piece in written}}
     with jobs.holding(files, job.root, patience=jobs.PATIENCE):
-        jobs.clear_leftovers(files, job.root, now, keep=job.name)
+        jobs.clear_leftovers(files, job.root, now, keep=staging)
+        jobs.undo(files, job, now)  # a commit of this stream, by a driver that is gone
         manifest = jobs.read_manifest(files, job.root)
-        if stream is not None and manifest.streams.get(stream[0], -1) >= stream[1]:
-            jobs.drop(files, job, now)
-            return False
-        one = _Commit(files, job, options, _by_partition(pieces), now, overwrite=overwrite)
-        one.run(manifest, stream)
-        try:
-            jobs.clean_up(files, job)
-        except KafkalogError as error:  # what was committed holds; the next job removes what is left
-            _LOG.warning("%s is left behind: %s", job.directory, error)
-    return True
+        is_news = stream is None or manifest.streams.get(stream[0], -1) < stream[1]
+        if is_news:
+            _Commit(files, job, options, _by_partition(written), now, overwrite=overwrite).run(manifest, stream)
+        for one in staging.values():
+            try:
+                jobs.clean_up(files, one)
+            except KafkalogError as error:  # what was committed holds; the next job removes what is left
+                _LOG.warning("%s is left behind: %s", one.directory, error)
+    return is_news
 
 
 def _by_partition(pieces: Iterable[Piece]) -> dict[Key, list[Piece]]:
@@ -95,7 +105,6 @@ class _Commit:
         self._appended = [there[key] for key in pieces if key in there and key not in gone]
         appended = {place.key for place in self._appended}
         self._new = [self._place(f"{job.directory}/{jobs.NEW}", key) for key in pieces if key not in appended]
-        self._begun: set[str] = set()
         self._is_fresh = not there  # the directory is ours: everything in it was closed as it should be
 
     def _place(self, directory: str, key: Key) -> Place:
@@ -112,6 +121,7 @@ class _Commit:
         name = job.name if stream is None else f"{job.name}/{stream[1]}"
         journal = jobs.Journal(name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], marker)
         if ends or journal.new or journal.replaced:
+            jobs.begin(files, job)
             jobs.write_journal(files, job, journal)
         try:
             self._publish(standing, marker)
@@ -131,11 +141,12 @@ class _Commit:
         for key, pieces in self._pieces.items():
             if self._options.keep_offsets:
                 pieces.sort(key=lambda piece: piece.first_offset)
-                for piece, following in zip(pieces, pieces[1:], strict=False):
+                for piece, following in pairwise(pieces):
                     if following.first_offset < piece.end_offset:
                         raise OffsetsOverlap(
-                            f"{key[0]}-{key[1]}: two tasks wrote offsets from {piece.first_offset} to {piece.end_offset - 1} and from "
-                            f"{following.first_offset} on: repartition by topic and partition, and sort by offset within partitions"
+                            f"{key[0]}-{key[1]}: two tasks wrote offsets from {piece.first_offset} to {piece.end_offset - 1} "
+                            f"and from {following.first_offset} on: repartition by topic and partition, and sort by offset "
+                            "within partitions"
                         )
         for place in self._appended:
             view = PartitionView(self._files, place.path, _unsaid)
@@ -163,7 +174,8 @@ class _Commit:
             topic = place.name.topic
             if topic not in ids:
                 ids[topic] = _topic_id(files, self._cluster, topic) or new_topic_id()
-            replace(files, f"{place.path}/{FileKind.PARTITION_METADATA.value}", [f"version: 0\ntopic_id: {ids[topic]}".encode()])
+            path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
+            replace(files, path, [f"version: 0\ntopic_id: {ids[topic]}".encode()])
         log_dir = LogDir(directory, False, tuple(self._new), (), ())
         reports = self._operate(log_dir, clean=True)
         files.sync_directory(directory)
@@ -213,30 +225,36 @@ class _Commit:
 
     def _append(self, log: UnifiedLog) -> None:
         """Append the pieces of this log's partition."""
-        if log.directory in self._begun:  # it was recovered meanwhile, and holds some of them
-            raise KafkalogError(f"{log.directory}: had to be recovered while records were appended")
-        self._begun.add(log.directory)
         name = parse_partition_dir(file_name(log.directory))
         assert name is not None  # it was opened by it
         epoch = log.leader_epoch_cache.latest_epoch or 0
-        for piece in self._pieces[name.topic, name.partition]:
+        try:
+            self._append_pieces(log, self._pieces[name.topic, name.partition], epoch)
+        except REPAIRABLE as error:  # elsewhere the log is recovered and the work done again: this can not be done twice
+            raise NotAppended(str(error), do=f"kafkalog recover --dry-run {log.directory}") from error
+        log.flush()
+
+    def _append_pieces(self, log: UnifiedLog, pieces: list[Piece], epoch: int) -> None:
+        for piece in pieces:
             shift = 0 if self._options.keep_offsets else log.log_end_offset
             if log.segments.active_segment.size and piece.size <= _COPIED:
                 self._copy(log, piece, shift, epoch)
             else:
                 self._adopt(log, piece, shift, epoch)
-        log.flush()
+
+    def _staged(self, piece: Piece) -> str:
+        return f"{self._job.root}/{jobs.STAGING}/{piece.directory}"
 
     def _copy(self, log: UnifiedLog, piece: Piece, shift: int, epoch: int) -> None:
         for base_offset, _ in piece.segments:
-            path = f"{self._job.directory}/{piece.directory}/{log_file_name(base_offset)}"
+            path = f"{self._staged(piece)}/{log_file_name(base_offset)}"
             with self._files.open(path) as file:
                 data = bytearray(file.read_exactly(0, file.size()))
             move_in_memory(data, shift, epoch)
             FollowerIntake(log).take(data, is_last=True)
 
     def _adopt(self, log: UnifiedLog, piece: Piece, shift: int, epoch: int) -> None:
-        directory = f"{self._job.directory}/{piece.directory}"
+        directory = self._staged(piece)
         for base_offset, end_offset in piece.segments:
             if shift or epoch:
                 move_batches(self._files, f"{directory}/{log_file_name(base_offset)}", shift, epoch)

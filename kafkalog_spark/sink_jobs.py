@@ -23,7 +23,7 @@ from engine.log.loading.loader import open_log
 from engine.log.logdir.locking import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from engine.files import Files
 
@@ -96,10 +96,17 @@ def _began(process: int) -> int | None:
 
 def begin(files: Files, job: Job) -> None:
     """Make the job's staging directory, the path to it included. Raises KafkalogError."""
-    make_directories(files, job.directory)
     path = f"{job.directory}/{OWNER}"
-    if not files.exists(path):
-        replace(files, path, [json.dumps({"owner": job.owner}).encode()])
+    for is_last in (False, True):
+        try:
+            make_directories(files, job.directory)
+            if not files.exists(path):
+                replace(files, path, [json.dumps({"owner": job.owner}).encode()])
+        except KafkalogError:
+            if is_last:
+                raise
+        else:
+            return  # otherwise another job has removed the directory, which was empty still
 
 
 @contextmanager
@@ -150,34 +157,41 @@ def _read(files: Files, path: str) -> dict[str, Any] | None:
     return found
 
 
-def clear_leftovers(files: Files, root: str, now: int, keep: str | None = None) -> None:
+def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()) -> None:
     """Undo what dead jobs left half done, and remove what they staged. Its lock must be held. Raises KafkalogError.
 
-    keep  the job that is alive because it asks
+    keep  jobs that are alive because they ask
     """
     staging = f"{root}/{STAGING}"
     if not files.exists(staging):
         return
     for name in files.list(staging):
-        if name != keep and not _is_alive(files, f"{staging}/{name}", now):
+        if name not in keep and not _is_alive(files, f"{staging}/{name}", now):
             drop(files, Job(root, name, None), now)
+    _remove_empty(files, root)
 
 
 def _is_alive(files: Files, directory: str, now: int) -> bool:
+    if not files.list(directory):
+        return False
     try:
         found = _read(files, f"{directory}/{OWNER}") or {}
     except KafkalogError:
         found = {}
     owner = found.get("owner")
     if isinstance(owner, list) and len(owner) == 3 and owner[0] == socket.gethostname():
-        return _began(owner[1]) == owner[2]
+        return bool(_began(owner[1]) == owner[2])
     return now - files.info(directory).modified_ms < _ABANDONED
 
 
 def drop(files: Files, job: Job, now: int) -> None:
     """Remove what a job staged; a commit that did not come to its end is undone first, one that did is left alone."""
-    if not files.exists(job.directory):
-        return
+    undo(files, job, now)
+    clean_up(files, job)
+
+
+def undo(files: Files, job: Job, now: int) -> None:
+    """Undo a commit that did not come to its end, if there is one."""
     found = _read(files, f"{job.directory}/{JOURNAL}")
     if found is not None:
         journal = Journal(**found)
@@ -185,16 +199,24 @@ def drop(files: Files, job: Job, now: int) -> None:
             roll_back(files, job, journal, now)
         files.remove(f"{job.directory}/{JOURNAL}")
         files.sync_directory(job.directory)
-    clean_up(files, job)
 
 
 def clean_up(files: Files, job: Job) -> None:
     """Remove what a job staged, and the directory around it if no other job is there."""
-    remove_tree(files, job.directory)
-    staging = f"{job.root}/{STAGING}"
+    if files.exists(job.directory):
+        for name in files.list(job.directory):
+            if name != OWNER:  # goes last: without it nobody knows whether the job is alive
+                _remove(files, f"{job.directory}/{name}")
+        files.sync_directory(job.directory)
+        remove_tree(files, job.directory)
+    _remove_empty(files, job.root)
+
+
+def _remove_empty(files: Files, root: str) -> None:
+    staging = f"{root}/{STAGING}"
     if files.exists(staging) and not files.list(staging):
         files.remove_directory(staging)
-        files.sync_directory(job.root)
+        files.sync_directory(root)
 
 
 def roll_back(files: Files, job: Job, journal: Journal, now: int) -> None:
@@ -251,11 +273,14 @@ def remove_tree(files: Files, path: str) -> None:
     if not files.exists(path):
         return
     for name in files.list(path):
-        inner = f"{path}/{name}"
-        if files.exists(inner) and files.info(inner).is_directory and not os.path.islink(inner):
-            remove_tree(files, inner)
-        else:
-            files.remove(inner)
+        _remove(files, f"{path}/{name}")
     files.remove_directory(path)
+
+
+def _remove(files: Files, path: str) -> None:
+    if files.exists(path) and files.info(path).is_directory and not os.path.islink(path):
+        remove_tree(files, path)
+    else:
+        files.remove(path)
 
 

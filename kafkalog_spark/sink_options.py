@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OURS = ("path", "topic", "numPartitions", "keepTimestamps", "keepOffsets", "includeHeaders")
-_KNOWN = {name.lower() for name in _OURS}
+_KNOWN = {name.lower() for name in _OURS} | {"checkpointlocation", "queryname", "outputmode"}  # Spark's own, of streams
 _SETTING = "topic."
 _REFUSED = {
-    "kafka.key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with ByteArraySerializer.",
-    "kafka.value.serializer": "Kafka option 'value.serializer' is not supported as values are serialized with ByteArraySerializer.",
+    f"kafka.{one}.serializer":
+        f"Kafka option '{one}.serializer' is not supported as {one}s are serialized with ByteArraySerializer."
+    for one in ("key", "value")
 }
 _HEADERS = "array<struct<key:string,value:binary>>"
 _TYPES = {

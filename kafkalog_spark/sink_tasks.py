@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.arrow.incoming import IncomingRows, RowRefused, Sheet, groups
 from engine.formats import BatchField
@@ -30,7 +31,7 @@ _INT_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a task wrote for one Kafka partition: a run of segments in `directory`, which counts from the job's.
+    """What a task wrote for one Kafka partition: a run of segments in `directory`, which counts from where jobs stage.
 
     segments     (base offset, offset behind the last record) of each        size  bytes of their logs
     """
@@ -40,6 +41,11 @@ class Piece:
     directory: str
     segments: tuple[tuple[int, int], ...]
     size: int
+
+    @property
+    def job(self) -> str:
+        """The job that staged it: of a stream not always the one that commits it."""
+        return self.directory.partition("/")[0]
 
     @property
     def first_offset(self) -> int:
@@ -104,7 +110,7 @@ class TaskWriter:
             names, codes = encoded.dictionary.to_pylist(), encoded.indices.cast(pa.int64())
         wide = partitions.cast(pa.int64())
         if codes is not None and len(names) > 1:
-            wide = pa.compute.add(pa.compute.shift_left(codes, 32), wide)
+            wide = pc.add(pc.shift_left(codes, 32), wide)
         keys = wide.dictionary_encode()
         numbers = keys.dictionary.to_pylist()
         for code, chosen, first, end in groups(keys.indices, len(numbers)):
@@ -189,6 +195,11 @@ class StagedPartition:
                 f"The record batch size in the append to {self._directory.rpartition('/')[2]} is {largest} bytes which exceeds "
                 f"the maximum configured value of {self._config.max_message_size}: set kafka.batch.size or "
                 "topic.max.message.bytes"
+            )
+        if largest > self._config.segment_size:
+            raise RowRefused(
+                f"Message batch size is {largest} bytes in append to partition {self._directory.rpartition('/')[2]}, which "
+                f"exceeds the maximum configured segment size of {self._config.segment_size}."
             )
 
     def _append(self, data: memoryview, rows: int) -> int:

@@ -94,6 +94,10 @@ class KafkaLogSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # Spark's name
         """The writer of a stream, whatever its output mode. Raises OptionError, LogDirError."""
-        from kafkalog_spark.sink import stream_writer
+        try:
+            from kafkalog_spark.sink_streams import KafkaLogStreamWriter
+        except ImportError:
+            from kafkalog_spark.errors import OptionError
 
-        return stream_writer(dict(self.options), schema)
+            raise OptionError("streams are written with pyspark 4.1 or later") from None
+        return KafkaLogStreamWriter(dict(self.options), schema)

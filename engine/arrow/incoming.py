@@ -6,6 +6,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.errors import KafkalogError
 from engine.formats import RECORD_FIELDS, RecordField
@@ -131,7 +132,7 @@ class IncomingRows:
         """
         chosen = memoryview(array("i", [-1]) * self.count)
         if given is not None:
-            low, high = pa.compute.min_max(given).values()
+            low, high = pc.min_max(given).values()
             if low.as_py() is not None and low.as_py() < 0:
                 raise RowRefused(f"Invalid partition: {low}. Partition number should always be non-negative or null.")
             if count is not None and high.as_py() is not None and high.as_py() >= count:

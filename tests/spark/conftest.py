@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a process, on two cores of this machine."""
+"""One Spark session for all tests of a process, on two cores of this machine; a task may fail once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def spark(tmp_path_factory):
         "spark.python.unix.domain.socket.enabled": "true", "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={place / 'derby'}", "spark.driver.memory": "1g",
     }  # fmt: skip
-    builder = SparkSession.builder.master("local[2]").appName("kafkalog")
+    builder = SparkSession.builder.master("local[2,2]").appName("kafkalog")
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

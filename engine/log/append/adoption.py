@@ -55,8 +55,10 @@ def adopt_segment(
     """Make the segment at `base_offset` in the directory `source` the last one of `log`, as a roll and appends would.
 
     new_base_offset  the one that it has there: its batches say so already        end_offset  behind its last record
-    The segment must be closed and synced, without producers. Raises UnexpectedAppendOffset, UnwritableFile.
+    The segment must be closed and synced, without producers. Raises UnexpectedAppendOffset, UnreadableFile, UnwritableFile.
     """
+    files = log.local_log.files
+    files.info(f"{source}/{log_file_name(base_offset)}")  # before anything is changed: it must be there
     if new_base_offset < log.log_end_offset:
         what = f"{log.directory}: a segment at offset {new_base_offset} can not follow offset {log.log_end_offset - 1}"
         raise UnexpectedAppendOffset(what)
@@ -65,7 +67,6 @@ def adopt_segment(
     elif log.log_end_offset < new_base_offset:
         log.truncate_fully_and_start_at(new_base_offset, "empty, and the next record is further on")
     local, empty = log.local_log, log.segments.active_segment
-    files = local.files
     log.segments.remove(empty.base_offset)
     empty.delete_if_exists()
     for name in SEGMENT_FILES:

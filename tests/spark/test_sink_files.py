@@ -1,0 +1,332 @@
+"""What the sink writes and how it commits, without a session: every file, and every stop on the way."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from engine.errors import KafkalogError, LogDirLocked
+from engine.files import Files
+from engine.formats import CODEC_NAMES, Codec
+from kafkalog_spark import sink_jobs as jobs
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.sink_options import check_topic, read_sink_options
+from tests.support.crash_files import CrashFiles, PowerCut, cut, run
+from tests.support.disk_model import Disk
+from tests.support.other_process import lock_held
+from tests.support.sink_runs import DEAD, NOW, SinkRun, batch, read
+
+FILES = Files()
+FULL = os.environ.get("KAFKALOG_CRASH") == "full"  # every stop, not a fourth of them
+
+
+def values(*names, **columns):
+    return batch(value=[name.encode() for name in names], **columns)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return str(tmp_path / "logs")
+
+
+def sink(root, **options):
+    return SinkRun(FILES, root, **{"topic": "t", "numPartitions": "1", **options})
+
+
+def staged(root):
+    return FILES.exists(f"{root}/{jobs.STAGING}")
+
+
+@pytest.mark.parametrize("codec", CODEC_NAMES)
+def test_rows_come_back_as_they_were(root, codec):
+    keys = [None, b"", b"k", "ключ".encode()] * 500
+    contents = [b"x" * (one % 300) if one % 5 else None for one in range(2000)]
+    headers = [None, [], [{"key": "h", "value": None}], [{"key": "", "value": b""}, {"key": "é", "value": b"\0"}]] * 500
+    times = [dt.datetime.fromtimestamp(one, dt.UTC) for one in range(2000)]
+    rows = batch(key=keys, value=contents, headers=headers, timestamp=times)
+    sink(root, keepTimestamps="true", kafka__compression__type=codec, topic__segment__bytes="100000").write([rows, rows])
+    [got] = read(FILES, root, "key", "value", "headers", "timestamp", "offset").values()
+    wire = [tuple((one["key"].encode(), one["value"]) for one in row or ()) for row in headers]
+    wanted = list(zip(keys, contents, wire, [1000 * one for one in range(2000)], strict=True)) * 2
+    assert [(key, value, tuple((k, v) for k, v in heads), when) for key, value, heads, when, _ in got] == wanted
+    assert [row[-1] for row in got] == list(range(4000))
+    assert not staged(root)
+
+
+def test_batches_are_as_large_as_asked_for(root):
+    sink(root, kafka__batch__size="1000").write([values(*["v" * 90] * 100)])
+    head = FILES.read(f"{root}/t-0/00000000000000000000.log", 1 << 20)
+    sizes, at = [], 0
+    while at < len(head):
+        sizes.append(12 + int.from_bytes(head[at + 8 : at + 12], "big"))
+        at += sizes[-1]
+    assert max(sizes) <= 1000 < 2 * min(sizes[:-1])
+
+
+def test_appending_goes_on_where_partitions_end(root):
+    sink(root).write([values("a", "b")], [values("c")], [])
+    sink(root, topic__segment__bytes="250").write([values(*"defg")], [values("h" * 100)], [values("i" * 100)])
+    [rows] = read(FILES, root).values()
+    assert [offset for offset, _ in rows] == list(range(9))
+    assert [value[:1] for _, value in rows] == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"]
+    metadata = FILES.read(f"{root}/t-0/partition.metadata", 100)
+    sink(root, numPartitions="3").write([values("x", partition=[2])])
+    assert FILES.read(f"{root}/t-2/partition.metadata", 100) == metadata  # one topic, one id
+    assert FILES.read(f"{root}/.kafka_cleanshutdown", 100)
+    assert b"t 0 9" in FILES.read(f"{root}/recovery-point-offset-checkpoint", 1000)
+
+
+def test_a_large_piece_moves_in_whole_with_other_offsets(root, monkeypatch):
+    monkeypatch.setattr("kafkalog_spark.sink_commit._COPIED", 0)
+    tasks = [[values(*[f"{task}-{one}" for one in range(300)])] for task in range(3)]
+    for _ in range(2):
+        sink(root, topic__segment__bytes="2000", kafka__batch__size="500", topic__index__interval__bytes="600").write(*tasks)
+    [rows] = read(FILES, root).values()
+    assert rows == [(at, f"{at // 300 % 3}-{at % 300}".encode()) for at in range(1800)]
+
+
+def test_offsets_are_kept_with_their_gaps(root):
+    first = values("a", "b", "c", offset=[5, 7, 2**40])
+    sink(root, keepOffsets="true").write([first], [values("d", offset=[2**40 + 1])])
+    sink(root, keepOffsets="true").write([values("e", offset=[2**41])])
+    assert read(FILES, root) == {"t-0": [(5, b"a"), (7, b"b"), (2**40, b"c"), (2**40 + 1, b"d"), (2**41, b"e")]}
+
+
+@pytest.mark.parametrize(("tasks", "said"), [
+    ([[values("a", offset=[9])]], "ends before offset 10: a row with offset 9 can not be appended"),
+    ([[values("a", "b", offset=[12, 11])]], "offset 11 follows 12: rows of a Kafka partition must come in the order"),
+    ([[values("a", "b", offset=[12, 14])], [values("c", offset=[13])]], "two tasks wrote offsets from 12 to 14 and from 13"),
+    ([[values("a", offset=[-1])]], "a row has no offset, or a negative one"),
+    ([[values("a", offset=[None])]], "a row has no offset, or a negative one"),
+])  # fmt: skip
+def test_offsets_that_can_not_be_kept_change_nothing(root, tasks, said):
+    sink(root, keepOffsets="true").write([values("z", offset=[9])])
+    with pytest.raises(KafkalogError, match=said):
+        sink(root, keepOffsets="true").write(*tasks)
+    assert read(FILES, root) == {"t-0": [(9, b"z")]}
+
+
+def test_rows_go_where_kafkas_producer_sends_them(root):
+    keys = [b"k%d" % one for one in range(200)]
+    sink(root, numPartitions="7").write([batch(key=keys, value=keys)])
+    found = {value: int(name[2:]) for name, rows in read(FILES, root).items() for _, value in rows}
+    assert [found[key] for key in keys[:10]] == [2, 0, 2, 4, 2, 3, 2, 3, 5, 0]  # BuiltInPartitioner.partitionForKey
+    assert set(found.values()) == set(range(7))
+
+
+def test_a_partition_that_is_said_goes_before_the_key(root):
+    rows = batch(key=[b"k0"] * 4, value=[b"a", b"b", b"c", b"d"], partition=[3, None, 3, 0])
+    sink(root, numPartitions="7").write([rows])
+    found = read(FILES, root)
+    assert [value for _, value in found["t-3"]] == [b"a", b"c"]
+    assert sum(map(len, found.values())) == 4
+
+
+@pytest.mark.parametrize(("rows", "said"), [
+    (values("a", partition=[7]), "7 is not in the range"),
+    (values("a", partition=[-1]), "Invalid partition: -1"),
+    (values("a", topic=[None]), "null topic present in the data"),
+    (values("a", topic=["a b"]), "Topic name is invalid: 'a b'"),
+    (values("a", topic=["__cluster_metadata"]), "only controllers write it"),
+    (values("a", headers=[[{"key": None, "value": b""}]]), "a header without a key"),
+    (values("a", timestamp=[dt.datetime(1969, 12, 31, tzinfo=dt.UTC)]), "Invalid timestamp: -86400000"),
+    (values("a" * 900_000), "exceeds the maximum configured segment size of 800000"),
+    (values("a" * 2_000_000), "which exceeds the maximum configured value of 1048588"),
+])  # fmt: skip
+def test_rows_that_no_record_can_be_made_of(root, rows, said):
+    options = {"numPartitions": "3", "topic__segment__bytes": "800000", **({"keepTimestamps": "true"} if "timestamp" in rows.schema.names else {})}
+    job = SinkRun(FILES, root, **options, **({} if "topic" in rows.schema.names else {"topic": "t"}))
+    with pytest.raises((KafkalogError, OptionError), match=said):
+        job.write([rows])
+    assert read(FILES, root) == {}
+
+
+def test_overwriting_replaces_the_topics_that_are_written(root):
+    several = batch(value=[b"1", b"2", b"3"], topic=["a", "b", "a"], partition=[0, 0, 1])
+    SinkRun(FILES, root).write([several])
+    SinkRun(FILES, root).write([batch(value=[b"4"], topic=["a"], partition=[0])], overwrite=True)
+    assert read(FILES, root) == {"a-0": [(0, b"4")], "b-0": [(0, b"2")]}
+    sink(root, topic="b").write([], overwrite=True)
+    assert read(FILES, root) == {"a-0": [(0, b"4")]}
+    SinkRun(FILES, root).write([], overwrite=True)
+    assert read(FILES, root) == {"a-0": [(0, b"4")]}
+    checkpoint = FILES.read(f"{root}/recovery-point-offset-checkpoint", 1000)
+    assert b"a 0 1" in checkpoint
+
+
+def test_a_batch_of_a_stream_comes_once(root):
+    def batches(query, number, *names):
+        return sink(root, name=f"{query}-{number}").write([values(*names)], stream=(query, number))
+
+    assert batches("q", 0, "a")
+    assert batches("q", 1, "b")
+    assert not batches("q", 1, "b")
+    assert not batches("q", 0, "a")
+    assert batches("other", 0, "c")
+    assert batches("q", 2, "d")
+    assert [value for _, value in read(FILES, root)["t-0"]] == [b"a", b"b", b"c", b"d"]
+    assert json.loads(FILES.read(f"{root}/{jobs.MANIFEST}", 1000))["streams"] == {"q": 2, "other": 0}
+    assert not staged(root)
+
+
+def test_what_dead_jobs_staged_goes_and_what_living_ones_did_stays(root):
+    sink(root, name="dead", owner=DEAD).stage([values("a")])
+    sink(root, name="alive", owner=jobs.this_owner()).stage([values("b")])
+    sink(root, name="elsewhere", owner=("another", 1, 1)).stage([values("c")])
+    sink(root).write([values("d")])
+    assert FILES.list(f"{root}/{jobs.STAGING}") == ["alive", "elsewhere"]
+    assert read(FILES, root) == {"t-0": [(0, b"d")]}
+
+
+def test_nothing_is_written_beside_a_broker(root):
+    job = sink(root)
+    pieces = job.stage([values("a")])
+    with lock_held(f"{root}/.lock"), pytest.raises(LogDirLocked, match="most likely a running broker"), jobs.holding(FILES, root):
+        pass
+    job.commit(pieces)
+    assert read(FILES, root) == {"t-0": [(0, b"a")]}
+
+
+def test_one_writer_stages_and_another_commits(root):
+    """As Spark has it for streams without an option checkpointLocation."""
+    pieces = sink(root, name="tasks").stage([values("a")])
+    sink(root, name="driver").commit(pieces, stream=("q", 0))
+    assert read(FILES, root) == {"t-0": [(0, b"a")]}
+    assert not staged(root)
+
+
+def test_pieces_that_are_gone_are_told(root):
+    job = sink(root)
+    pieces = job.stage([values("a")])
+    jobs.clean_up(FILES, job.job)
+    with pytest.raises(KafkalogError, match="No such file"):
+        job.commit(pieces)
+    assert read(FILES, root) == {}
+
+
+def test_dropping_a_job_leaves_what_it_committed(root, monkeypatch):
+    job = sink(root)
+    pieces = job.stage([values("a")])
+    monkeypatch.setattr(jobs, "clean_up", lambda *_: None)  # the process ended before
+    job.commit(pieces)
+    monkeypatch.undo()
+    assert staged(root)
+    jobs.drop(FILES, job.job, NOW)
+    assert read(FILES, root) == {"t-0": [(0, b"a")]}
+    assert not staged(root)
+
+
+# ---- stops and failures -----------------------------------------------------------------------------
+
+ROOT = "/d/logs"
+BEFORE = {"a-0": [(0, b"a"), (1, b"b")], "b-0": [(0, b"c")], "c-0": [(0, b"d")]}
+APPENDED = {**BEFORE, "a-0": [*BEFORE["a-0"], (2, b"e"), (3, b"f")], "b-0": [(0, b"c"), (1, b"g")], "n-1": [(0, b"h")]}
+OVERWRITTEN = {"a-0": [(0, b"e"), (1, b"f")], "b-0": [(0, b"g")], "n-1": [(0, b"h")], "c-0": [(0, b"d")]}
+
+
+def prepared():
+    """A directory with three topics, and a job that has staged what it will commit: (disk, pieces)."""
+    files = CrashFiles(Disk({}, frozenset({"d"})))
+    SinkRun(files, ROOT, name="first").write(
+        [batch(value=[b"a", b"b", b"c", b"d"], topic=["a", "a", "b", "c"], partition=[0, 0, 0, 0])]
+    )
+    pieces = SinkRun(files, ROOT).stage(
+        [batch(value=[b"e", b"g"], topic=["a", "b"], partition=[0, 0])],
+        [batch(value=[b"f", b"h"], topic=["a", "n"], partition=[0, 1])],
+    )
+    return files.disk(), pieces
+
+
+@pytest.mark.parametrize("copied", [0, 1 << 20], ids=["moved", "copied"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeypatch):
+    monkeypatch.setattr("kafkalog_spark.sink_commit._COPIED", copied)
+    disk, pieces = prepared()
+    after = OVERWRITTEN if overwrite else APPENDED
+
+    def work(files):
+        SinkRun(files, ROOT).commit(pieces, overwrite=overwrite)
+
+    whole = run(work, disk)
+    assert read(CrashFiles(whole.disk()), ROOT) == after
+    changes, seen = whole.changes, set()
+    first = 2 * overwrite + bool(copied)  # the four cases take turns
+    for number in range(changes + 1) if FULL else [*range(first, changes, 4), changes]:
+        for what, left in cut(work, disk, number):
+            files = CrashFiles(left)
+            with jobs.holding(files, ROOT):
+                jobs.clear_leftovers(files, ROOT, NOW)
+            found = read(files, ROOT)
+            assert found in (BEFORE, after), what
+            assert not files.exists(f"{ROOT}/{jobs.STAGING}"), what
+            assert files.exists(f"{ROOT}/.kafka_cleanshutdown"), what
+            seen.add(found == after)
+            if number == changes:
+                assert found == after, what
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_commit_that_fails_undoes_itself(overwrite):
+    from tests.support.crash_files import Trouble
+
+    disk, pieces = prepared()
+    after = OVERWRITTEN if overwrite else APPENDED
+    operations = run(lambda files: SinkRun(files, ROOT).commit(pieces, overwrite=overwrite), disk).operations
+    told = 0
+    for number in range(0, len(operations), 5):
+        files = CrashFiles(disk, trouble=Trouble(number))
+        try:
+            SinkRun(files, ROOT).commit(pieces, overwrite=overwrite)
+        except KafkalogError:
+            told += 1
+            with jobs.holding(files, ROOT):
+                jobs.drop(files, SinkRun(files, ROOT).job, NOW)
+            assert read(files, ROOT) in (BEFORE, after), operations[number]
+        else:
+            assert read(files, ROOT) == after, operations[number]
+    assert told > 10
+
+
+def test_a_power_cut_is_no_error_that_is_undone(monkeypatch):
+    disk, pieces = prepared()
+    with pytest.raises(PowerCut):
+        SinkRun(CrashFiles(disk, stop_at=20), ROOT).commit(pieces)
+
+
+# ---- options ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({}, "no path"),
+    ({"path": "s3://a/b"}, "mounted"),
+    ({"path": "/x", "topik": "t"}, "unknown option 'topik'"),
+    ({"path": "/x", "numPartitions": "0"}, "numPartitions is '0', which is no positive number"),
+    ({"path": "/x", "kafka.compression.type": "brotli"}, "which is none of none, gzip, snappy, lz4, zstd"),
+    ({"path": "/x", "kafka.compression.type": "gzip", "kafka.compression.gzip.level": "12"}, "no number from 1 to 9"),
+    ({"path": "/x", "topic.segment.bytes": "one"}, "Invalid value one for configuration segment.bytes"),
+    ({"path": "/x", "topic.segment.bites": "1"}, "Unknown topic config name: segment.bites"),
+    ({"path": "/x", "kafka.value.serializer": "s"}, "'value.serializer' is not supported"),
+    ({"path": "/x", "keepOffsets": "maybe"}, "keepOffsets is 'maybe'"),
+    ({"path": "/x", "topic": "a/b"}, "Topic name is invalid"),
+])  # fmt: skip
+def test_bad_options_are_one_sentence(options, said):
+    with pytest.raises(OptionError) as caught:
+        read_sink_options(options)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_options_as_they_are_meant():
+    options = read_sink_options({
+        "PATH": "file:///x/", "kafka.compression.type": "zstd", "kafka.compression.zstd.level": "7", "kafka.acks": "all",
+        "topic.segment.bytes": "2097152", "numPartitions": "8",
+    })  # fmt: skip
+    assert (options.path, options.codec, options.level, options.config.segment_size) == ("/x", Codec.ZSTD, 7, 2 << 20)
+    assert (options.partitions, options.topic) == (8, None)
+    check_topic("a.b_c-9")

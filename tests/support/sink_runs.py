@@ -1,0 +1,87 @@
+"""Writing as the sink does, without Spark: rows by task, staged and committed over any seam."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from engine.log.fetch.reading import FetchIsolation
+from engine.log.fetch.records import RecordFetcher
+from engine.log.fetch.view import PartitionView
+from engine.log.logdir.log_dirs import list_log_dir
+from engine.log.verify.partition import verify_partition
+from kafkalog_spark import sink_jobs as jobs
+from kafkalog_spark.sink_commit import commit
+from kafkalog_spark.sink_options import read_sink_options
+from kafkalog_spark.sink_tasks import TaskWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from engine.files import Files
+    from kafkalog_spark.sink_tasks import Piece
+
+NOW = 1_700_000_000_000
+DEAD = (socket.gethostname(), 2**30, 1)  # no process has this id
+TYPES = {
+    "key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "headers": pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])),
+}  # fmt: skip
+
+
+def batch(**columns: list) -> pa.RecordBatch:
+    """An Arrow batch with columns of ours."""
+    return pa.record_batch({name: pa.array(values, TYPES[name]) for name, values in columns.items()})
+
+
+class SinkRun:
+    """One job over `files` that writes to `root`."""
+
+    def __init__(self, files: Files, root: str, name: str = "job", owner=DEAD, **options: str) -> None:
+        self.files = files
+        self.options = read_sink_options({"path": root, **{key.replace("__", "."): value for key, value in options.items()}})
+        self.job = jobs.Job(root, name, owner)
+
+    def stage(self, *tasks: Iterable[pa.RecordBatch]) -> list[Piece]:
+        """What the tasks write, each given its batches."""
+        pieces = []
+        jobs.make_directories(self.files, self.job.root)
+        for number, batches in enumerate(map(list, tasks)):
+            jobs.begin(self.files, self.job)
+            name = f"{self.job.name}/{number}-{number + 70}"
+            directory = f"{self.job.root}/{jobs.STAGING}/{name}"
+            jobs.make_directories(self.files, directory)
+            columns = tuple(batches[0].schema.names) if batches else ()
+            writer = TaskWriter(self.files, directory, name, self.options, columns, number=number, clock=lambda: NOW)
+            pieces += writer.write(batches)
+        return pieces
+
+    def commit(self, pieces: list[Piece], **how) -> bool:
+        """Publish."""
+        return commit(self.files, self.job, self.options, pieces, NOW, **how)
+
+    def write(self, *tasks: Iterable[pa.RecordBatch], **how) -> bool:
+        """Both."""
+        return self.commit(self.stage(*tasks), **how)
+
+
+def read(files: Files, root: str, *fields: str) -> Mapping[str, list]:
+    """Partition directory → its records, as (offset, value) or with the fields that are named. Nothing may be wrong."""
+    found = {}
+    for place in list_log_dir(files, root).partitions():
+        wrong: list = []
+        verify_partition(files, place.path, wrong.append)
+        assert wrong == [], place.path
+        view = PartitionView(files, place.path, wrong.append)
+        rows = [
+            tuple(getattr(record, name) for name in (fields or ("offset", "value")))
+            for run in RecordFetcher(view, view.log_start_offset, FetchIsolation.LOG_END, wrong.append).runs()
+            for record in run.records()
+        ]
+        view.close()
+        assert wrong == [], place.path
+        found[place.path.rpartition("/")[2]] = rows
+    return found
