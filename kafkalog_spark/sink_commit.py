@@ -23,7 +23,7 @@ from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager, Settings, Standing
 from engine.log.logdir.startup import survey
-from engine.log.operations.operation import OperationOptions, is_a_brokers, operate, take_marker
+from engine.log.operations.operation import OperationOptions, is_a_brokers, operate, put_marker, take_marker
 from kafkalog_spark import sink_jobs as jobs
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class _Commit:
             fresh = self._manager(self._root)  # the checkpoints as they are by now
             fresh.checkpoint(self._root, {self._place(job.root, key): how for key, how in standing.items()})
         if taken is not None or (self._is_fresh and self._new):
-            replace(files, f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}", [_CLEAN if taken is None else taken])
+            put_marker(manager, self._root, _CLEAN if taken is None else taken)
 
     def _manager(self, log_dir: LogDir) -> LogManager:
         settings = Settings(overrides=self._options.settings)

@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+pytest.importorskip("pyarrow")
+
 from engine.files import Files
 from kafkalog_spark import sink_jobs as jobs
 from tests.support.sink_runs import read
