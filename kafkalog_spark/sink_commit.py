@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.sink_tasks import Piece
 
 _COPIED = 16 << 20  # bytes up to which a piece is appended to the active segment, so that small writes leave few segments
+_AT_ONCE = 4  # partitions: most of the time goes by waiting for the disk
 _CLEAN = b'{"version":0,"brokerEpoch":-1}'
 _LOG = logging.getLogger("kafkalog")
 Key = tuple[str, int]
@@ -217,7 +218,7 @@ class _Commit:
 
     def _operate(self, log_dir: LogDir, *, clean: bool) -> Sequence[Report]:
         errors: list[KafkalogError] = []
-        options = OperationOptions("append", clean_start=clean)
+        options = OperationOptions("append", clean_start=clean, jobs=_AT_ONCE)
         reports = list(operate(self._manager(log_dir), options, self._append, errors))
         if errors:
             raise errors[0]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _WAITING = 4 << 20  # bytes of one Kafka partition that wait to be packed
 _WAITING_IN_ALL = 64 << 20
 _OPEN_FILES = 100  # logs that stay open
+_ROOMY = 8  # Kafka partitions that keep the room of what they have packed
 _INT_MAX = 2**31 - 1
 
 
@@ -73,6 +74,7 @@ class TaskWriter:
         self._options, self._columns, self._clock = options, columns, clock
         self._keyless = number
         self._staged: dict[tuple[str, int], StagedPartition] = {}
+        self._batches = BatchColumns()  # one for all: they are only used while something is packed
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[Piece]:
         """All rows; closed and on the disk. Raises KafkalogError, OptionError."""
@@ -122,10 +124,11 @@ class TaskWriter:
             check_topic(key[0])
             directory = f"{self._directory}/{key[0]}-{key[1]}"
             self._files.make_directory(directory)
-            staged = self._staged[key] = StagedPartition(self._files, directory, self._options, self._clock)
-            if len(self._staged) > _OPEN_FILES:
-                for other in self._staged.values():
-                    other.keep_closed()
+            staged = self._staged[key] = StagedPartition(
+                self._files, directory, self._options, self._clock, self._batches
+            )
+            for other in self._staged.values():
+                other.be_one_of(len(self._staged))
         return staged
 
     def _finished(self, key: tuple[str, int], staged: StagedPartition) -> Piece:
@@ -136,7 +139,9 @@ class TaskWriter:
 class StagedPartition:
     """The segments of one Kafka partition, as its leader would have rolled them."""
 
-    def __init__(self, files: Files, directory: str, options: SinkOptions, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, files: Files, directory: str, options: SinkOptions, clock: Callable[[], int], batches: BatchColumns
+    ) -> None:
         self._files, self._directory, self._config, self._clock = files, directory, options.config, clock
         is_append_time = options.config.message_timestamp_type == "LogAppendTime"
         self._spec = BatchSpec(
@@ -146,23 +151,25 @@ class StagedPartition:
         self._batch_size = options.batch_size
         self._sheet = Sheet()
         self._next_offset = self._written = 0
-        self._batches = BatchColumns()
+        self._batches = batches
         self._segment: LogSegment | None = None
         self._based = 0  # largest timestamp of the segment's first batch
         self._segments: list[tuple[int, int]] = []
         self._size = 0
-        self._keep_closed = False
+        self._is_roomy, self._stays_open = True, True
 
     @property
     def waiting(self) -> int:
         """Bytes that are not packed yet."""
         return self._sheet.size
 
-    def keep_closed(self) -> None:
-        """Hold no file open between writes."""
-        self._keep_closed = True
-        if self._segment is not None:
-            self._segment.close_handlers()
+    def be_one_of(self, count: int) -> None:
+        """The task writes `count` partitions: of many none may hold much memory, of very many none a file."""
+        self._is_roomy = count <= _ROOMY
+        if count > _OPEN_FILES and self._stays_open:
+            self._stays_open = False
+            if self._segment is not None:
+                self._segment.close_handlers()
 
     def add(self, rows: IncomingRows, chosen: memoryview, first: int, end: int) -> None:
         """Take rows. Raises RowRefused, UnbuildableBatch, UnwritableFile."""
@@ -180,12 +187,15 @@ class StagedPartition:
         sheet = self._sheet
         packed = Packer(spec, self._batch_size).pack_kept(sheet.data, sheet.records, sheet.filled)
         data = memoryview(bytearray().join(packed))
-        sheet.clear()
+        if self._is_roomy:
+            sheet.clear()
+        else:
+            self._sheet = Sheet()
         at = 0
         while rows := scan_range(data, at, len(data), self._batches):
             self._check_sizes(rows)
             at = self._append(data, rows)
-        if self._keep_closed and self._segment is not None:
+        if not self._stays_open and self._segment is not None:
             self._segment.close_handlers()
 
     def _check_sizes(self, rows: int) -> None:

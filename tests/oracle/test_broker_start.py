@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from engine.files import ReadOnlyFiles
+from engine.files import Files, ReadOnlyFiles
 from engine.layout import PartitionKind, parse_partition_dir
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import foresee, survey
@@ -78,3 +78,22 @@ def test_a_broker_does_not_recover_again_what_was_recovered(kafka, own_corpus, t
         assert serves(broker, offsets)
     assert broker.said.count("since clean shutdown file was found") == 2
     assert "truncating" not in broker.said.replace("Truncating", "")
+
+
+def test_a_broker_serves_what_the_sink_wrote(kafka, own_corpus, tmp_path):
+    """Rows appended to one of its topics by the sink of Spark, and in the place of another."""
+    pytest.importorskip("pyarrow")
+    from tests.support.sink_runs import SinkRun, batch
+
+    top = copy(own_corpus / "kafka-4.3.1/logs/clean", tmp_path / "logs")
+    rows = batch(key=[b"new-%d" % one for one in range(50)], value=[b"v%d" % one for one in range(50)])
+    for name, how in (("codec.none", {}), ("codec.snappy", {"overwrite": True})):
+        SinkRun(Files(), str(top / "d0"), topic=name, numPartitions="1", kafka__compression__type="zstd").write([rows], **how)
+    with Broker(top) as broker:
+        assert broker.has_started, broker.said[-3000:]
+        assert broker.end_offsets()["codec.snappy-0"] == 50
+        wanted = {b"new-%d" % one: b"v%d" % one for one in range(50)}
+        assert broker.consume("codec.none").items() >= wanted.items()
+        assert broker.consume("codec.snappy") == wanted
+    assert broker.said.count("since clean shutdown file was found") == 2
+    assert "stray" not in broker.said.lower()

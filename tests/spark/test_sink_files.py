@@ -192,6 +192,18 @@ def test_nothing_is_written_beside_a_broker(root):
     assert read(FILES, root) == {"t-0": [(0, b"a")]}
 
 
+def test_many_partitions_of_many_topics(root):
+    """More than stay open, with rows of all of them in every batch."""
+    rows = [batch(value=[b"%d" % (turn * 300 + one) for one in range(300)], topic=[f"t{one % 5}" for one in range(300)],
+                  partition=[one // 5 % 60 for one in range(300)]) for turn in range(3)]  # fmt: skip
+    SinkRun(FILES, root).write(rows)
+    found = read(FILES, root)
+    assert len(found) == 300
+    for name, records in found.items():
+        number = int(name[1]) + 5 * int(name[3:])
+        assert records == [(turn, b"%d" % (turn * 300 + number)) for turn in range(3)]
+
+
 def test_one_writer_stages_and_another_commits(root):
     """As Spark has it for streams without an option checkpointLocation."""
     pieces = sink(root, name="tasks").stage([values("a")])
