@@ -9,8 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from engine.config import LogConfig as LogConfig
     from engine.dump.run import Dump as Dump
     from engine.errors import KafkalogError as KafkalogError
+    from engine.files import Files as Files
     from engine.files import ReadOnlyFiles as ReadOnlyFiles
     from engine.findings import Finding as Finding
     from engine.findings import Severity as Severity
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
     from engine.index.offset import OffsetIndex as OffsetIndex
     from engine.index.time import TimeIndex as TimeIndex
     from engine.index.transaction import TransactionIndex as TransactionIndex
+    from engine.log.fetch.reading import FetchIsolation as FetchIsolation
+    from engine.log.fetch.records import RecordFetcher as RecordFetcher
+    from engine.log.fetch.view import PartitionView as PartitionView
+    from engine.log.loading.loader import open_log as open_log
+    from engine.log.logdir.log_manager import LogManager as LogManager
+    from engine.log.partition.unified_log import UnifiedLog as UnifiedLog
+    from engine.log.report import Report as Report
+    from engine.log.verify.partition import verify_partition as verify_partition
     from engine.record.batch import Record as Record
     from engine.record.batch import RecordBatch as RecordBatch
     from engine.record.batch import read_batches as read_batches
@@ -41,6 +51,16 @@ _HOMES = {
     "read_records": "engine.record.batch",
     "BatchColumns": "engine.record.columns",
     "RecordColumns": "engine.record.columns",
+    "LogConfig": "engine.config",
+    "Files": "engine.files",
+    "LogManager": "engine.log.logdir.log_manager",
+    "PartitionView": "engine.log.fetch.view",
+    "RecordFetcher": "engine.log.fetch.records",
+    "FetchIsolation": "engine.log.fetch.reading",
+    "UnifiedLog": "engine.log.partition.unified_log",
+    "open_log": "engine.log.loading.loader",
+    "verify_partition": "engine.log.verify.partition",
+    "Report": "engine.log.report",
 }
 __all__ = sorted(_HOMES)  # noqa: PLE0605  # the table is the list
 
