@@ -3,7 +3,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 export KAFKALOG_KERNELS ?= auto
 
-.PHONY: help setup build demo test lint crash fuzz fuzz-mutants fuzz-sanitize oracle goldens bench docs clean
+.PHONY: help setup build demo test lint crash fuzz fuzz-mutants fuzz-sanitize oracle goldens bench bench-spark docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ goldens: build ## store anew what real Kafka and kafkalog print, then read the d
 
 bench: build ## measure against real Kafka (Java, Maven); BENCH="--quick" for less
 	$(PYTHON) -m tests.bench $(BENCH)
+
+bench-spark: build ## measure Spark jobs against Parquet, two cores (Java, Maven); BENCH="--only reading" for less
+	$(PYTHON) -m tests.bench.spark $(BENCH)
 
 docs: build ## make man pages, completions and the tables in docs/ anew
 	$(PYTHON) -m kafkalog_cli.manual

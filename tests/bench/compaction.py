@@ -38,7 +38,7 @@ _SETTINGS = ("--config", "cleanup.policy=compact", "--config", "segment.bytes=20
 
 def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, records: int, runs: int) -> Result:
     """Both clean a copy each of the same partition, in turn, in whole processes."""
-    source = _generate(java, home, codec, records, KEYS)
+    source = generated(java, home, codec, records, KEYS)
     ours, theirs = home / "compact-ours/topic-0", home / "compact-kafka/topic-0"
     our_runs: list[Run] = []
     their_runs: list[Run] = []
@@ -60,7 +60,7 @@ def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, record
 
 def two_at_once(java: list[str], kafkalog: list[str], home: Path, records: int, runs: int) -> Result:
     """Two partitions side by side against the same two one after the other. One processor can not show it."""
-    source = _generate(java, home, "lz4", records, KEYS)
+    source = generated(java, home, "lz4", records, KEYS)
     top = home / "compact-two"
     alone: list[Run] = []
     together: list[Run] = []
@@ -84,7 +84,7 @@ def curve(java: list[str], kafkalog: list[str], home: Path, largest: int) -> lis
     per_record = 0.0
     for keys in (count for count in CURVE if count <= largest):
         records = keys + keys // 5
-        source = _generate(java, home, "none", records, keys, name=f"compact-{keys}-keys", value_size="8:8", batch=500)
+        source = generated(java, home, "none", records, keys, name=f"compact-{keys}-keys", value_size="8:8", batch=500)
         memory = int(keys * _BYTES_PER_KEY) + (1 << 20)
         target = home / "compact-curve/topic-0"
         shutil.rmtree(target.parent, ignore_errors=True)
@@ -132,7 +132,7 @@ def _batches(path: Path) -> Iterator[tuple[bytes, bytes]]:
                     yield bytes(head), bytes(inflate(codec, body, 1 << 30).data)
 
 
-def _generate(
+def generated(
     java: list[str], home: Path, codec: str, records: int, keys: int, *, name: str | None = None, value_size: str = "62:102",
     batch: int = 100,
 ) -> Path:  # fmt: skip

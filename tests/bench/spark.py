@@ -1,0 +1,178 @@
+"""Segments in Spark against Parquet of the same rows, in one warm session: `make bench-spark`, or with BENCH="--records 100000".
+
+    python -m tests.bench.spark [--records N] [--partitions N] [--runs N] [--only NAME] [--update-docs]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import kafkalog_spark
+from kafkalog_spark.jobs.stats import stats
+from kafkalog_spark.jobs.verify import verify
+from kafkalog_spark.session import session
+from tests.bench import compaction
+from tests.bench.setting import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+_BEGIN, _END = "<!-- bench-spark:begin -->", "<!-- bench-spark:end -->"
+_SMALL_TARGET = 60.0  # seconds for 10,000 small partitions
+
+
+class Row(NamedTuple):
+    """`seconds` of ours against `rival`. `most`: how many times the rival's it may take; `least_rate`: records/s; `limit`: seconds."""
+
+    work: str
+    seconds: float
+    rival: str = ""
+    rival_seconds: float | None = None
+    most: float | None = None
+    records: int | None = None
+    least_rate: float | None = None
+    limit: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """Is everything that is wanted true?"""
+        times = self.most is None or self.rival_seconds is None or self.seconds <= self.most * self.rival_seconds
+        rate = self.least_rate is None or self.records is None or self.records / self.seconds >= self.least_rate
+        return times and rate and (self.limit is None or self.seconds <= self.limit)
+
+    def cells(self) -> tuple[str, ...]:
+        """For a table."""
+        times = "" if self.rival_seconds is None else f"{self.seconds / self.rival_seconds:.2f}"
+        rival = "" if self.rival_seconds is None else f"{self.rival_seconds:.2f} s ({self.rival})"
+        rate = "" if self.records is None else f"{self.records / self.seconds / 1e6:.1f} M/s"
+        return self.work, f"{self.seconds:.2f} s", rival, times, rate
+
+
+def _noop(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _timed(runs: int, *works: Callable[[], object]) -> list[float]:
+    """Each of the works in turn, `runs` times after a first one; medians."""
+    for work in works:
+        work()
+    taken: list[list[float]] = [[] for _ in works]
+    for _ in range(runs):
+        for number, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            taken[number].append(time.perf_counter() - start)
+    return [statistics.median(one) for one in taken]
+
+
+def reading(spark: SparkSession, home: Path, source: Path, records: int, runs: int) -> Iterator[Row]:
+    """All columns, counts, and into Parquet."""
+    parquet, copy = home / "spark-parquet", home / "spark-copy"
+    path = str(source)
+
+    def mapped() -> DataFrame:
+        return kafkalog_spark.read(spark, path, splitBytes="64m")
+
+    def by_format() -> DataFrame:
+        return spark.read.format("kafkalog").option("splitBytes", "64m").load(path)
+
+    def from_parquet() -> DataFrame:
+        return spark.read.parquet(str(parquet))
+
+    def write(frame: DataFrame) -> None:
+        frame.write.mode("overwrite").parquet(str(copy))
+
+    mapped().write.mode("overwrite").parquet(str(parquet))
+    ours, formatted, theirs = _timed(
+        runs, lambda: _noop(mapped()), lambda: _noop(by_format()), lambda: _noop(from_parquet())
+    )
+    yield Row("kafkalog_spark.read, all columns", ours, "Parquet", theirs, 1.0, records)
+    yield Row("data source, all columns", formatted, "Parquet", theirs, 1.6, records)
+    heads, counted, summed = _timed(
+        runs, lambda: kafkalog_spark.read(spark, path, level="batches", splitBytes="64m").agg({"recordCount": "sum"}).collect(),
+        lambda: by_format().count(), lambda: stats(spark, path, splitBytes="64m").collect(),
+    )  # fmt: skip
+    yield Row("count by level batches", heads, records=records, least_rate=50e6)
+    yield Row("stats by topic", summed, records=records)
+    yield Row("count() of the data source", counted, records=records, least_rate=3e6)
+    into, copied = _timed(runs, lambda: write(mapped()), lambda: write(from_parquet()))
+    yield Row("into Parquet", into, "Parquet to Parquet", copied, 1.4, records)
+    for one in (parquet, copy):
+        shutil.rmtree(one)
+
+
+def verifying(spark: SparkSession, home: Path, source: Path, partitions: int, runs: int) -> Iterator[Row]:
+    """Many small partitions; one gigabyte on one core and on two."""
+    top = home / f"spark-small-{partitions}"
+    if not top.exists():
+        made = home / "spark-small.new"
+        shutil.rmtree(made, ignore_errors=True)
+        small = ROOT / "build"
+        model = next(small.glob("corpus-*/kafka-4.3.1/logs/clean/*/small_segments-0"))
+        for number in range(partitions):
+            shutil.copytree(model, made / f"d{number % 10}" / f"topic-{number}")
+        made.rename(top)
+    start = time.perf_counter()
+    found = verify(spark, str(top)).count()
+    seconds = time.perf_counter() - start
+    yield Row(f"verify {partitions} partitions, {found} findings", seconds, limit=_SMALL_TARGET * partitions / 10_000)
+    copies = [str(source)]
+    for number in (1, 2):
+        target = home / f"spark-verify/topic-{number}"
+        if not target.exists():
+            shutil.copytree(source, target)
+        copies.append(str(target))
+    two, one = _timed(
+        runs, lambda: verify(spark, *copies[1:], splitBytes="1m").count(), lambda: verify(spark, *copies[1:], splitBytes="100g").count()
+    )
+    yield Row("verify two large partitions in two tasks", two, "in one task", one, 1 / 1.7)
+
+
+def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -> Iterator[Row]:
+    """Everything that is measured."""
+    records = bench.records * 5_000_000 // 1_130_000
+    source = compaction.generated(bench.engine, bench.home, "none", records, compaction.KEYS)  # the same data
+    if only in (None, "reading"):
+        yield from reading(spark, bench.home, source, records, bench.runs)
+    if only in (None, "verifying"):
+        yield from verifying(spark, bench.home, source, partitions, bench.runs)
+
+
+def main() -> int:
+    """Measure, print, and write the table into docs/spark.md if that is asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--records", type=int, default=1_130_000, help="as for make bench: 5/1.13 times as many are read")
+    parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", choices=["reading", "verifying"])
+    parser.add_argument("--update-docs", action="store_true")
+    given = parser.parse_args()
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    bench = Bench(ROOT / "build" / "bench" / str(given.records), given.records, given.runs)
+    lines = ["| work | kafkalog | against | times its time | rate |", "|---|---|---|---|---|"]
+    missed = 0
+    with session("local[2]", (("spark.driver.memory", "2g"),)) as spark:
+        for row in rows(bench, spark, given.partitions, given.only):
+            print("  ".join((*row.cells(), "" if row.met else "NOT what is wanted")), flush=True)
+            lines.append("| " + " | ".join(row.cells()) + " |")
+            missed += not row.met
+    if given.update_docs:
+        path = ROOT / "docs/spark.md"
+        head, _, rest = path.read_text().partition(_BEGIN)
+        text = "\n".join(lines)
+        path.write_text(f"{head}{_BEGIN}\n{text}\n{_END}{rest.partition(_END)[2]}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
