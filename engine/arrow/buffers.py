@@ -24,6 +24,11 @@ def _bytes(size: int) -> memoryview:
     return memoryview(bytearray(size))
 
 
+def _room(size: int) -> memoryview:
+    """Bytes that are written before they are read: Arrow's pool gives them without zeros, and out of what it has."""
+    return memoryview(pa.allocate_buffer(size)).cast("B")
+
+
 def _bits(rows: int) -> memoryview:
     return _bytes((rows + 7) // 8)
 
@@ -46,7 +51,7 @@ class Words:
     """64-bit integers of `rows` rows; `nulls` of them are null."""
 
     def __init__(self, rows: int) -> None:
-        self.out = _bytes(8 * rows).cast("q")
+        self.out = _room(8 * rows).cast("q")
         self.valid = _bits(rows)
         self.nulls = 0
 
@@ -78,7 +83,7 @@ class Blobs:
     def __init__(self, rows: int, room: int) -> None:
         self.ends = _ends(rows)
         self.valid = _bits(rows)
-        self.out = _bytes(room)
+        self.out = _room(room)
         self.used = self.nulls = 0
 
     def make_room(self, size: int) -> None:

@@ -8,15 +8,15 @@ import cython
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.checksum import crc32, crc32c
+    from cython.cimports.engine.kernels.checksum import crc32, crc32c, crc32c_reach
     from cython.cimports.engine.kernels.numbers import i16, i32, i64, u32, wrapped_sum
 else:
     from engine.kernels import fields
-    from engine.kernels.checksum import crc32, crc32c
+    from engine.kernels.checksum import crc32, crc32c, crc32c_reach
     from engine.kernels.numbers import i16, i32, i64, u32, wrapped_sum
 
-# Batches up to this size are checked here; a library call pays for larger ones, and always when interpreted.
-_INLINE_CRC = cython.declare(cython.Py_ssize_t, 1024 if cython.compiled else 0)
+# Messages up to this size are checked here; a library call pays for larger ones, and always when interpreted.
+_INLINE_CRC32 = cython.declare(cython.Py_ssize_t, 1024 if cython.compiled else 0)
 
 
 @cython.ccall
@@ -37,6 +37,7 @@ def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t
     capacity: cython.Py_ssize_t = batches.shape[1]
     at: cython.Py_ssize_t = start
     row: cython.Py_ssize_t = 0
+    reach: cython.Py_ssize_t = crc32c_reach()
     size: cython.longlong
     crc: cython.longlong
     delta: cython.longlong
@@ -76,7 +77,7 @@ def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t
                 if size < fields.V2_SIZE:
                     batches[fields.B_BODY, row] = at + size
                     batches[fields.B_VALID, row] = 0
-                elif size <= _INLINE_CRC:
+                elif size <= reach:
                     batches[fields.B_VALID, row] = crc == crc32c(data, at + fields.V2_ATTRIBUTES_AT, at + size, castagnoli)
                 else:
                     batches[fields.B_VALID, row] = -1
@@ -95,7 +96,7 @@ def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t
                 batches[fields.B_BASE_SEQUENCE, row] = -1
                 batches[fields.B_LEADER_EPOCH, row] = -1
                 batches[fields.B_BODY, row] = at
-                if size <= _INLINE_CRC:
+                if size <= _INLINE_CRC32:
                     batches[fields.B_VALID, row] = crc == crc32(data, at + fields.V2_MAGIC_AT, at + size, ieee)
                 else:
                     batches[fields.B_VALID, row] = -1
