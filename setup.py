@@ -69,13 +69,12 @@ def extensions():
             raise
         print(f"kafkalog: kernels stay interpreted (slower, same results): {error}", file=sys.stderr)
         return []
-    present = [name for name in KERNELS if os.path.exists(f"engine/kernels/{name}.py")]
     shared = f"build/cython/{SHARED.replace('.', '/')}.c"
     return cythonize(
         [
             Extension(f"engine.kernels.{name}", [f"engine/kernels/{name}.py"], extra_compile_args=OPTIMIZE + SANITIZE,
                       extra_link_args=SANITIZE)
-            for name in present
+            for name in KERNELS
         ] + [Extension(SHARED, [shared], extra_compile_args=SANITIZE, extra_link_args=SANITIZE)],
         build_dir="build/cython",
         shared_utility_qualified_name=SHARED,

@@ -379,7 +379,7 @@ class Files(ReadOnlyFiles):
 def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
     """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
 
-    Raises UnwritableFile; the file aside is then left behind or removed, `path` is as it was.
+    Raises UnwritableFile; the file aside is then left behind, `path` is as it was.
     Mirrors CheckpointFile.write.
     """
     aside = path + ".tmp"

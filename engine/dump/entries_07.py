@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
+from engine.layout import parse_long
 from engine.record.damage import Problem
 from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Stopped, open_sets
 from engine.record.kafka07_file import find_entry, iterate_file, tail_problem
@@ -17,17 +17,11 @@ if TYPE_CHECKING:
     from engine.dump.selection import Selector
     from engine.files import OpenFile
 
-_START = re.compile(r"[+-]?[0-9]+")
-_MAX_LONG = (1 << 63) - 1
 
 
 def starting_offset(path: str) -> int | None:
     """The offset of the first byte of the file, which its name says up to the first dot; None where it does not."""
-    digits = path.rpartition("/")[2].partition(".")[0]
-    if not _START.fullmatch(digits) or len(digits) > 4096:
-        return None
-    offset = int(digits)
-    return offset if -_MAX_LONG - 1 <= offset <= _MAX_LONG else None
+    return parse_long(path.rpartition("/")[2].partition(".")[0])
 
 
 class Entries07:

@@ -131,13 +131,13 @@ class LogDump:
         """What is behind the last batch, from `position` on: Kafka's line on stdout, and a finding."""
         left = size - position
         limited = self._options.max_bytes != UNLIMITED
-        if stop == Stop.END or (limited and end < size):
+        if stop == Stop.END or (stop == Stop.TORN and limited and end < size):  # what the limit cuts off is not torn
             return
         where = Where(self._path, position)
         if stop == Stop.TORN and not limited:
             self._renderer.trailing(left)
-        if self._only_zeros(position, size):
-            self._report(Finding("zero-tail", where, f"{left} zero bytes behind the last batch"))
+        if self._only_zeros(position, min(end, size)):
+            self._report(Finding("zero-tail", where, f"{min(end, size) - position} zero bytes behind the last batch"))
         elif stop == Stop.TORN:
             self._report(Finding("torn-tail", where, f"{left} bytes at the end are no whole batch"))
         else:

@@ -411,6 +411,18 @@ def test_sizes_of_any_kind(tmp_path, option, size):
     assert (done.status == 2) == ("Invalid value" in done.err)
 
 
+def test_a_limit_does_not_hide_the_damage_in_front_of_it(tmp_path):
+    whole = batch()
+    damaged = bytearray(whole * 3)
+    damaged[len(whole) + 8 : len(whole) + 12] = (5).to_bytes(4, "big")
+    path = write(tmp_path, bytes(damaged))
+    for limit in (len(damaged), len(damaged) - 1, len(whole) + 40):
+        done = kafkalog("dump-log", f"--max-bytes={limit}", str(path))
+        assert done.status == 4, limit
+        assert "[batch-size-invalid]" in done.err
+    assert "batch-size-invalid" not in kafkalog("dump-log", f"--max-bytes={len(whole) - 1}", str(path)).err  # cuts the first batch
+
+
 def test_not_enough_memory(tmp_path):
     """A batch that is legal but does not fit: one line and status 8."""
     path = tmp_path / LOG

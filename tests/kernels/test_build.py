@@ -30,10 +30,10 @@ install()
 
 
 def names() -> list[str]:
-    """KERNELS of setup.py that exist."""
+    """KERNELS of setup.py."""
     for node in ast.parse((ROOT / "setup.py").read_text()).body:
         if isinstance(node, ast.Assign) and node.targets[0].id == "KERNELS":
-            return [name for name in ast.literal_eval(node.value) if (KERNELS / f"{name}.py").exists()]
+            return list(ast.literal_eval(node.value))
     raise AssertionError("setup.py has no KERNELS")
 
 
