@@ -23,12 +23,13 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 # some of the places at which a signal may be heeded, the first and one behind the last among them: a child for each, with a
 # copy of the directory of its own
 SIGNAL_AT_EACH_PLACE = """
-import json, os, shutil, sys
+import json, os, shutil, signal, sys
 from kafkalog_cli import start
 from kafkalog_cli.interruption import INTERRUPTION
 import kafkalog_cli.main
 
 words, source, copies, number, count = json.loads(sys.argv[1])
+signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)  # nohup may have ignored it
 check, place, seen = INTERRUPTION.check, 0, 0
 
 def counted():
