@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+_OTHERS = 3  # seconds that a job waits at its start for the commit of another one
 _QUERY_ID = "sql.streaming.queryId"
 
 
@@ -47,7 +48,7 @@ class Sink:
             if files.exists(root) and not files.info(root).is_directory:
                 raise LogDirError(f"{root}: a file; name the directory that the partition directories go to")
             jobs.make_directories(files, root)
-            with jobs.holding(files, root):
+            with jobs.holding(files, root, patience=_OTHERS):
                 jobs.clear_leftovers(files, root, now_ms())
         except KafkalogError as error:
             raise LogDirError(str(error)) from None

@@ -18,16 +18,16 @@ from engine.files import replace
 from engine.layout import FileKind, PartitionDir, PartitionKind, file_name, log_file_name, parse_partition_dir
 from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
 from engine.log.append.intake import FollowerIntake
-from engine.log.fetch.view import PartitionView
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager, Settings, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, is_a_brokers, operate, put_marker, take_marker
+from engine.overlay import OverlayFiles
 from kafkalog_spark import sink_jobs as jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.files import Files
     from engine.log.logdir.startup import Cluster
@@ -115,10 +115,10 @@ class _Commit:
     def run(self, manifest: jobs.Manifest, stream: tuple[str, int] | None) -> None:
         """Prepare, publish, and let it hold; undo it where that fails."""
         files, job = self._files, self._job
-        ends = self._ends()
-        standing = self._build()
         marker_path = f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}"
         marker = files.read(marker_path, 1 << 16).decode("latin-1") if files.exists(marker_path) else None
+        ends = self._ends(clean=marker is not None)
+        standing = self._build()
         name = job.name if stream is None else f"{job.name}/{stream[1]}"
         journal = jobs.Journal(name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], marker)
         if ends or journal.new or journal.replaced:
@@ -131,14 +131,15 @@ class _Commit:
                 streams[stream[0]] = stream[1]
             jobs.write_manifest(files, job.root, jobs.Manifest(name, streams))
         except KafkalogError:
+            if jobs.read_manifest(files, job.root).last == name:  # it is there, and may not stay
+                jobs.write_manifest(files, job.root, manifest)
             jobs.roll_back(files, job, journal, self._now)
             raise
 
     # ---- before anything is visible -------------------------------------------------------------------
 
-    def _ends(self) -> dict[str, int]:
-        """Where the partitions end that are appended to. Raises OffsetsOverlap."""
-        ends = {}
+    def _ends(self, *, clean: bool) -> dict[str, int]:
+        """Where the partitions end that are appended to; all of them can be opened. Raises OffsetsOverlap, KafkalogError."""
         for key, pieces in self._pieces.items():
             if self._options.keep_offsets:
                 pieces.sort(key=lambda piece: piece.first_offset)
@@ -149,17 +150,19 @@ class _Commit:
                             f"and from {following.first_offset} on: repartition by topic and partition, and sort by offset "
                             "within partitions"
                         )
+        ends: dict[str, int] = {}
+
+        def note(log: UnifiedLog) -> None:
+            ends[file_name(log.directory)] = log.log_end_offset
+
+        if self._appended:  # in memory: what could not be opened later would be cut when the commit is undone
+            files = OverlayFiles(self._files, self._now)
+            self._operate(LogDir(self._job.root, False, tuple(self._appended), (), ()), note, files, clean=clean)
         for place in self._appended:
-            view = PartitionView(self._files, place.path, _unsaid)
-            try:
-                end = view.log_end_offset
-            finally:
-                view.close()
-            first = self._pieces[place.key][0].first_offset
+            first, end = self._pieces[place.key][0].first_offset, ends[_name(place)]
             if self._options.keep_offsets and first < end:
                 what = f"{_name(place)} ends before offset {end}: a row with offset {first} can not be appended to it"
                 raise OffsetsOverlap(what)
-            ends[_name(place)] = end
         return ends
 
     def _build(self) -> dict[Key, Standing]:
@@ -178,7 +181,7 @@ class _Commit:
             path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
             replace(files, path, [f"version: 0\ntopic_id: {ids[topic]}".encode()])
         log_dir = LogDir(directory, False, tuple(self._new), (), ())
-        reports = self._operate(log_dir, clean=True)
+        reports = self._operate(log_dir, self._append, files, clean=True)
         files.sync_directory(directory)
         return {
             place.key: Standing(report.log_start_offset or 0, report.log_start_offset or 0, report.recovery_point or 0)
@@ -189,7 +192,7 @@ class _Commit:
 
     def _publish(self, standing: Mapping[Key, Standing], marker: str | None) -> None:
         files, job = self._files, self._job
-        manager = self._manager(self._root)
+        manager = self._manager(self._root, files)
         taken = take_marker(manager, self._root)
         if self._replaced:
             jobs.make_directories(files, f"{job.directory}/{jobs.OLD}")
@@ -200,26 +203,29 @@ class _Commit:
             files.rename(place.path, f"{job.root}/{_name(place)}")
         files.sync_directory(job.root)
         if self._appended:
-            self._operate(LogDir(job.root, False, tuple(self._appended), (), ()), clean=marker is not None)
+            log_dir = LogDir(job.root, False, tuple(self._appended), (), ())
+            self._operate(log_dir, self._append, files, clean=marker is not None)
         if self._new and (self._is_fresh or is_a_brokers(manager, self._root)):
-            fresh = self._manager(self._root)  # the checkpoints as they are by now
+            fresh = self._manager(self._root, files)  # the checkpoints as they are by now
             fresh.checkpoint(self._root, {self._place(job.root, key): how for key, how in standing.items()})
         if taken is not None or (self._is_fresh and self._new):
             put_marker(manager, self._root, _CLEAN if taken is None else taken)
 
-    def _manager(self, log_dir: LogDir) -> LogManager:
+    def _manager(self, log_dir: LogDir, files: Files) -> LogManager:
         settings = Settings(overrides=self._options.settings)
         cluster = self._cluster
         if log_dir is not self._root:
             cluster = type(cluster)(
                 (log_dir,), cluster.identities, cluster.metadata, cluster.metadata_dir, cluster.metadata_place, cluster.proof
             )
-        return LogManager(lambda _path: self._files, cluster, settings, self._now)
+        return LogManager(lambda _path: files, cluster, settings, self._now)
 
-    def _operate(self, log_dir: LogDir, *, clean: bool) -> Sequence[Report]:
+    def _operate(
+        self, log_dir: LogDir, work: Callable[[UnifiedLog], None], files: Files, *, clean: bool
+    ) -> Sequence[Report]:
         errors: list[KafkalogError] = []
         options = OperationOptions("append", clean_start=clean, jobs=_AT_ONCE)
-        reports = list(operate(self._manager(log_dir), options, self._append, errors))
+        reports = list(operate(self._manager(log_dir, files), options, work, errors))
         if errors:
             raise errors[0]
         return reports
@@ -264,10 +270,6 @@ class _Commit:
 
 def _name(place: Place) -> str:
     return f"{place.name.topic}-{place.name.partition}"
-
-
-def _unsaid(_finding: object) -> None:
-    """What is wrong with a log is said when it is opened for appending."""
 
 
 def _topic_id(files: Files, cluster: Cluster, topic: str) -> str | None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +19,7 @@ from engine.files import Files
 from kafkalog_spark import sink_jobs as jobs
 from tests.support.sink_runs import read
 
+ROOT_OF_TREE = Path(__file__).parents[2]
 FILES = Files()
 COLUMNS = ("key", "value", "topic", "partition", "timestamp", "headers")
 
@@ -71,6 +79,85 @@ def test_a_task_that_fails_once_leaves_no_second_copy(spark, rows, tmp_path):
     write(rows.mapInArrow(failing, rows.schema), root, keepTimestamps="true")
     assert flag.exists()
     assert comparable(source(spark, root), *COLUMNS) == comparable(rows, *COLUMNS)
+    assert not staged(root)
+
+
+def siblings():
+    """Other processes of the one that has started this one: Spark's other Python workers."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_bytes().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if parent == os.getppid() and int(path.parent.name) != os.getpid():
+            yield int(path.parent.name)
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+
+@needs_proc
+def test_a_worker_that_is_killed_in_the_middle(spark, rows, tmp_path):
+    root, flag = tmp_path / "logs", tmp_path / "killed"
+
+    def killing(batches):
+        from pyspark import TaskContext
+
+        for batch in batches:
+            yield batch
+            if TaskContext.get().partitionId() == 1 and not flag.exists():
+                others = list(siblings())
+                flag.write_text(str(len(others)))
+                for other in others:
+                    os.kill(other, signal.SIGKILL)
+
+    with_batches = rows.mapInArrow(killing, rows.schema)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
+    try:
+        write(with_batches, root, keepTimestamps="true")
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert int(flag.read_text()) > 0
+    assert comparable(source(spark, root), *COLUMNS) == comparable(rows, *COLUMNS)
+    assert not staged(root)
+
+
+DRIVER = """
+import sys, time
+from pyspark.sql import SparkSession
+
+def slowly(batches):
+    for batch in batches:
+        yield batch
+        time.sleep(60)
+
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "'t' topic", "0 partition")
+frame.mapInArrow(slowly, frame.schema).write.format("kafkalog").mode("append").save(sys.argv[1])
+"""
+
+
+@needs_proc
+def test_a_driver_that_is_killed_leaves_what_the_next_one_removes(spark, tmp_path):
+    root = tmp_path / "logs"
+    write(spark.createDataFrame([("a",)], "value string").selectExpr("value", "'t' topic", "0 partition"), root)
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(root)], start_new_session=True, cwd=ROOT_OF_TREE,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:  # fmt: skip
+        until = time.monotonic() + 120
+        while not list(root.glob(f"{jobs.STAGING}/*/*/t-0")):
+            assert driver.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        os.killpg(driver.pid, signal.SIGKILL)
+    assert read(FILES, str(root)) == {"t-0": [(0, b"a")]}
+    assert staged(root)
+    owners = [json.loads(path.read_text())["owner"] for path in root.glob(f"{jobs.STAGING}/*/{jobs.OWNER}")]
+    while any(Path(f"/proc/{owner[1]}").exists() for owner in owners):  # it ends when it sees that the driver is gone
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    write(spark.createDataFrame([("b",)], "value string").selectExpr("value", "'t' topic", "0 partition"), root)
+    assert read(FILES, str(root)) == {"t-0": [(0, b"a"), (1, b"b")]}
     assert not staged(root)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,15 +14,17 @@ pytest.importorskip("pyarrow")
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files
 from engine.formats import CODEC_NAMES, Codec
+from engine.log.operations.operation import LogDamaged
 from kafkalog_spark import sink_jobs as jobs
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.sink_options import check_topic, read_sink_options
-from tests.support.crash_files import CrashFiles, PowerCut, cut, run
+from tests.support.crash_files import CrashFiles, PowerCut, Trouble, cut, run
 from tests.support.disk_model import Disk
 from tests.support.other_process import lock_held
 from tests.support.sink_runs import DEAD, NOW, SinkRun, batch, read
 
 FILES = Files()
+ROOT_OF_TREE = Path(__file__).parents[2]
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"  # every stop, not a fourth of them
 
 
@@ -233,6 +236,20 @@ def test_dropping_a_job_leaves_what_it_committed(root, monkeypatch):
     assert not staged(root)
 
 
+def test_a_log_that_is_damaged_stays_as_it_is(root):
+    """Not even a commit that is undone cuts it: that is for `recover`, which keeps what it cuts."""
+    sink(root, kafka__batch__size="1").write([values("a", "b")])
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        FILES.remove(f"{root}/{name}")
+    path = f"{root}/t-0/00000000000000000000.log"
+    with FILES.open_writable(path) as file:
+        file.write_at(file.size() // 2 - 2, b"!")  # in the first of two batches
+    before = FILES.read(path, 1000)
+    with pytest.raises(LogDamaged, match="opening it would lose records"):
+        sink(root).write([values("b")], [values("c", partition=[0])])
+    assert FILES.read(path, 1000) == before
+
+
 # ---- stops and failures -----------------------------------------------------------------------------
 
 ROOT = "/d/logs"
@@ -283,10 +300,32 @@ def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeyp
     assert seen == {True, False}
 
 
+@pytest.mark.parametrize("left_out", [None, "engine/log/append/adoption.py:file.sync()", "engine/files.py:file.sync()"])
+def test_what_was_committed_survives_a_power_loss(left_out, monkeypatch):
+    """And would not, without the syncs of moved segments and of small files."""
+    monkeypatch.setattr("kafkalog_spark.sink_commit._COPIED", 0)
+    disk, pieces = prepared()
+    site = None
+    if left_out is not None:
+        path, _, call = left_out.partition(":")
+        [line] = [number for number, text in enumerate((ROOT_OF_TREE / path).read_text().splitlines(), 1) if text.strip() == call]
+        site = (path, range(line, line + 1))
+    files = run(lambda files: SinkRun(files, ROOT).commit(pieces), disk, left_out=site)
+    assert all(is_committed(after) for after in files.power_losses(drawn=20)) == (left_out is None)
+
+
+def is_committed(disk):
+    files = CrashFiles(disk)
+    try:
+        with jobs.holding(files, ROOT):
+            jobs.clear_leftovers(files, ROOT, NOW)
+        return read(files, ROOT) == APPENDED
+    except (KafkalogError, AssertionError):
+        return False
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_commit_that_fails_undoes_itself(overwrite):
-    from tests.support.crash_files import Trouble
-
     disk, pieces = prepared()
     after = OVERWRITTEN if overwrite else APPENDED
     operations = run(lambda files: SinkRun(files, ROOT).commit(pieces, overwrite=overwrite), disk).operations
@@ -297,9 +336,11 @@ def test_a_commit_that_fails_undoes_itself(overwrite):
             SinkRun(files, ROOT).commit(pieces, overwrite=overwrite)
         except KafkalogError:
             told += 1
+            assert jobs.read_manifest(files, ROOT).last == "first", operations[number]
+            assert read(files, ROOT) == BEFORE, operations[number]
             with jobs.holding(files, ROOT):
                 jobs.drop(files, SinkRun(files, ROOT).job, NOW)
-            assert read(files, ROOT) in (BEFORE, after), operations[number]
+            assert read(files, ROOT) == BEFORE, operations[number]
         else:
             assert read(files, ROOT) == after, operations[number]
     assert told > 10
