@@ -69,7 +69,6 @@ def commit(
     staging = {job.name: job, **{piece.job: jobs.Job(job.root, piece.job, None) for piece in written}}
     with jobs.holding(files, job.root, patience=jobs.PATIENCE):
         jobs.clear_leftovers(files, job.root, now, keep=staging)
-        jobs.undo(files, job, now)  # a commit of this stream, by a driver that is gone
         manifest = jobs.read_manifest(files, job.root)
         is_news = stream is None or manifest.streams.get(stream[0], -1) < stream[1]
         if is_news:

@@ -158,16 +158,18 @@ def _read(files: Files, path: str) -> dict[str, Any] | None:
 
 
 def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()) -> None:
-    """Undo what dead jobs left half done, and remove what they staged. Its lock must be held. Raises KafkalogError.
+    """Undo commits that were left half done, and remove what dead jobs staged. The lock must be held. Raises KafkalogError.
 
+    A commit holds the lock: a journal that we find is of one that has ended, or never will, whether its job is alive or not.
     keep  jobs that are alive because they ask
     """
     staging = f"{root}/{STAGING}"
     if not files.exists(staging):
         return
     for name in files.list(staging):
+        undo(files, Job(root, name, None), now)
         if name not in keep and not _is_alive(files, f"{staging}/{name}", now):
-            drop(files, Job(root, name, None), now)
+            clean_up(files, Job(root, name, None))
     _remove_empty(files, root)
 
 

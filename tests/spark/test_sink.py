@@ -145,7 +145,7 @@ def test_a_driver_that_is_killed_leaves_what_the_next_one_removes(spark, tmp_pat
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(root)], start_new_session=True, cwd=ROOT_OF_TREE,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:  # fmt: skip
         until = time.monotonic() + 120
-        while not list(root.glob(f"{jobs.STAGING}/*/*/t-0")):
+        while not list(root.glob(f"{jobs.STAGING}/*/[0-9]*-*")):
             assert driver.poll() is None
             assert time.monotonic() < until
             time.sleep(0.2)

@@ -236,6 +236,27 @@ def test_dropping_a_job_leaves_what_it_committed(root, monkeypatch):
     assert not staged(root)
 
 
+def test_a_commit_that_others_followed_is_never_undone(root, monkeypatch):
+    """Though the process that made it had no time to remove its journal, and lives on."""
+    job = sink(root, name="first", owner=jobs.this_owner())
+    pieces = job.stage([values("a")])
+    monkeypatch.setattr(jobs, "clean_up", lambda *_: None)
+    job.commit(pieces)
+    monkeypatch.undo()
+    sink(root, name="second").write([values("b")])
+    jobs.drop(FILES, job.job, NOW)
+    assert read(FILES, root) == {"t-0": [(0, b"a"), (1, b"b")]}
+
+
+def test_a_commit_that_stopped_is_undone_before_the_next_one():
+    disk, pieces = prepared()
+    changes = run(lambda files: SinkRun(files, ROOT, owner=jobs.this_owner()).commit(pieces), disk).changes
+    files = run(lambda files: SinkRun(files, ROOT, owner=jobs.this_owner()).commit(pieces), disk, stop_at=changes * 2 // 3)
+    files = CrashFiles(files.disk())
+    SinkRun(files, ROOT, name="next").write([batch(value=[b"x"], topic=["a"], partition=[0])])
+    assert read(files, ROOT) == {**BEFORE, "a-0": [*BEFORE["a-0"], (2, b"x")]}
+
+
 def test_a_log_that_is_damaged_stays_as_it_is(root):
     """Not even a commit that is undone cuts it: that is for `recover`, which keeps what it cuts."""
     sink(root, kafka__batch__size="1").write([values("a", "b")])
