@@ -119,7 +119,10 @@ class _Commit:
         ends = self._ends(clean=marker is not None)
         standing = self._build()
         name = job.name if stream is None else f"{job.name}/{stream[1]}"
-        journal = jobs.Journal(name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], marker)
+        journal = jobs.Journal(
+            name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], marker,
+            dict(self._options.settings),
+        )  # fmt: skip
         if ends or journal.new or journal.replaced:
             jobs.begin(files, job)
             jobs.write_journal(files, job, journal)

@@ -68,7 +68,7 @@ class Journal:
 
     ends      of those that records are appended to: where they ended
     new       that come, those that come in the place of others included        replaced  that go
-    marker    what the marker of a clean shutdown held
+    marker    what the marker of a clean shutdown held      settings  of topics, as the job had them
     """
 
     commit: str
@@ -76,6 +76,7 @@ class Journal:
     new: list[str]
     replaced: list[str]
     marker: str | None
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 def this_owner() -> tuple[str, int, int] | None:
@@ -233,13 +234,13 @@ def roll_back(files: Files, job: Job, journal: Journal, now: int) -> None:
         if files.exists(back):
             files.rename(back, f"{job.root}/{name}")
     for name, end in journal.ends.items():
-        _cut(files, f"{job.root}/{name}", end, now)
+        _cut(files, f"{job.root}/{name}", end, LogConfig.of(journal.settings), now)
     files.sync_directory(job.root)
     if journal.marker is not None:
         replace(files, f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}", [journal.marker.encode()])
 
 
-def _cut(files: Files, directory: str, end: int, now: int) -> None:
+def _cut(files: Files, directory: str, end: int, config: LogConfig, now: int) -> None:
     """Make a log end at `end` again, whatever of the commit came to the disk."""
     for name in files.list(directory):
         parsed = parse_file_name(name)
@@ -251,7 +252,7 @@ def _cut(files: Files, directory: str, end: int, now: int) -> None:
                 file.sync()
         elif parsed.base_offset > end or parsed.kind is not FileKind.PRODUCER_SNAPSHOT:
             files.remove(f"{directory}/{name}")
-    log = open_log(files, directory, LogConfig(), now=now, clean_shutdown=False, recovery_point=end)
+    log = open_log(files, directory, config, now=now, clean_shutdown=False, recovery_point=end)
     try:
         log.truncate_to(end, "a commit that did not come to its end")
     except BaseException:
