@@ -14,7 +14,7 @@ from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.partitions import session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from engine.errors import KafkalogError
     from engine.log.logdir.log_manager import LogManager
@@ -39,7 +39,7 @@ def run(values: dict[str, Any]) -> int:
     )
     compactor = LogCompactor(asked, explain=values["explain"], on_bytes=throttle, clock=time.perf_counter)
 
-    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
+    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         compactor.choose(manager, opening.jobs)
         progress.expect(manager.cluster.log_dirs, manager.files_of, passes=2)
         options = OperationOptions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.render_report import error_json, exit_status, json_line, text_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Work = Callable[[UnifiedLog], object]
     Work07 = Callable[[Log07, Report], object]
-    Perform = Callable[[LogManager, Opening, Progress], Iterator[Report]]
+    Perform = Callable[[LogManager, Opening, Progress], Generator[Report, None, None]]
     Wrap = Callable[[Files, LogDir], Files]
     Metrics = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
 
@@ -57,7 +57,7 @@ def run(
     """
     from engine.log.operations.operation import OperationOptions, operate
 
-    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
+    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         options = OperationOptions(
             operation, opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
             opening.keep_deleted, opening.jobs,
@@ -93,9 +93,12 @@ def session(
         try:
             opening = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
-            with _manager(paths_from(values, opening), opening, wrap, flushes) as (manager, progress):
+            with (
+                _manager(paths_from(values, opening), opening, wrap, flushes) as (manager, progress),
+                closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
+            ):
                 tally.begin(manager)
-                for report in chain(_held(manager) if opening.dry_run else (), perform(manager, opening, progress)):
+                for report in chain(_held(manager) if opening.dry_run else (), performed):
                     if report.failure is None:
                         tally.done(report.directory)
                     else:

@@ -15,7 +15,7 @@ from kafkalog_cli.output import say_at_any_rate
 from kafkalog_cli.partitions import session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from engine.errors import KafkalogError
     from engine.files import Files
@@ -46,7 +46,7 @@ def run(values: dict[str, Any]) -> int:
         )
         return quarantines[-1]
 
-    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
+    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         from engine.log.operations.recover import RecoverOptions, recover
 
         options = RecoverOptions(

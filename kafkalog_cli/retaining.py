@@ -18,7 +18,7 @@ from engine.log.retention.rules import delete_old_segments
 from kafkalog_cli.partitions import session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from engine.errors import KafkalogError
     from engine.log.kafka07.log import Log07
@@ -35,7 +35,7 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
     """Delete what retention allows, or `wanted` bytes whatever it allows → exit status."""
     errors: list[KafkalogError] = []
 
-    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Iterator[Report]:
+    def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         before = 0 if wanted is None else _size(manager)
         purged = [] if opening.keep_deleted else list(_purge(manager))
         yield from purged
