@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnreadableFile
 from engine.findings import Severity
+from engine.formats import OFFSET_INDEX_ENTRY
 from engine.layout import (
     FileKind,
     file_name,
@@ -44,6 +45,7 @@ from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
 from engine.log.segment.scan_ahead import ScanAhead
 from engine.log.segment.splitting import Place, split_overflowed_segment
+from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,7 +300,7 @@ class LogLoader:
         if log not in there and not self.files.exists(self._path(log)):
             was_deleted = any(event.path == log + DELETED for event in self.report.find(Action.REMOVED))
             with self.files.open(self._path(name)) as file:
-                has_entries = file.read(0, _FIRST_ENTRY).strip(b"\0") != b""
+                has_entries = _is_entry(name, file.read(0, _FIRST_ENTRY))
             self.files.remove(self._path(name))
             reason = _ALONE if has_entries and not was_deleted else "an index without a log"
             self.report.add(Action.REMOVED, name, reason, severity=Severity.WARNING)
@@ -414,3 +416,13 @@ class LogLoader:
             scan = segment.scan()  # reads all of it: these records are lost
             note_removed(self.report, segment, reason, end_offset=scan.next_offset, records=scan.records, severity=severity)
         self.deferred.mark_segments(segments, newest_first=True)
+
+
+def _is_entry(name: str, head: bytes) -> bool:
+    """Is `head` the beginning of an index that a log once had? The first entry stands behind the first batches, no further."""
+    if not name.endswith(FileKind.OFFSET_INDEX.value):
+        return head.strip(b"\0") != b""
+    if len(head) < OFFSET_INDEX_ENTRY.size:
+        return False
+    entry = OFFSET_INDEX_ENTRY.read(head)
+    return entry.relative_offset >= 0 and 0 < entry.position <= MAX_BATCH_BYTES
