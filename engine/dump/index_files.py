@@ -49,6 +49,7 @@ class IndexDump:
         try:
             if not len(index):
                 self._renderer.empty_index(path)
+                self._doubts(index)
             elif self._options.sanity_only:
                 self._sanity(index, path)
             else:

@@ -132,8 +132,8 @@ class Selector:
 
     @property
     def finished(self) -> bool:
-        """Nothing more will be let through."""
-        return self._left <= 0
+        """Nothing more will be let through, nor is what follows looked at. --tail looks at the end whatever it shows."""
+        return self._left <= 0 and self.selection.tail is None
 
     def runs(self, window: Window) -> Iterator[tuple[int, int]]:
         """(row, last_row) of batches in a row that may hold a match."""

@@ -12,6 +12,7 @@ from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import FileList, KafkaCommand, Whole, size_option, version_option
 from kafkalog_cli.ranges import Header, KeyRegex, OffsetRange, TimeRange
 
+_NO_END = 2**63 - 1  # of a range of times
 _DECODERS = {
     "offsets_decoder": "offsets",
     "transaction_log_decoder": "transaction-log",
@@ -79,7 +80,8 @@ _EXAMPLES = (
 @click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name, for --print-data-log.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B", help="Only offsets from A up to, not including, B.")
 @click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
-              help="Only timestamps from FROM up to, not including, TO: ISO-8601 (UTC unless it says), ms, or `2h ago`.")
+              help="Only timestamps from FROM up to, not including, TO: ISO-8601 (UTC unless it says), ms, or `2h ago`. "
+                   "With TO batches are opened, as with --deep-iteration.")
 @click.option("--key", "keys", multiple=True, help="Only records with this key; may be repeated.")
 @click.option("--key-regex", type=KeyRegex(), help="Only records whose key holds a match.")
 @click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
@@ -149,6 +151,12 @@ def selection_from(values: dict[str, Any]) -> Any:
     return None if selection == Selection() else selection
 
 
+def _looks_into_records(values: dict[str, Any]) -> bool:
+    """Do headers of batches not tell which records are wanted? They say nothing of the smallest timestamp."""
+    has_end = bool(values["times"]) and values["times"][1] != _NO_END
+    return bool(values["keys"] or values["key_regex"] or values["headers"]) or has_end
+
+
 def options_from(values: dict[str, Any]) -> Any:
     """DumpOptions from the command line."""
     from engine.dump.options import DumpOptions
@@ -158,7 +166,7 @@ def options_from(values: dict[str, Any]) -> Any:
     classes = values["key_decoder_class"], values["value_decoder_class"]
     return DumpOptions(
         print_data=values["print_data_log"] or chosen is not None or classes != (None, None),
-        deep=values["deep_iteration"] or values["count"] or bool(values["keys"] or values["key_regex"] or values["headers"]),
+        deep=values["deep_iteration"] or values["count"] or _looks_into_records(values),
         skip_metadata=values["skip_record_metadata"],
         verify_only=values["verify_index_only"],
         sanity_only=values["index_sanity_check"],

@@ -411,6 +411,16 @@ def test_sizes_of_any_kind(tmp_path, option, size):
     assert (done.status == 2) == ("Invalid value" in done.err)
 
 
+@pytest.mark.parametrize("size", [1, 7, 13])
+def test_an_index_that_is_no_whole_entries(tmp_path, size):
+    path = write(tmp_path, batch())
+    index = Path(path).with_suffix(".index")
+    index.write_bytes(bytes(range(1, size + 1)))
+    done = kafkalog("dump-log", str(index))
+    assert done.status == 4
+    assert "index-size-invalid" in done.err
+
+
 def test_a_limit_does_not_hide_the_damage_in_front_of_it(tmp_path):
     whole = batch()
     damaged = bytearray(whole * 3)

@@ -46,6 +46,31 @@ def test_times(logs, everything):
     assert records(logs, SMALL, "--time", f"{start}..{end}") == wanted
 
 
+def test_times_with_an_end_are_those_of_records_however_they_are_shown(logs, everything):
+    """The header of a batch does not say where its times begin."""
+    times = sorted(int(line.split()[4]) for line in everything)
+    for end in (0, times[0], times[1], times[30]):
+        batches = kafkalog("dump-log", SMALL, "--time", f":{end}", cwd=logs).out.count(b"baseOffset: ")
+        assert (batches > 0) == (end > times[0]), end
+        assert batches == kafkalog("dump-log", "--deep-iteration", SMALL, "--time", f":{end}", cwd=logs).out.count(b"baseOffset: ")
+    assert kafkalog("dump-log", "--time", ":1970-01-02", "--limit", "1", SMALL, cwd=logs).out.count(b"baseOffset: ") == 0
+
+
+@pytest.mark.parametrize("words", [("--deep-iteration",), (), ("--format", "jsonl")])
+def test_the_last_records_come_with_the_damage_behind_them(logs, words, tmp_path):
+    source = logs / SMALL / "00000000000000000022.log"
+    cut = tmp_path / source.name
+    cut.write_bytes(source.read_bytes()[:-20])
+    done = kafkalog("dump-log", "--tail", "2", *words, str(cut))
+    assert done.status == 4
+    assert b"torn-tail" in done.out + done.err.encode()
+    whole = kafkalog("dump-log", *words, str(cut))
+    line = b'"type":"batch"' if "jsonl" in words else b"| offset: " if words else b"baseOffset: "
+    shown, every = ([one for one in run.out.split(b"\n") if line in one] for run in (done, whole))
+    assert shown == every[-2:]
+    assert len(every) > 2
+
+
 def test_an_index_skips_what_is_before(logs, everything):
     """Damage before the selection is not even read."""
     log = logs / SMALL / "00000000000000000000.log"
