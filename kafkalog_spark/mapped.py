@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object]) -> DataFrame:
     """Plan on the driver, then one task for each split. Raises OptionError, LogDirError, DataLossError."""
-    from kafkalog_spark.filters import Bounds
-    from kafkalog_spark.jobs.tasks import options_of, run
-    from kafkalog_spark.levels import plan_level, read_level, schema_for
+    from kafkalog_spark.table.filters import Bounds
+    from kafkalog_spark.table.levels import plan_level, read_level, schema_for
+    from kafkalog_spark.tasks import options_of, run
 
     options = options_of(paths, given)
     schema = schema_for(options)

@@ -21,10 +21,10 @@ class KafkaLogReader(DataSourceReader):
     """Reads a query that ends."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
-        from kafkalog_spark.filters import Bounds
-        from kafkalog_spark.levels import types_for
-        from kafkalog_spark.options import read_options
         from kafkalog_spark.schema import wanted_schema
+        from kafkalog_spark.table.filters import Bounds
+        from kafkalog_spark.table.levels import types_for
+        from kafkalog_spark.table.options import read_options
 
         self.options = read_options(options)
         self.schema = wanted_schema(schema, types_for(self.options.level))
@@ -32,13 +32,13 @@ class KafkaLogReader(DataSourceReader):
 
     def partitions(self) -> list[Split]:
         """The tasks. Raises OptionError, LogDirError, DataLossError."""
-        from kafkalog_spark.levels import plan_level
+        from kafkalog_spark.table.levels import plan_level
 
         return [Split(pieces) for pieces in plan_level(self.options, self.bounds)] or [Split([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, on an executor."""
-        from kafkalog_spark.levels import read_level
+        from kafkalog_spark.table.levels import read_level
 
         assert isinstance(partition, Split)
         for batch in read_level(partition.pieces, self.schema, self.options):
@@ -50,7 +50,7 @@ class FilteringReader(KafkaLogReader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
         """Remember what skips partitions and offsets; Spark checks the rows again."""
-        from kafkalog_spark.filters import bounds_of
+        from kafkalog_spark.table.filters import bounds_of
 
         self.bounds = bounds_of(filters)
         return filters
@@ -66,10 +66,10 @@ class KafkaLogSource(DataSource):
 
     def schema(self) -> str:
         """Checks the options and the paths. Raises OptionError, LogDirError."""
-        from kafkalog_spark.levels import schema_for
-        from kafkalog_spark.options import read_options
-        from kafkalog_spark.partitions import find_places
         from kafkalog_spark.schema import ddl_of
+        from kafkalog_spark.table.levels import schema_for
+        from kafkalog_spark.table.options import read_options
+        from kafkalog_spark.table.partitions import find_places
 
         options = read_options(self.options, streaming=None)
         find_places(options.paths)
@@ -88,14 +88,14 @@ class KafkaLogSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a table. Raises OptionError, LogDirError."""
-        from kafkalog_spark.sink import KafkaLogWriter
+        from kafkalog_spark.sink.writers import KafkaLogWriter
 
         return KafkaLogWriter(dict(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # Spark's name
         """The writer of a stream, whatever its output mode. Raises OptionError, LogDirError."""
         try:
-            from kafkalog_spark.sink_streams import KafkaLogStreamWriter
+            from kafkalog_spark.sink.streams import KafkaLogStreamWriter
         except ImportError:
             from kafkalog_spark.errors import OptionError
 

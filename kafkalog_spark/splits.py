@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
-    from kafkalog_spark.planning import Piece
+    from kafkalog_spark.table.planning import Piece
 
 
 @dataclass

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kafkalog_spark.following import (
+from kafkalog_spark.schema import wanted_schema
+from kafkalog_spark.splits import Split
+from kafkalog_spark.table.following import (
     first_offsets,
     from_stream,
     last_offsets,
@@ -15,10 +17,8 @@ from kafkalog_spark.following import (
     plan_between,
     to_stream,
 )
-from kafkalog_spark.levels import read_level, types_for
-from kafkalog_spark.options import read_options
-from kafkalog_spark.schema import wanted_schema
-from kafkalog_spark.splits import Split
+from kafkalog_spark.table.levels import read_level, types_for
+from kafkalog_spark.table.options import read_options
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from kafkalog_spark.following import Offsets, StreamOffset
+    from kafkalog_spark.table.following import Offsets, StreamOffset
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -21,9 +21,9 @@ from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.startup import survey
 from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.jobs.tasks import run
-from kafkalog_spark.levels import rows_as_batches
-from kafkalog_spark.planning import Piece, pack
+from kafkalog_spark.table.levels import rows_as_batches
+from kafkalog_spark.table.planning import Piece, pack
+from kafkalog_spark.tasks import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

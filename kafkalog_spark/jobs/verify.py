@@ -13,18 +13,18 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.log.verify.divergence import find_divergence
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.filters import Bounds
-from kafkalog_spark.jobs.tasks import options_of, run
-from kafkalog_spark.levels import FINDING_TYPES, directories, kept_findings, rows_as_batches
-from kafkalog_spark.partitions import best_replica
-from kafkalog_spark.planning import pack_groups
+from kafkalog_spark.table.filters import Bounds
+from kafkalog_spark.table.levels import FINDING_TYPES, directories, kept_findings, rows_as_batches
+from kafkalog_spark.table.partitions import best_replica
+from kafkalog_spark.table.planning import pack_groups
+from kafkalog_spark.tasks import options_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog_spark.planning import Piece
+    from kafkalog_spark.table.planning import Piece
 
 SCHEMA = pa.schema(list(FINDING_TYPES.items()))
 

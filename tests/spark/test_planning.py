@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from kafkalog_spark.filters import Bounds
-from kafkalog_spark.options import read_options
-from kafkalog_spark.planning import plan
+from kafkalog_spark.table.filters import Bounds
+from kafkalog_spark.table.options import read_options
+from kafkalog_spark.table.planning import plan
 
 
 @pytest.fixture

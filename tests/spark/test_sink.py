@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from engine.files import Files
-from kafkalog_spark import sink_jobs as jobs
+from kafkalog_spark.sink import staging as jobs
 from tests.support.sink_runs import read
 
 ROOT_OF_TREE = Path(__file__).parents[2]

@@ -15,9 +15,9 @@ from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files
 from engine.formats import CODEC_NAMES, Codec
 from engine.log.operations.operation import LogDamaged
-from kafkalog_spark import sink_jobs as jobs
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.sink_options import check_topic, read_sink_options
+from kafkalog_spark.sink import staging as jobs
+from kafkalog_spark.sink.options import check_topic, read_sink_options
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, cut, run
 from tests.support.disk_model import Disk
 from tests.support.other_process import lock_held
@@ -85,7 +85,7 @@ def test_appending_goes_on_where_partitions_end(root):
 
 
 def test_a_large_piece_moves_in_whole_with_other_offsets(root, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink_commit._COPIED", 0)
+    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", 0)
     tasks = [[values(*[f"{task}-{one}" for one in range(300)])] for task in range(3)]
     for _ in range(2):
         sink(root, topic__segment__bytes="2000", kafka__batch__size="500", topic__index__interval__bytes="600").write(*tasks)
@@ -295,7 +295,7 @@ def prepared():
 @pytest.mark.parametrize("copied", [0, 1 << 20], ids=["moved", "copied"])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink_commit._COPIED", copied)
+    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", copied)
     disk, pieces = prepared()
     after = OVERWRITTEN if overwrite else APPENDED
 
@@ -324,7 +324,7 @@ def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeyp
 @pytest.mark.parametrize("left_out", [None, "engine/log/append/adoption.py:file.sync()", "engine/files.py:file.sync()"])
 def test_what_was_committed_survives_a_power_loss(left_out, monkeypatch):
     """And would not, without the syncs of moved segments and of small files."""
-    monkeypatch.setattr("kafkalog_spark.sink_commit._COPIED", 0)
+    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", 0)
     disk, pieces = prepared()
     site = None
     if left_out is not None:

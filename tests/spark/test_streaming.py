@@ -8,8 +8,16 @@ import shutil
 import pytest
 
 from kafkalog_spark.errors import DataLossError
-from kafkalog_spark.following import first_offsets, from_stream, last_offsets, limited, offsets_in, plan_between, to_stream
-from kafkalog_spark.options import read_options
+from kafkalog_spark.table.following import (
+    first_offsets,
+    from_stream,
+    last_offsets,
+    limited,
+    offsets_in,
+    plan_between,
+    to_stream,
+)
+from kafkalog_spark.table.options import read_options
 
 
 @pytest.fixture

@@ -12,16 +12,16 @@ from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import list_log_dir
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark import sink_jobs as jobs
-from kafkalog_spark.sink_commit import commit
-from kafkalog_spark.sink_options import read_sink_options
-from kafkalog_spark.sink_tasks import TaskWriter
+from kafkalog_spark.sink import staging as jobs
+from kafkalog_spark.sink.commit import commit
+from kafkalog_spark.sink.options import read_sink_options
+from kafkalog_spark.sink.tasks import TaskWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.files import Files
-    from kafkalog_spark.sink_tasks import Piece
+    from kafkalog_spark.sink.tasks import Piece
 
 NOW = 1_700_000_000_000
 DEAD = (socket.gethostname(), 2**30, 1)  # no process has this id

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog_spark.options import ReadOptions
-    from kafkalog_spark.planning import Piece
+    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.planning import Piece
 
     Work = Callable[[list[Piece]], Iterator[pa.RecordBatch]]
 
@@ -39,7 +39,7 @@ def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions
     """The options of a job, given as arguments. Raises OptionError."""
     import json
 
-    from kafkalog_spark.options import read_options
+    from kafkalog_spark.table.options import read_options
 
     said: dict[str, Any] = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()

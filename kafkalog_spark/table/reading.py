@@ -10,7 +10,7 @@ from engine.errors import KafkalogError
 from engine.findings import Severity
 from engine.log.fetch.records import RecordFetcher
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.partitions import open_view
+from kafkalog_spark.table.partitions import open_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.findings import Finding
-    from kafkalog_spark.options import ReadOptions
-    from kafkalog_spark.planning import Piece
+    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.planning import Piece
 
 _LOG = logging.getLogger("kafkalog")
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from engine.log.fetch.reading import FetchIsolation
 from kafkalog_spark.errors import DataLossError
-from kafkalog_spark.partitions import find_sources
-from kafkalog_spark.planning import Range, check_partitions, cut, opened, pack, start_of
+from kafkalog_spark.table.partitions import find_sources
+from kafkalog_spark.table.planning import Range, check_partitions, cut, opened, pack, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.log.fetch.view import PartitionView
-    from kafkalog_spark.offsets import TopicPartition
-    from kafkalog_spark.options import ReadOptions
-    from kafkalog_spark.planning import Piece
+    from kafkalog_spark.table.offsets import TopicPartition
+    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.planning import Piece
 
     Offsets = dict[TopicPartition, int]
     StreamOffset = dict[str, dict[str, int]]  # as Spark keeps it

@@ -18,15 +18,15 @@ from engine.findings import Finding, Where
 from engine.layout import FileKind, parse_file_name
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.partitions import find_places, open_view
-from kafkalog_spark.planning import Piece, pack, plan
-from kafkalog_spark.reading import on_corruption, read_split
+from kafkalog_spark.table.partitions import find_places, open_view
+from kafkalog_spark.table.planning import Piece, pack, plan
+from kafkalog_spark.table.reading import on_corruption, read_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kafkalog_spark.filters import Bounds
-    from kafkalog_spark.options import ReadOptions
+    from kafkalog_spark.table.filters import Bounds
+    from kafkalog_spark.table.options import ReadOptions
 
 _PARTITION: dict[str, pa.DataType] = {"topic": pa.string(), "partition": pa.int32(), "directory": pa.string()}
 FINDING_TYPES = _PARTITION | {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import Place
-    from kafkalog_spark.options import ReadOptions
+    from kafkalog_spark.table.options import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)

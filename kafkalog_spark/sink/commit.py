@@ -1,7 +1,7 @@
 """Commit: what tasks wrote becomes part of partitions, all of it or nothing.
 
 New partitions are made whole beside the others and come by one rename; what goes to a partition that is there is appended
-to it as to a broker's. A journal is written first, the manifest last (see sink_jobs).
+to it as to a broker's. A journal is written first, the manifest last (see staging).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.log.logdir.log_manager import LogManager, Settings, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, is_a_brokers, operate, put_marker, take_marker
 from engine.overlay import OverlayFiles
-from kafkalog_spark import sink_jobs as jobs
+from kafkalog_spark.sink import staging as jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
-    from kafkalog_spark.sink_options import SinkOptions
-    from kafkalog_spark.sink_tasks import Piece
+    from kafkalog_spark.sink.options import SinkOptions
+    from kafkalog_spark.sink.tasks import Piece
 
 _COPIED = 16 << 20  # bytes up to which a piece is appended to the active segment, so that small writes leave few segments
 _AT_ONCE = 4  # partitions: most of the time goes by waiting for the disk

@@ -12,7 +12,7 @@ from engine.formats import CODEC_NAMES, Codec
 from engine.record.codecs import LEVELS
 from engine.record.packing import BATCH_SIZE
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.options import flag_option, local_path, number_option
+from kafkalog_spark.table.options import flag_option, local_path, number_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import KafkalogError
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
-from kafkalog_spark.offsets import EARLIEST, LATEST, Limit
-from kafkalog_spark.partitions import Source, find_sources, open_view
+from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
+from kafkalog_spark.table.partitions import Source, find_sources, open_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from engine.log.fetch.view import PartitionView
     from engine.log.segment.log_segment import LogSegment
-    from kafkalog_spark.filters import Bounds
-    from kafkalog_spark.offsets import TopicPartition
-    from kafkalog_spark.options import ReadOptions
+    from kafkalog_spark.table.filters import Bounds
+    from kafkalog_spark.table.offsets import TopicPartition
+    from kafkalog_spark.table.options import ReadOptions
 
 _OPENING = 1 << 20  # bytes that could be read while a partition is opened
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-from kafkalog_spark.sink import Sink, Written
+from kafkalog_spark.sink.writers import Sink, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

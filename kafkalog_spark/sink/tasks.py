@@ -15,13 +15,13 @@ from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec
 from engine.record.columns import BatchColumns
 from engine.record.packing import Packer
 from engine.record.windows import scan_range
-from kafkalog_spark.sink_options import check_topic
+from kafkalog_spark.sink.options import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import Files
-    from kafkalog_spark.sink_options import SinkOptions
+    from kafkalog_spark.sink.options import SinkOptions
 
 _WAITING = 4 << 20  # bytes of one Kafka partition that wait to be packed
 _WAITING_IN_ALL = 64 << 20

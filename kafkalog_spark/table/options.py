@@ -11,7 +11,7 @@ from engine.arrow.columns import EXTRA_TYPES, RECORD_TYPES
 from engine.log.fetch.reading import FetchIsolation
 from engine.record.reader import MAX_DECOMPRESSED_BYTES
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.offsets import EARLIEST, LATEST, Limit, TopicPartition, assigned, check_batch_limits, read_limit
+from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit, TopicPartition, assigned, check_batch_limits, read_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -11,11 +11,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from engine.errors import KafkalogError
 from engine.files import Files, now_ms
-from kafkalog_spark import sink_jobs as jobs
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.sink_commit import commit
-from kafkalog_spark.sink_options import check_columns, read_sink_options
-from kafkalog_spark.sink_tasks import Piece, TaskWriter
+from kafkalog_spark.sink import staging as jobs
+from kafkalog_spark.sink.commit import commit
+from kafkalog_spark.sink.options import check_columns, read_sink_options
+from kafkalog_spark.sink.tasks import Piece, TaskWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

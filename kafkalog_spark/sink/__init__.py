@@ -1,0 +1,1 @@
+"""Rows as partition directories: staged by tasks, published by one commit."""
