@@ -4,8 +4,9 @@ kafka-dump-log calls every gap an error, also the start of a log that does not b
 range that a batch claims can only come from the cleaner; one between batches, or before the first, counts as the
 cleaner's where it is known to have been at work: by its checkpoint, by the topic, or by traces in the same log.
 
-Deep iteration compares records. A walk that does not read them compares what batch headers claim, which finds the
-same: the cleaner keeps the range of a batch when it takes records out of it.
+Deep iteration compares records. A walk that does not read them compares what batch headers claim, for the cleaner keeps
+the range of a batch when it takes records out of it. That finds the same losses, and also headers that claim offsets of the
+batch behind them, which records do not show.
 """
 
 from __future__ import annotations
