@@ -7,6 +7,11 @@ Codec libraries of other versions or authors make other bytes of the same data. 
 
 import cython
 
+if cython.compiled:
+    from cython.cimports.engine.kernels.numbers import u32_le
+else:
+    from engine.kernels.numbers import u32_le
+
 SNAPPY_BLOCK = 1 << 16  # largest block that a position of 16 bits can point into
 LZ4_BLOCK = (1 << 16) + 10  # LZ4_64Klimit − 1: above it LZ4 works in another way
 TABLE = 1 << 14  # entries of a table of positions
@@ -18,18 +23,6 @@ _SNAPPY_MAGIC = cython.declare(cython.uint, 0x1E35A7BD)
 _LZ4_MAGIC = cython.declare(cython.uint, 2654435761)
 _WORD = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _LZ4_TABLE = cython.declare(cython.Py_ssize_t, 1 << 13)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _load32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.uint:
-    """Four bytes, little-endian."""
-    low: cython.uint = data[at + 1]
-    third: cython.uint = data[at + 2]
-    high: cython.uint = data[at + 3]
-    return data[at] | (low << 8) | (third << 16) | (high << 24)
 
 
 @cython.cfunc
@@ -188,25 +181,25 @@ def _snappy_fragment(data: cython.const[cython.uchar][::1], out: cython.uchar[::
         if limit - here >= 16:
             start = here
             while here < start + 16:
-                word = _load32(data, here)
+                word = u32_le(data, here)
                 slot = _snappy_hash(word, mask)
                 candidate = table[slot]
                 table[slot] = here
-                if _load32(data, candidate) == word:
+                if u32_le(data, candidate) == word:
                     found = True
                     break
                 here += 1
             if not found: skip = 48
         if not found:
             while True:
-                word = _load32(data, here)
+                word = u32_le(data, here)
                 slot = _snappy_hash(word, mask)
                 ahead = here + (skip >> 5)
                 skip += skip >> 5
                 if ahead > limit: return _snappy_literal(data, emitted, end - emitted, out, at)
                 candidate = table[slot]
                 table[slot] = here
-                if _load32(data, candidate) == word: break
+                if u32_le(data, candidate) == word: break
                 here = ahead
         at = _snappy_literal(data, emitted, here - emitted, out, at)
         while True:
@@ -216,12 +209,12 @@ def _snappy_fragment(data: cython.const[cython.uchar][::1], out: cython.uchar[::
             at = _snappy_copy(out, at, start - candidate, matched)
             if here >= limit:
                 return _snappy_literal(data, here, end - here, out, at) if here < end else at
-            table[_snappy_hash(_load32(data, here - 1), mask)] = here - 1
-            word = _load32(data, here)
+            table[_snappy_hash(u32_le(data, here - 1), mask)] = here - 1
+            word = u32_le(data, here)
             slot = _snappy_hash(word, mask)
             candidate = table[slot]
             table[slot] = here
-            if _load32(data, candidate) != word: break
+            if u32_le(data, candidate) != word: break
 
 
 # ---- lz4
@@ -232,7 +225,7 @@ def _snappy_fragment(data: cython.const[cython.uchar][::1], out: cython.uchar[::
 @cython.nogil
 @cython.exceptval(check=False)
 def _lz4_hash(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    product: cython.ulonglong = _load32(data, at)
+    product: cython.ulonglong = u32_le(data, at)
     product = (product * _LZ4_MAGIC) & _WORD
     return product >> 19
 
@@ -311,7 +304,7 @@ def lz4_block(data: cython.const[cython.uchar][::1], out: cython.uchar[::1], tab
                 match = table[slot]
                 table[slot] = here
                 slot = _lz4_hash(data, ahead)
-                if _load32(data, match) == _load32(data, here): break
+                if u32_le(data, match) == u32_le(data, here): break
             while here > anchor and match > 0 and data[here - 1] == data[match - 1]:
                 here -= 1
                 match -= 1
@@ -334,7 +327,7 @@ def lz4_block(data: cython.const[cython.uchar][::1], out: cython.uchar[::1], tab
                 slot = _lz4_hash(data, here)
                 match = table[slot]
                 table[slot] = here
-                if _load32(data, match) != _load32(data, here): break
+                if u32_le(data, match) != u32_le(data, here): break
                 token = at
                 out[at] = 0
                 at += 1

@@ -10,10 +10,10 @@ import cython
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import varint
+    from cython.cimports.engine.kernels.numbers import put_raw_varint, raw_varint_size, varint
 else:
     from engine.kernels import fields
-    from engine.kernels.numbers import varint
+    from engine.kernels.numbers import put_raw_varint, raw_varint_size, varint
 
 _INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _WIDEST = cython.declare(cython.ulonglong, 2**31 - 1)  # of an offset delta
@@ -40,32 +40,6 @@ def _zigzag(bits: cython.ulonglong) -> cython.ulonglong:
     """Two's complement to zigzag: 0, −1, 1, −2 … become 0, 1, 2, 3 …"""
     if bits >= _SIGN: return 2 * (_ALL_BITS - bits) + 1
     return 2 * bits
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _varint_size(value: cython.ulonglong) -> cython.Py_ssize_t:
-    size: cython.Py_ssize_t = 1
-    while value >= 128:
-        value >>= 7
-        size += 1
-    return size
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put_varint(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
-    """Write an unsigned value; returns the position behind it."""
-    while value >= 128:
-        out[at] = (value & 127) | 128
-        value >>= 7
-        at += 1
-    out[at] = value
-    return at + 1
 
 
 @cython.cfunc
@@ -136,7 +110,7 @@ def _fits(data: cython.const[cython.uchar][::1], position: cython.longlong, size
 def _field_size(size: cython.longlong) -> cython.longlong:
     """Bytes of a key or value with its varint."""
     if size < 64: return 1 + size if size > 0 else 1
-    return _varint_size(2 * size) + size
+    return raw_varint_size(2 * size) + size
 
 
 @cython.cfunc
@@ -156,11 +130,11 @@ def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:
     if delta > _WIDEST: return -1
     if key != -1 and not _fits(data, records[fields.R_KEY_POSITION, row], key): return -1
     if value != -1 and not _fits(data, records[fields.R_VALUE_POSITION, row], value): return -1
-    body = 1 + _varint_size(stamp) + _varint_size(2 * delta) + _field_size(key) + _field_size(value)
+    body = 1 + raw_varint_size(stamp) + raw_varint_size(2 * delta) + _field_size(key) + _field_size(value)
     if count == 0: return body + 1 if body < _INT_MAX else -1
     end = _headers_end(data, records[fields.R_HEADERS_POSITION, row], count)
     if end < 0: return -1
-    body += _varint_size(2 * count) + end - records[fields.R_HEADERS_POSITION, row]
+    body += raw_varint_size(2 * count) + end - records[fields.R_HEADERS_POSITION, row]
     return body if body <= _INT_MAX else -1
 
 
@@ -230,7 +204,7 @@ def measure_records(data: cython.const[cython.uchar][::1], records: cython.longl
                 delta = _offset_delta(records[fields.R_OFFSET, row], base_offset)
                 stamp = _zigzag(_difference(records[fields.R_TIMESTAMP, row], base_timestamp))
                 size = _body_size(data, records, row, delta, stamp)
-                if size >= 0: size += _varint_size(2 * size)
+                if size >= 0: size += raw_varint_size(2 * size)
             else:
                 size = _entry_size(data, records, row, magic)
                 if size >= 0: size += fields.OVERHEAD
@@ -271,15 +245,15 @@ def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlo
             stamp = _zigzag(_difference(records[fields.R_TIMESTAMP, row], base_timestamp))
             size = _body_size(data, records, row, delta, stamp)
             if size < 0: return done, at, fields.BAD_RECORD
-            if size + _varint_size(2 * size) > end - at: return done, at, fields.FULL
-            at = _put_varint(out, at, 2 * size)
+            if size + raw_varint_size(2 * size) > end - at: return done, at, fields.FULL
+            at = put_raw_varint(out, at, 2 * size)
             out[at] = 0  # no attribute of a record is in use
-            at = _put_varint(out, at + 1, stamp)
-            at = _put_varint(out, at, 2 * delta)
+            at = put_raw_varint(out, at + 1, stamp)
+            at = put_raw_varint(out, at, 2 * delta)
             at = _put_field(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
             at = _put_field(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
             pairs = records[fields.R_HEADER_COUNT, row]
-            at = _put_varint(out, at, 2 * pairs)
+            at = put_raw_varint(out, at, 2 * pairs)
             if pairs > 0:
                 headers = _headers_end(data, records[fields.R_HEADERS_POSITION, row], pairs)
                 headers -= records[fields.R_HEADERS_POSITION, row]
@@ -294,8 +268,8 @@ def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlo
 @cython.exceptval(check=False)
 def _put_field(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
                out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    if size < 0: return _put_varint(out, at, 1)
-    return _put_bytes(data, position, size, out, _put_varint(out, at, 2 * size))
+    if size < 0: return put_raw_varint(out, at, 1)
+    return _put_bytes(data, position, size, out, put_raw_varint(out, at, 2 * size))
 
 
 @cython.ccall
@@ -361,7 +335,7 @@ def _put_sized(data: cython.const[cython.uchar][::1], position: cython.longlong,
 @cython.exceptval(check=False)
 def varint_size(value: cython.longlong, origin: cython.longlong = 0) -> cython.Py_ssize_t:
     """Bytes of value − origin as a signed varint or varlong; the difference wraps at 64 bits."""
-    return _varint_size(_zigzag(_difference(value, origin)))
+    return raw_varint_size(_zigzag(_difference(value, origin)))
 
 
 @cython.ccall
@@ -369,5 +343,5 @@ def varint_size(value: cython.longlong, origin: cython.longlong = 0) -> cython.P
 def put_varint(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
     """Write a signed varint or varlong at `at`; returns the position behind it, −1 where it does not fit."""
     bits: cython.ulonglong = _zigzag(_difference(value, 0))
-    if at < 0 or at > out.shape[0] or _varint_size(bits) > out.shape[0] - at: return -1
-    return _put_varint(out, at, bits)
+    if at < 0 or at > out.shape[0] or raw_varint_size(bits) > out.shape[0] - at: return -1
+    return put_raw_varint(out, at, bits)

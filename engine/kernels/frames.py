@@ -11,6 +11,9 @@ from engine.formats import CODEC_MASK, BatchField, Codec
 
 if cython.compiled:
     from cython.cimports.engine.kernels.frames import copy_16, copy_bytes, move_16
+    from cython.cimports.engine.kernels.numbers import u32_le
+else:
+    from engine.kernels.numbers import u32_le
 
 _CODEC = cython.declare(cython.longlong, CODEC_MASK)
 _LZ4 = cython.declare(cython.longlong, Codec.LZ4)
@@ -27,18 +30,6 @@ _MATCH_LIMIT = cython.declare(cython.Py_ssize_t, 12)
 UNKNOWN_SIZE, NOT_PLAIN = -1, -2
 _UNKNOWN_SIZE = cython.declare(cython.longlong, UNKNOWN_SIZE)
 _NOT_PLAIN = cython.declare(cython.longlong, NOT_PLAIN)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _u32(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.uint:
-    """Four bytes, little-endian."""
-    low: cython.uint = data[at + 1]
-    third: cython.uint = data[at + 2]
-    high: cython.uint = data[at + 3]
-    return data[at] | (low << 8) | (third << 16) | (high << 24)
 
 
 # ---- LZ4
@@ -89,14 +80,14 @@ def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
     largest: cython.Py_ssize_t
     behind: cython.Py_ssize_t
     word: cython.uint
-    if end - at < 7 or _u32(data, at) != 0x184D2204 or data[at + 4] != 0x60 or data[at + 5] & 0x8F: return -1
+    if end - at < 7 or u32_le(data, at) != 0x184D2204 or data[at + 4] != 0x60 or data[at + 5] & 0x8F: return -1
     word = data[at + 5] >> 4
     if word < 4 or data[at + 6] != checksums[word - 4]: return -1
     largest = 1 << (2 * word + 8)
     at += 7
     while True:
         if end - at < 4: return -1
-        word = _u32(data, at)
+        word = u32_le(data, at)
         size = word & 0x7FFFFFFF
         at += 4
         if size == 0: return here
@@ -204,7 +195,7 @@ def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
     content: cython.ulonglong = 0
     byte: cython.ulonglong
     descriptor: cython.int
-    if end < 6 or _u32(data, 0) != 0xFD2FB528: return _NOT_PLAIN
+    if end < 6 or u32_le(data, 0) != 0xFD2FB528: return _NOT_PLAIN
     with cython.nogil:
         descriptor = data[4]
         if descriptor & 8: return _NOT_PLAIN

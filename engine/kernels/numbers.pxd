@@ -18,6 +18,11 @@ cdef inline long long i64(const unsigned char[::1] data, Py_ssize_t at) noexcept
     return <long long>((<unsigned long long>u32(data, at) << 32) | <unsigned long long>u32(data, at + 4))
 
 
+cdef inline unsigned int u32_le(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
+    return (data[at] | (<unsigned int>data[at + 1] << 8)
+            | (<unsigned int>data[at + 2] << 16) | (<unsigned int>data[at + 3] << 24))
+
+
 cdef inline long long wrapped_sum(long long one, long long other) noexcept nogil:
     return <long long>(<unsigned long long>one + <unsigned long long>other)
 
@@ -55,3 +60,20 @@ cdef inline (long long, Py_ssize_t) varlong(const unsigned char[::1] data, Py_ss
         if byte < 128: return <long long>(raw >> 1) ^ -<long long>(raw & 1), at
         shift += 7
     return 0, -1
+
+
+cdef inline Py_ssize_t raw_varint_size(unsigned long long value) noexcept nogil:
+    cdef Py_ssize_t size = 1
+    while value >= 128:
+        value >>= 7
+        size += 1
+    return size
+
+
+cdef inline Py_ssize_t put_raw_varint(unsigned char[::1] out, Py_ssize_t at, unsigned long long value) noexcept nogil:
+    while value >= 128:
+        out[at] = <unsigned char>((value & 127) | 128)
+        value >>= 7
+        at += 1
+    out[at] = <unsigned char>value
+    return at + 1

@@ -1,4 +1,4 @@
-"""Numbers in bytes, for the kernels that read: big-endian integers, varints, sums as Java makes them.
+"""Numbers in bytes: integers (big-endian, but for one), varints, sums as Java makes them.
 
 Compiled kernels take them from numbers.pxd, to have them inlined; these are for the other build, and what those are
 tested against. `data` are bytes, `at` a byte position; the caller has made sure that an integer lies within `data`.
@@ -27,6 +27,11 @@ def i64(data, at):
     return int.from_bytes(data[at:at + 8], "big", signed=True)
 
 
+def u32_le(data, at):
+    """An unsigned integer of 32 bits, little-endian."""
+    return int.from_bytes(data[at:at + 4], "little")
+
+
 def wrapped_sum(one, other):
     """one + other as Java adds longs: around at 2^63."""
     total = one + other
@@ -50,6 +55,21 @@ def varint(data, at, end):
 def varlong(data, at, end):
     """A zigzag varint of 64 bits in data[at:end], like `varint`; up to ten bytes. Mirrors ByteUtils.readVarlong."""
     return _zigzag(data, at, end, 64)
+
+
+def raw_varint_size(value):
+    """Bytes of an unsigned value as a varint; a signed one goes through zigzag before."""
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+def put_raw_varint(out, at, value):
+    """Write an unsigned value as a varint; the caller has made sure that it fits → the position behind it."""
+    while value >= 128:
+        out[at] = (value & 127) | 128
+        value >>= 7
+        at += 1
+    out[at] = value
+    return at + 1
 
 
 def _zigzag(data, at, end, bits):

@@ -10,9 +10,11 @@ import cython
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.numbers import put_raw_varint, raw_varint_size
     from cython.cimports.engine.kernels.words import copy
 else:
     from engine.kernels import fields
+    from engine.kernels.numbers import put_raw_varint, raw_varint_size
     from engine.kernels.words import copy
 
 _LONG_MAX = cython.declare(cython.longlong, 2**63 - 1)
@@ -45,28 +47,9 @@ def _is_null(valid: cython.const[cython.uchar][::1], row: cython.Py_ssize_t) -> 
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _varint_size(size: cython.longlong) -> cython.Py_ssize_t:
-    """Bytes of the zigzag varint of a size, −1 included."""
-    bits: cython.ulonglong = 2 * size if size >= 0 else 1
-    length: cython.Py_ssize_t = 1
-    while bits >= 128:
-        bits >>= 7
-        length += 1
-    return length
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put_size(out: cython.uchar[::1], at: cython.Py_ssize_t, size: cython.longlong) -> cython.Py_ssize_t:
-    bits: cython.ulonglong = 2 * size if size >= 0 else 1
-    while bits >= 128:
-        out[at] = (bits & 127) | 128
-        bits >>= 7
-        at += 1
-    out[at] = bits
-    return at + 1
+def _stored(size: cython.longlong) -> cython.ulonglong:
+    """A size in zigzag, −1 included."""
+    return 2 * size if size >= 0 else 1
 
 
 @cython.ccall
@@ -158,14 +141,14 @@ def measure_header_rows(
                 size = key_ends[key_start + header + 1]
                 size -= key_ends[key_start + header]
                 if size < 0: return -1
-                total += size + _varint_size(size)
+                total += size + raw_varint_size(_stored(size))
                 size = -1
                 if not _is_null(value_valid, value_start + header):
                     size = value_ends[value_start + header + 1]
                     size -= value_ends[value_start + header]
                     if size < 0: return -1
                     total += size
-                total += _varint_size(size)
+                total += raw_varint_size(_stored(size))
         return total
 
 
@@ -206,14 +189,14 @@ def take_header_rows(
                     begin = key_ends[key_start + header]
                     size = key_ends[key_start + header + 1] - begin
                     if begin < 0 or size < 0 or size > keys.shape[0] - begin or size > out.shape[0] - at - 5: return -1
-                    at = copy(out, _put_size(out, at, size), keys, begin, size)
+                    at = copy(out, put_raw_varint(out, at, _stored(size)), keys, begin, size)
                     begin = value_ends[value_start + header]
                     size = value_ends[value_start + header + 1] - begin
                     if begin < 0 or size < 0 or size > values.shape[0] - begin or size > out.shape[0] - at - 5: return -1
                     if _is_null(value_valid, value_start + header):
-                        at = _put_size(out, at, -1)
+                        at = put_raw_varint(out, at, 1)
                     else:
-                        at = copy(out, _put_size(out, at, size), values, begin, size)
+                        at = copy(out, put_raw_varint(out, at, _stored(size)), values, begin, size)
             column += 1
         return at
 

@@ -166,7 +166,6 @@ def test_of_a_checkpoint_that_a_broker_can_not_read_no_line_counts(content, log_
 
 
 def test_metrics_of_the_cleaner(log_dir, tmp_path):
-    pytest.importorskip("prometheus_client")
     for partition in ("a-0", "bad-0"):
         append(log_dir, partition, ["a", "b", "a", "b", "a"])
     damaged = log_dir / "bad-0/00000000000000000001.log"

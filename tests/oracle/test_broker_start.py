@@ -82,7 +82,6 @@ def test_a_broker_does_not_recover_again_what_was_recovered(kafka, own_corpus, t
 
 def test_a_broker_serves_what_the_sink_wrote(kafka, own_corpus, tmp_path):
     """Rows appended to one of its topics by the sink of Spark, and in the place of another."""
-    pytest.importorskip("pyarrow")
     from tests.support.sink_runs import SinkRun, batch
 
     top = copy(own_corpus / "kafka-4.3.1/logs/clean", tmp_path / "logs")

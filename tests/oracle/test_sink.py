@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyarrow")
-
 from engine.files import Files
 from engine.formats import CODEC_NAMES
 from tests.support.sink_runs import NOW, SinkRun, batch

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow")
-
 from engine.files import Files
 from kafkalog_spark.sink import staging as jobs
 from tests.support.sink_runs import read

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow")
-
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files
 from engine.formats import CODEC_NAMES, Codec

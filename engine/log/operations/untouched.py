@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.files import Files
+from engine.files_above import FilesAbove
 
 if TYPE_CHECKING:
-    from engine.files import FileInfo, Lock, OpenFile, WritableFile
+    from engine.files import Files, Lock, OpenFile, WritableFile
 
 
 class Touched(Exception):  # an answer, no error
     """Something was about to be changed."""
 
 
-class UntouchedFiles(Files):
+class UntouchedFiles(FilesAbove):
     """`below`, of which nothing is changed before `release`: what would do so raises Touched.
 
     Methods are those of Files.
     """
 
     def __init__(self, below: Files) -> None:
-        self._below = below
+        super().__init__(below)
         self._is_released = False
 
     def release(self) -> None:
@@ -33,42 +33,6 @@ class UntouchedFiles(Files):
         if not self._is_released:
             raise Touched
         return self._below
-
-    # ---- looking
-
-    def info(self, path: str) -> FileInfo:
-        """As Files does."""
-        return self._below.info(path)
-
-    def exists(self, path: str) -> bool:
-        """As Files does."""
-        return self._below.exists(path)
-
-    def list(self, directory: str) -> list[str]:
-        """As Files does."""
-        return self._below.list(directory)
-
-    def special(self, directory: str) -> dict[str, str]:
-        """As Files does."""
-        return self._below.special(directory)
-
-    def resolve(self, path: str) -> str:
-        """As Files does."""
-        return self._below.resolve(path)
-
-    def open(self, path: str) -> OpenFile:
-        """As Files does."""
-        return self._below.open(path)
-
-    def read(self, path: str, limit: int) -> bytes:
-        """As Files does."""
-        return self._below.read(path, limit)
-
-    def absolute(self, path: str) -> str:
-        """As Files does."""
-        return self._below.absolute(path)
-
-    # ---- changing
 
     def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
         """As Files does."""

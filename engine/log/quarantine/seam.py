@@ -13,7 +13,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UnwritableFile, UsageError
-from engine.files import FileInfo, Files, Lock, OpenFile, WritableFile
+from engine.files import FileInfo, Files, OpenFile, WritableFile
+from engine.files_above import FilesAbove
 from engine.layout import parent_of
 from engine.log.quarantine.manifest import STORED, Do, Entry, ManifestWriter
 from engine.log.quarantine.standing import list_files
@@ -88,7 +89,7 @@ class QuarantinedFile(WritableFile):
         return not state.is_kept
 
 
-class QuarantiningFiles(Files):
+class QuarantiningFiles(FilesAbove):
     """`below` with a quarantine.
 
     directory  the quarantine; made, with its manifest, when the first thing changes. Raises UsageError if it exists.
@@ -99,7 +100,7 @@ class QuarantiningFiles(Files):
     def __init__(self, below: Files, directory: str, *, command: str, now: int, log_dirs: tuple[str, ...] = ()) -> None:
         if below.exists(directory):
             raise UsageError(f"{directory}: exists already; a quarantine is a directory of its own")
-        self._below = below
+        super().__init__(below)
         self.directory = below.absolute(directory)
         self._about = (command, now, tuple(below.absolute(path) for path in log_dirs))
         self._lock = RLock()
@@ -126,40 +127,6 @@ class QuarantiningFiles(Files):
                     info = self._below.info(path)
                     left[path] = (info.size, info.modified_ms)
             self._manifest.close(left)
-
-    # ---- looking
-
-    def info(self, path: str) -> FileInfo:
-        """As Files does."""
-        return self._below.info(path)
-
-    def exists(self, path: str) -> bool:
-        """As Files does."""
-        return self._below.exists(path)
-
-    def list(self, directory: str) -> list[str]:
-        """As Files does."""
-        return self._below.list(directory)
-
-    def special(self, directory: str) -> dict[str, str]:
-        """As Files does."""
-        return self._below.special(directory)
-
-    def resolve(self, path: str) -> str:
-        """As Files does."""
-        return self._below.resolve(path)
-
-    def open(self, path: str) -> OpenFile:
-        """As Files does."""
-        return self._below.open(path)
-
-    def read(self, path: str, limit: int) -> bytes:
-        """As Files does."""
-        return self._below.read(path, limit)
-
-    def absolute(self, path: str) -> str:
-        """As Files does."""
-        return self._below.absolute(path)
 
     # ---- changing
 
@@ -228,10 +195,6 @@ class QuarantiningFiles(Files):
         with self._noted(Entry(Do.REMOVE_DIRECTORY, self._place(path)) if self._below.exists(path) else None):
             self._below.remove_directory(path)
 
-    def sync_directory(self, path: str) -> None:
-        """As Files does."""
-        self._below.sync_directory(path)
-
     def set_modified(self, path: str, modified_ms: int) -> None:
         """As Files does; the time that it had is noted."""
         place = self._place(path)
@@ -247,10 +210,6 @@ class QuarantiningFiles(Files):
             self._below.copy(file, start, end, to, position)
         elif start < end and to.prepare(position):
             self._below.copy(file, start, end, to.below, position)
-
-    def lock(self, path: str) -> Lock:
-        """As Files does."""
-        return self._below.lock(path)
 
     # ---- keeping
 

@@ -1,0 +1,89 @@
+"""A seam above another one: what a layer does not do itself, it hands on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.files import Files
+
+if TYPE_CHECKING:
+    from engine.files import FileInfo, Lock, OpenFile, WritableFile
+
+
+class FilesAbove(Files):
+    """All of Files by `below`; a layer says what it does otherwise. Methods are those of Files."""
+
+    def __init__(self, below: Files) -> None:
+        self._below = below
+
+    # ---- looking
+
+    def info(self, path: str) -> FileInfo:
+        """As Files does."""
+        return self._below.info(path)
+
+    def exists(self, path: str) -> bool:
+        """As Files does."""
+        return self._below.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        """As Files does."""
+        return self._below.list(directory)
+
+    def special(self, directory: str) -> dict[str, str]:
+        """As Files does."""
+        return self._below.special(directory)
+
+    def resolve(self, path: str) -> str:
+        """As Files does."""
+        return self._below.resolve(path)
+
+    def open(self, path: str) -> OpenFile:
+        """As Files does."""
+        return self._below.open(path)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """As Files does."""
+        return self._below.read(path, limit)
+
+    def absolute(self, path: str) -> str:
+        """As Files does."""
+        return self._below.absolute(path)
+
+    # ---- changing
+
+    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+        """As Files does."""
+        return self._below.open_writable(path, create=create)
+
+    def rename(self, path: str, to: str) -> None:
+        """As Files does."""
+        self._below.rename(path, to)
+
+    def remove(self, path: str) -> None:
+        """As Files does."""
+        self._below.remove(path)
+
+    def make_directory(self, path: str) -> None:
+        """As Files does."""
+        self._below.make_directory(path)
+
+    def remove_directory(self, path: str) -> None:
+        """As Files does."""
+        self._below.remove_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        """As Files does."""
+        self._below.sync_directory(path)
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """As Files does."""
+        self._below.set_modified(path, modified_ms)
+
+    def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
+        """As Files does."""
+        self._below.copy(file, start, end, to, position)
+
+    def lock(self, path: str) -> Lock:
+        """As Files does."""
+        return self._below.lock(path)
