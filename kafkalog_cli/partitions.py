@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
-    from engine.spill import Spill
+    from engine.overlay.spill import Spill
     from kafkalog_cli.engine_options import Opening
 
     Work = Callable[[UnifiedLog], object]
@@ -242,7 +242,7 @@ def _spill() -> Iterator[Spill]:
     """Where a dry run puts what is too much for memory, among the temporary files."""
     from tempfile import TemporaryDirectory
 
-    from engine.spill import Spill
+    from engine.overlay.spill import Spill
 
     with TemporaryDirectory(prefix="kafkalog-", ignore_cleanup_errors=True) as directory:
         spill = Spill(Files(), f"{directory}/dry-run")

@@ -137,8 +137,8 @@ def test_a_dry_run_says_what_all_rounds_leave(log_dir):
 
 
 def test_what_a_dry_run_writes_spills(log_dir, monkeypatch, tmp_path):
-    monkeypatch.setattr("engine.spill.WORTH_IT", 1)
-    monkeypatch.setattr("engine.spill.IN_MEMORY", 0)
+    monkeypatch.setattr("engine.overlay.spill.WORTH_IT", 1)
+    monkeypatch.setattr("engine.overlay.spill.IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     append(log_dir, "a-0", [str(n % 13) for n in range(60)], codec="zstd")

@@ -21,6 +21,11 @@ def test_integers_are_big_endian(name, code, data, at):
     assert getattr(numbers, name)(memoryview(data), at) == struct.unpack_from(">" + code, data, at)[0]
 
 
+@given(data=st.binary(min_size=6, max_size=6), at=st.integers(0, 2))
+def test_words_of_compressed_formats_are_little_endian(data, at):
+    assert numbers.u32_le(memoryview(data), at) == struct.unpack_from("<I", data, at)[0]
+
+
 @given(LONG, LONG)
 def test_sums_go_around(one, other):
     for made, exact in ((numbers.wrapped_sum(one, other), one + other), (numbers.wrapped_difference(one, other), one - other)):
@@ -35,13 +40,20 @@ def test_varints_are_the_same_in_both_builds(data, at, end):
     assert compiled.read_varint(memoryview(data), at, end) == numbers.varint(memoryview(data), at, end)
 
 
+@given(edges(0, 2**64 - 1), st.integers(0, 3))
+def test_varints_have_seven_bits_a_byte_and_a_mark_on_all_but_the_last(value, at):
+    size = numbers.raw_varint_size(value)
+    out = bytearray(at + size)
+    assert numbers.put_raw_varint(memoryview(out), at, value) == at + size
+    assert [byte >> 7 for byte in out[at:]] == [1] * (size - 1) + [0]
+    assert sum((byte & 127) << 7 * place for place, byte in enumerate(out[at:])) == value
+    assert size == 1 or out[-1] != 0
+
+
 @given(LONG)
 def test_varlongs_come_back(value):
     raw = value << 1 if value >= 0 else (-value << 1) - 1
-    stored = bytearray()
-    while raw >= 128:
-        stored.append(raw & 127 | 128)
-        raw >>= 7
-    stored.append(raw)
-    assert numbers.varlong(memoryview(stored), 0, len(stored)) == (value, len(stored))
-    assert numbers.varlong(memoryview(stored), 0, len(stored) - 1) == (0, -1)
+    stored = memoryview(bytearray(numbers.raw_varint_size(raw)))
+    numbers.put_raw_varint(stored, 0, raw)
+    assert numbers.varlong(stored, 0, len(stored)) == (value, len(stored))
+    assert numbers.varlong(stored, 0, len(stored) - 1) == (0, -1)

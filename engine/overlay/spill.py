@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from engine.pieces import Piece
+from engine.overlay.pieces import Piece
 
 if TYPE_CHECKING:
     from engine.files import Buffer, Files, WritableFile

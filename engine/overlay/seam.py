@@ -1,0 +1,247 @@
+"""The seam over an overlay: looking goes through to the disk until something is changed; changes stay in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import UnreadableFile, UnwritableFile
+from engine.files import FileInfo, Files, Lock, OpenFile, WritableFile
+from engine.overlay.changes import Changes, Operation
+from engine.overlay.open_file import OverlayFile, WritableOverlayFile
+from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
+
+if TYPE_CHECKING:
+    from engine.overlay.spill import Spill
+    from engine.overlay.tree import Disk
+
+
+class OverlayFiles(Files):
+    """`disk` with changes that never reach it.
+
+    One spelling of a path must be kept to: two that lead to the same directory by symbolic links are two here.
+    No lock is taken: other processes see nothing of the changes.
+    """
+
+    def __init__(self, disk: Disk, now: int, spill: Spill | None = None) -> None:
+        self.disk = disk
+        self._changes = Changes(now, spill)
+        self._tree = Tree(disk, self._changes.lock)
+        self._real: dict[str, str] = {}  # directories on the disk without symbolic links
+
+    @property
+    def now(self) -> int:
+        """Ms since the epoch: the time of change of what is changed here."""
+        return self._changes.now
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What was asked for so far, in order."""
+        return self._changes.operations
+
+    # ---- looking
+
+    def info(self, path: str) -> FileInfo:
+        """What stands at `path`. Raises UnreadableFile."""
+        source = self._tree.unchanged(path)
+        if source is not None:
+            try:
+                return self.disk.info(source)
+            except UnreadableFile as error:
+                raise self._missing(path) from error
+        node = self._tree.find(path)
+        if node is None:
+            raise self._missing(path)
+        if isinstance(node, Directory):
+            return FileInfo(False, True, 0, self._changes.now) if node.source is None else self.disk.info(node.source or "/")
+        below = None if node.source is None else self.disk.info(node.source)
+        if below is not None and node.content is None and node.modified_ms is None:
+            return below
+        size = node.content.size if node.content is not None else below.size if below is not None else 0
+        modified = (
+            node.modified_ms if node.modified_ms is not None else below.modified_ms if below is not None else self._changes.now
+        )
+        return FileInfo(below is None or below.is_file, False, size, modified)
+
+    def exists(self, path: str) -> bool:
+        """Is there anything that can be reached at `path`?"""
+        source = self._tree.unchanged(path)
+        return self._tree.find(path) is not None if source is None else self.disk.exists(source)
+
+    def list(self, directory: str) -> list[str]:
+        """Names in `directory`, sorted. Raises UnreadableFile."""
+        node = self._tree.find(directory)
+        if node is None:
+            raise self._missing(directory)
+        if isinstance(node, File):
+            raise UnreadableFile(f"{directory}: Not a directory")
+        names = set() if node.source is None else set(self.disk.list(node.source or "/"))
+        with self._changes.lock:
+            changed = dict(node.changed)
+        return sorted(names.difference(changed).union(name for name, child in changed.items() if child is not None))
+
+    def special(self, directory: str) -> dict[str, str]:
+        """Names in `directory` that are neither plain files nor directories, and what they are. Raises UnreadableFile."""
+        node = self._tree.find(directory)
+        if not isinstance(node, Directory):
+            raise self._missing(directory) if node is None else UnreadableFile(f"{directory}: Not a directory")
+        found = {} if node.source is None else self.disk.special(node.source or "/")
+        with self._changes.lock:
+            changed = dict(node.changed)
+        kept = {name: child for name, child in changed.items() if isinstance(child, File) and child.source is not None}
+        return {name: what for name, what in found.items() if name not in changed or name in kept}
+
+    def resolve(self, path: str) -> str:
+        """`path` with every symbolic link followed, absolute. Raises UnreadableFile."""
+        node = self._tree.find(path)
+        if node is None:
+            raise self._missing(path)
+        place = "/" + "/".join(self._tree.words(path))
+        if node.source is not None and (node.source or "/") == place:
+            return self.disk.resolve(place)
+        parent, _, name = place.rpartition("/")
+        return self.resolve(parent or "/").rstrip("/") + "/" + name
+
+    def open(self, path: str) -> OpenFile:
+        """Open a plain file for reading. Raises UnreadableFile."""
+        node = self._tree.find(path, keep=True)
+        if node is None:
+            raise self._missing(path)
+        if isinstance(node, Directory):
+            raise UnreadableFile(f"{path}: a directory, not a file")
+        return OverlayFile(path, node, self.disk, self._changes, writable=False)
+
+    def absolute(self, path: str) -> str:
+        """`path` with the working directory in front, not normalised."""
+        return self.disk.absolute(path)
+
+    # ---- changing
+
+    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+        """Open a plain file for reading and writing; `create`: an empty one is made where there is none."""
+        with self._changes.lock:
+            node = self._tree.find(path, keep=True)
+            if node is None and create:
+                parent, name = self._tree.parent(path)
+                node = parent.changed[name] = File(None)
+                self._changes.note(Operation("create", path), node)
+        if node is None:
+            raise UnwritableFile(f"{path}: {NO_ENTRY}")
+        if isinstance(node, Directory):
+            raise UnwritableFile(f"{path}: Is a directory")
+        if node.source is not None and node.content is None:
+            self._must_be_plain(path, node.source)
+        return WritableOverlayFile(path, node, self.disk, self._changes, writable=True)
+
+    def rename(self, path: str, to: str) -> None:
+        """Give the file or directory at `path` the name `to`; a file of that name is replaced."""
+        what = f"{path} -> {to}"
+        with self._changes.lock:
+            node = self._tree.find(path, keep=True)
+            if node is None:
+                raise UnwritableFile(f"{what}: {NO_ENTRY}")
+            parent, name = self._tree.parent(path, what)
+            target, target_name = self._tree.parent(to, what)
+            there = self._tree.find(to, keep=True)
+            ours, theirs = self._tree.words(path), self._tree.words(to)
+            if len(theirs) > len(ours) and theirs[: len(ours)] == ours:
+                raise UnwritableFile(f"{what}: Invalid argument")
+            if isinstance(there, Directory):
+                if isinstance(node, File) and ours[: len(theirs)] != theirs:
+                    raise UnwritableFile(f"{what}: Is a directory")
+                if there is not node and (isinstance(node, File) or self.list(to)):
+                    raise UnwritableFile(f"{what}: Directory not empty")
+            elif there is not None and isinstance(node, Directory):
+                raise UnwritableFile(f"{what}: Not a directory")
+            if isinstance(node, Directory):
+                self._tree.directories_moved()
+            if (parent, name) != (target, target_name):
+                parent.changed[name] = None
+                target.changed[target_name] = node
+            self._changes.note(Operation("rename", path, to), node if isinstance(node, File) else None, modifies=False)
+
+    def remove(self, path: str) -> None:
+        """Remove the file at `path`; that there is none is no error."""
+        with self._changes.lock:
+            node = self._tree.find(path)
+            if node is None:
+                return
+            if isinstance(node, Directory):
+                raise UnwritableFile(f"{path}: Is a directory")
+            parent, name = self._tree.parent(path)
+            parent.changed[name] = None
+            self._changes.note(Operation("remove", path))
+
+    def make_directory(self, path: str) -> None:
+        """Make the directory at `path`; that there is one is no error."""
+        with self._changes.lock:
+            node = self._tree.find(path)
+            if isinstance(node, Directory):
+                return
+            if node is not None:
+                raise UnwritableFile(f"{path}: File exists")
+            parent, name = self._tree.parent(path)
+            parent.changed[name] = Directory(None)
+            self._changes.note(Operation("make_directory", path))
+
+    def remove_directory(self, path: str) -> None:
+        """Remove the empty directory at `path`."""
+        with self._changes.lock:
+            node = self._tree.find(path)
+            if node is None:
+                raise UnwritableFile(f"{path}: {NO_ENTRY}")
+            if isinstance(node, File):
+                raise UnwritableFile(f"{path}: Not a directory")
+            if self.list(path):
+                raise UnwritableFile(f"{path}: Directory not empty")
+            parent, name = self._tree.parent(path)
+            parent.changed[name] = None
+            self._tree.directories_moved()
+            self._changes.note(Operation("remove_directory", path))
+
+    def sync_directory(self, path: str) -> None:
+        """Note that it was asked for. Raises UnwritableFile where there is no directory."""
+        if not isinstance(self._tree.find(path), Directory):
+            raise UnwritableFile(f"{path}: {'Not a directory' if self.exists(path) else NO_ENTRY}")
+        self._changes.note(Operation("sync_directory", path))
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time of the last change of the file at `path`, ms since the epoch."""
+        with self._changes.lock:
+            node = self._tree.find(path, keep=True)
+            if node is None:
+                raise UnwritableFile(f"{path}: {NO_ENTRY}")
+            self._changes.note(Operation("set_modified", path))
+            if isinstance(node, File):
+                node.modified_ms = modified_ms
+
+    def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
+        """Copy the bytes [start, end) of `file` to `to`, from byte `position` on; between files here, nothing is read."""
+        if isinstance(file, OverlayFile) and isinstance(to, OverlayFile) and start < end:
+            to.copy_from(file, start, end, position)
+        else:
+            super().copy(file, start, end, to, position)
+
+    def lock(self, path: str) -> Lock:
+        """A lock that keeps nobody out: nothing is changed."""
+        return Lock(path, -1)
+
+    def _missing(self, path: str) -> UnreadableFile:
+        """The error for what is not there: the operating system's own, where it knows of nothing either."""
+        try:
+            self.disk.info(path)
+        except UnreadableFile as error:
+            return error
+        return UnreadableFile(f"{path}: {NO_ENTRY}")
+
+    def _must_be_plain(self, path: str, source: str) -> None:
+        """Refuse what the real seam refuses to open for writing: links, devices, what can not be read."""
+        parent, _, name = source.rpartition("/")
+        real = self._real.get(parent)
+        if real is None:
+            real = self._real[parent] = self.disk.resolve(parent or "/").rstrip("/")
+        if self.disk.resolve(source) != f"{real}/{name}":
+            raise UnwritableFile(f"{path}: Too many levels of symbolic links")
+        try:
+            self.disk.open(source).close()
+        except UnreadableFile as error:
+            raise UnwritableFile(str(error)) from error
