@@ -1,13 +1,15 @@
-"""Everything that the real kafka-dump-log 4.3.1 printed, byte for byte."""
+"""Everything that the real kafka-dump-log 4.3.1 printed: stdout byte for byte, stderr report by report."""
 
 import json
 
 import pytest
 
 from tests.support.corpus import corpus_directory, dump_runs, roots
+from tests.support.dump_reports import differences
 from tests.support.run import kafkalog
 
 RUNS = [run for root in roots() for run in dump_runs(root)]
+ITERATING = {"--deep-iteration", "--print-data-log"}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
@@ -20,6 +22,17 @@ def test_same_text(run):
         assert done.status in {4, 8} or len(done.out) > len(wanted), done.err
     else:
         assert done.out == wanted
+        reported = run.err.read_text() if run.err.exists() else ""
+        assert not differences(_placed(reported, run.logs), done.err, iterated=iterates(run.arguments))
+
+
+def iterates(words):
+    return any(word in ITERATING or word.endswith(("-decoder", "-decoder-class")) for word in words)
+
+
+def _placed(text, logs):
+    """Text of Kafka's with the directory that it ran in, which the corpus leaves open."""
+    return text.replace("{cwd}", str(logs)).replace(":LOGS/", f":{logs}/").replace(" LOGS/", f" {logs}/")
 
 
 def command_lines():
@@ -31,8 +44,16 @@ def command_lines():
 
 @pytest.mark.parametrize(("logs", "case"), list(command_lines()))
 def test_same_command_line(logs, case):
-    assert kafkalog("dump-log", *case["args"], cwd=logs).out == case["out"].replace("{cwd}", str(logs)).encode()
+    done = kafkalog("dump-log", *case["args"], cwd=logs)
+    assert done.out == _placed(case["out"], logs).encode()
+    assert not differences(_placed(case["err"], logs), done.err, iterated=iterates(case["args"]))
 
 
 def test_there_is_a_corpus():
     assert len(RUNS) > 1000
+
+
+def test_there_are_reports():
+    said = [run.err.read_text() for run in RUNS if run.err.exists() and not run.died]
+    for headline in ("Mismatches in", "Found timestamp mismatch", "Found out of order", "not found in", "Non-consecutive"):
+        assert sum(headline in text for text in said) >= 2, headline

@@ -50,9 +50,9 @@ class DumpRun(NamedTuple):
     died: bool  # it ended with an exception: ours may go on behind the same text
 
 
-def roots() -> list[Path]:
-    """Every folder of the corpus that holds logs/ and what a tool printed for them."""
-    top = corpus_directory()
+def roots(corpus: Path | None = None) -> list[Path]:
+    """Every folder of the corpus (None: the one that sweeps go over) that holds logs/ and what a tool printed for them."""
+    top = corpus or corpus_directory()
     found = {path.parent for pattern in ("logs", "*/logs", "*/*/logs") for path in top.glob(pattern)}
     return sorted(root for root in found if (root / "expected").exists())
 
