@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.log.cleaner.filter_pass import Counted, FilterPass, LastRecord, Round, Workspace
+from engine.log.cleaner.filter_pass import Counted, LastRecord, Round, Workspace
+from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, place_of, put_in_place, write_group
 from engine.log.cleaner.key_pass import build_offset_map
+from engine.log.cleaner.later_offsets import OffsetsByKey
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.log.cleaner.walk import aborted_transactions
-from engine.log.errors import SegmentOffsetOverflow
 from engine.log.producers.loading import delete_producer_snapshots
-from engine.log.segment.splitting import Place, new_cleaned_segment, replace_segments, split_overflowed_segment
+from engine.log.segment.splitting import split_overflowed_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.log.cleaner.offset_map import SkimpyOffsetMap
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
-
-_INT_MAX = 2**31 - 1
 
 
 class LogCleaningAborted(Exception):
@@ -63,8 +62,8 @@ class Cleaner:
         )
         end_offset = self.offset_map.latest_offset + 1
         this_round = Round(
-            self.offset_map, survivors, self._now, first_uncleanable_offset, legacy_delete_horizon, stats, self._on_bytes,
-            self._space,
+            OffsetsByKey(self.offset_map, survivors), self._now, first_uncleanable_offset, legacy_delete_horizon, stats,
+            self._on_bytes, self._space,
         )  # fmt: skip
         transactions = CleanedTransactionMetadata()
         for group in group_segments_by_size(
@@ -79,64 +78,28 @@ class Cleaner:
         self, log: UnifiedLog, group: Sequence[LogSegment], transactions: CleanedTransactionMetadata, this_round: Round
     ) -> None:
         """Write the segments of `group` anew as one, and put it in their place. Mirrors Cleaner.cleanSegments."""
-        place = _place(log)
-        cleaned = Counted() if self._dry_run else new_cleaned_segment(place, group[0].base_offset)
-        transactions.keep = None if isinstance(cleaned, Counted) else cleaned.txn_index.append
-        last_records = last_records_of_active_producers(log)
-        stats = this_round.stats
+        place = place_of(log)
+        with_aborted = (
+            (segment, aborted_transactions(log, segment.base_offset, following)) for segment, following in with_ends(group)
+        )
         try:
-            for number, segment in enumerate(group):
-                following = group[number + 1].base_offset if number + 1 < len(group) else segment.read_next_offset()
-                transactions.add_aborted_transactions(aborted_transactions(log, segment.base_offset, following))
-                try:
-                    FilterPass(this_round, log.config, segment, cleaned, transactions, last_records).run()
-                except SegmentOffsetOverflow as error:
-                    if not self._dry_run:
-                        gone, _ = split_overflowed_segment(place, segment)
-                        delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
-                    raise LogCleaningAborted(str(error)) from error
-            if not isinstance(cleaned, Counted):
-                cleaned.on_become_inactive_segment()
-                cleaned.flush()
-                cleaned.set_last_modified(group[-1].last_modified)
-        except BaseException:
-            if not isinstance(cleaned, Counted):
-                cleaned.delete_if_exists()
-            raise
-        stats.segments_before += len(group)
-        stats.segments_after += 1
-        stats.bytes_written += cleaned.size
+            cleaned = write_group(
+                place, with_aborted, group[0].base_offset, this_round, transactions, last_records_of_active_producers(log),
+                dry_run=self._dry_run,
+            )  # fmt: skip
+        except GroupOverflow as error:
+            if not self._dry_run:
+                gone, _ = split_overflowed_segment(place, error.segment)
+                delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
+            raise LogCleaningAborted(str(error)) from error
         if not isinstance(cleaned, Counted):
-            gone = replace_segments(place, [cleaned], list(group))
-            delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
+            put_in_place(log, cleaned, group)
 
 
-def group_segments_by_size(
-    segments: Sequence[LogSegment], max_size: int, max_index_size: int, first_uncleanable_offset: int
-) -> list[list[LogSegment]]:
-    """Neighbours that fit one segment together, from the oldest on. Mirrors Cleaner.groupSegmentsBySize.
-
-    Fit: the sums of their logs, offset index entries and time index entries, and the range of their offsets.
-    """
-    groups: list[list[LogSegment]] = []
-    sizes = (0, 0, 0)
-    for number, segment in enumerate(segments):
-        offset_index, time_index = segment.offset_index, segment.time_index
-        mine = (segment.size, len(offset_index) * offset_index.entry_size, len(time_index) * time_index.entry_size)
-        last_offset = segments[number + 1].base_offset - 1 if number + 1 < len(segments) else first_uncleanable_offset - 1
-        together = (sizes[0] + mine[0], sizes[1] + mine[1], sizes[2] + mine[2])
-        if (
-            groups
-            and together[0] <= max_size
-            and max(together[1:]) <= max_index_size
-            and (segment.size == 0 or last_offset - groups[-1][0].base_offset <= _INT_MAX)
-        ):
-            groups[-1].append(segment)
-            sizes = together
-        else:
-            groups.append([segment])
-            sizes = mine
-    return groups
+def with_ends(group: Sequence[LogSegment]) -> Iterator[tuple[LogSegment, int]]:
+    """The segments of a group, each with the offset behind it."""
+    for number, segment in enumerate(group):
+        yield segment, group[number + 1].base_offset if number + 1 < len(group) else segment.read_next_offset()
 
 
 def last_records_of_active_producers(log: UnifiedLog) -> dict[int, LastRecord]:
@@ -145,8 +108,3 @@ def last_records_of_active_producers(log: UnifiedLog) -> dict[int, LastRecord]:
         entry.producer_id: LastRecord(entry.last_data_offset if entry.last_data_offset >= 0 else None, entry.producer_epoch)
         for entry in log.producer_state.producers.values()
     }
-
-
-def _place(log: UnifiedLog) -> Place:
-    local = log.local_log
-    return Place(local.files, log.directory, log.config, log.now, log.segments, log.report, local.deferred)

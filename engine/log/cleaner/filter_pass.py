@@ -12,8 +12,9 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
-from engine.kernels.cleaning import COPY, DROP, KEEP_ALL, KEEP_NONE, SUPERSEDED, end_of_run, judge, next_run
+from engine.kernels.cleaning import COPY, DROP, KEEP_ALL, KEEP_NONE, SUPERSEDED, end_of_run, next_run
 from engine.kernels.offset_map import COUNTS, EXPIRED, KEPT, READ, TOMBSTONES, WITHOUT_KEY
+from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from engine.config import LogConfig
-    from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
+    from engine.log.cleaner.later_offsets import LaterOffsets
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
     from engine.log.segment.log_segment import LogSegment
@@ -47,8 +48,7 @@ class Workspace:
 class Round(NamedTuple):
     """What holds for all segments of a round."""
 
-    offset_map: SkimpyOffsetMap
-    survivors: Survivors
+    later: LaterOffsets
     now: int
     first_uncleanable_offset: int
     legacy_delete_horizon: int  # ms: segments of formats 0 and 1 that were changed later keep their tombstones
@@ -85,7 +85,7 @@ class FilterPass:
         self._round, self._config, self._transactions = this_round, config, transactions
         self._last_records = last_records
         self._walk = SegmentWalk(segment, 0, config.max_message_size, this_round.space.columns)
-        self._retain_legacy_deletes = segment.last_modified > this_round.legacy_delete_horizon
+        self._how = Marking(this_round.now, segment.last_modified > this_round.legacy_delete_horizon)
         ends = {record.last_data_offset for record in last_records.values() if record.last_data_offset is not None}
         self._precious = memoryview(array("q", sorted(ends | {this_round.first_uncleanable_offset - 1})))
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
@@ -132,9 +132,7 @@ class FilterPass:
                 self._verdicts[row] = KEEP_NONE
             if self._verdicts[row] == KEEP_NONE and not self._stays_empty(window.batches, row):
                 self._passed_over += table[BatchField.COUNT, row]
-        survivors = self._round.survivors
-        if not judge(table, window.rows, self._verdicts, survivors.bits, survivors.start, survivors.latest):
-            raise AssertionError("batches, verdicts and survivors that do not fit each other")
+        self._round.later.judge(window.batches, window.rows, self._verdicts)
 
     def _filter(self, window: Window) -> None:
         """Hand on what stays of the window, in order."""
@@ -175,10 +173,7 @@ class FilterPass:
 
     def _mark(self, window: Window, chunk: Chunk) -> memoryview:
         keep = self._keep[: chunk.end - chunk.first]
-        self._round.offset_map.mark(
-            chunk, window.batches, self._verdicts, self._round.now, self._retain_legacy_deletes, self._round.survivors, keep,
-            self._counts.table,
-        )  # fmt: skip
+        self._round.later.mark(chunk, window.batches, self._verdicts, self._how, keep, self._counts.table)
         return keep
 
     def _is_whole(self, chunk: Chunk, row: int) -> bool:
