@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from engine.arrow.attributes import codec_names, has_flag, timestamp_types
 from engine.arrow.columns import TIMESTAMP
 from engine.formats import CONTROL_FLAG, DELETE_HORIZON_FLAG, TRANSACTIONAL_FLAG, BatchField
-from engine.record.windows import LogWalk, Stop
+from engine.record.soundness import unsound_end
+from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,10 +78,9 @@ def head_batches(
                 yield kept
             if window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end:
                 return
-        if walk.stop is not Stop.END:
-            from engine.findings import Finding, Where
-
-            report(Finding("batch-size-invalid", Where(segment.log_file.path, walk.position), "no batch has such a size"))
+        damage = unsound_end(segment.log_file, segment.log_file.path, walk.stop, walk.position, walk.end)
+        if damage is not None:
+            report(damage)
 
 
 class _Heads:

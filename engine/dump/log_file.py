@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.dump.options import UNLIMITED
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
-from engine.kernels.select import next_unsound
 from engine.record.reader import Chunk, ChunkReader
+from engine.record.soundness import size_field, unsound_batches, unsound_end
 from engine.record.windows import LogWalk, Stop, Window
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from engine.dump.options import DumpOptions
     from engine.dump.selection import Selector
     from engine.files import OpenFile
-
-_CHUNK = 1 << 20
 
 
 class LogRenderer(Protocol):
@@ -89,16 +86,13 @@ class LogDump:
         """The walk went on behind damage."""
         where = Where(self._path, damaged)
         if found > damaged:
-            what = f"size field {self._size_field(damaged)}, but sound batches follow"
+            what = f"size field {size_field(self._file, damaged)}, but sound batches follow"
             self._report(Finding("batch-size-invalid", where, what))
             what = f"{found - damaged} bytes skipped up to a sound batch at byte {found}"
             self._report(Finding("skipped-bytes", where, what))
         else:
             what = f"a sound batch begins at byte {found}, inside one with a wrong checksum"
             self._report(Finding("batch-size-invalid", where, what))
-
-    def _size_field(self, position: int) -> int:
-        return BATCH_HEADER.field("batch_length", self._file.read_exactly(position, LOG_OVERHEAD))
 
     def _select(self, selector: Selector, window: Window) -> None:
         """What the selection wants of a window."""
@@ -113,45 +107,16 @@ class LogDump:
                     self._renderer.records(part, window.base)
 
     def _check_headers(self, window: Window) -> None:
-        """Findings for checksums, magics and codecs; a deep iteration finds unknown codecs by itself."""
-        table, rows = window.batches.table, window.rows
-        row = next_unsound(table, 0, rows)
-        while row < rows:
-            where = Where(self._path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
-            magic, codec = table[BatchField.MAGIC, row], table[BatchField.ATTRIBUTES, row] & CODEC_MASK
-            if not 0 <= magic <= MAGIC_V2:
-                self._report(Finding("unknown-magic", where, f"magic {magic}"))
-            if codec > Codec.ZSTD and not self._options.iterates:
-                self._report(Finding("unknown-codec", where, f"codec {codec}"))
-            if not table[BatchField.VALID, row]:
-                self._report(_bad_checksum(where, table, row))
-            row = next_unsound(table, row + 1, rows)
+        for _, finding in unsound_batches(self._path, window, codecs=not self._options.iterates):
+            self._report(finding)
 
     def _after(self, stop: Stop, position: int, end: int, size: int) -> None:
         """What is behind the last batch, from `position` on: Kafka's line on stdout, and a finding."""
-        left = size - position
         limited = self._options.max_bytes != UNLIMITED
         if stop == Stop.END or (stop == Stop.TORN and limited and end < size):  # what the limit cuts off is not torn
             return
-        where = Where(self._path, position)
         if stop == Stop.TORN and not limited:
-            self._renderer.trailing(left)
-        if self._only_zeros(position, min(end, size)):
-            self._report(Finding("zero-tail", where, f"{min(end, size) - position} zero bytes behind the last batch"))
-        elif stop == Stop.TORN:
-            self._report(Finding("torn-tail", where, f"{left} bytes at the end are no whole batch"))
-        else:
-            what = f"size field {self._size_field(position)}, the smallest legal one is {MIN_RECORD_SIZE}"
-            self._report(Finding("batch-size-invalid", where, what))
-
-    def _only_zeros(self, start: int, end: int) -> bool:
-        return all(not self._file.read_exactly(at, min(_CHUNK, end - at)).strip(b"\x00") for at in range(start, end, _CHUNK))
-
-
-def _bad_checksum(where: Where, table: memoryview, row: int) -> Finding:
-    size, magic = table[BatchField.SIZE, row], table[BatchField.MAGIC, row]
-    if magic >= MAGIC_V2 and size < BATCH_HEADER.size:
-        return Finding("batch-size-invalid", where, f"{size} bytes, a batch has at least {BATCH_HEADER.size}")
-    name = "CRC-32C" if magic >= MAGIC_V2 else "CRC-32"
-    what = f"stored {name} {table[BatchField.CRC, row]:08x} does not fit the {size} bytes of the batch"
-    return Finding("crc-mismatch", where, what)
+            self._renderer.trailing(size - position)
+        finding = unsound_end(self._file, self._path, stop, position, min(end, size))
+        if finding is not None:
+            self._report(finding)

@@ -5,9 +5,9 @@ For people, tests and decisions about single batches; loops over all records rea
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
-from engine.findings import Finding, Where
 from engine.formats import (
     BATCH_FIELDS,
     CODEC_MASK,
@@ -22,12 +22,14 @@ from engine.formats import (
 )
 from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
 from engine.record.sequences import increment_sequence, last_sequence
-from engine.record.windows import LogWalk, Stop
+from engine.record.soundness import unsound_batches, unsound_end
+from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.files import OpenFile
+    from engine.findings import Finding
     from engine.record.columns import BatchColumns
     from engine.record.reader import Chunk
 
@@ -174,11 +176,12 @@ def read_batches(file: OpenFile, report: Callable[[Finding], None]) -> Iterator[
     """
     walk = LogWalk(file)
     for window in walk:
+        unsound = deque(unsound_batches(file.path, window, codecs=True))
         for row in range(window.rows):
-            batch = RecordBatch(window.batches, row, window.base)
-            _check(file.path, batch, report)
-            yield batch
-    _check_end(file.path, walk, report)
+            while unsound and unsound[0][0] == row:
+                report(unsound.popleft()[1])
+            yield RecordBatch(window.batches, row, window.base)
+    _check_end(walk, report)
 
 
 def read_records(
@@ -192,22 +195,16 @@ def read_records(
     reader, walk = ChunkReader(file.path, report, limit), LogWalk(file)
     for window in walk:
         batches = [RecordBatch(window.batches, row, window.base) for row in range(window.rows)]
-        for batch in batches:
-            _check(file.path, batch, report)
+        for _, finding in unsound_batches(file.path, window, codecs=False):
+            report(finding)
         for chunk in reader.chunks(window):
             batch_of = chunk.records.field(RecordField.BATCH)
             for column in range(chunk.first, chunk.end):
                 yield Record(chunk, column, batches[batch_of[column]])
-    _check_end(file.path, walk, report)
+    _check_end(walk, report)
 
 
-def _check(path: str, batch: RecordBatch, report: Callable[[Finding], None]) -> None:
-    if not batch.is_valid:
-        where = Where(path, batch.position, batch.base_offset)
-        report(Finding("crc-mismatch", where, f"stored checksum {batch.crc:08x} does not fit the {batch.size_in_bytes} bytes"))
-
-
-def _check_end(path: str, walk: LogWalk, report: Callable[[Finding], None]) -> None:
-    if walk.stop is not Stop.END:
-        code = "torn-tail" if walk.stop is Stop.TORN else "batch-size-invalid"
-        report(Finding(code, Where(path, walk.position), f"no batch begins here, {walk.end - walk.position} bytes are left"))
+def _check_end(walk: LogWalk, report: Callable[[Finding], None]) -> None:
+    finding = unsound_end(walk.file, walk.file.path, walk.stop, walk.position, walk.end)
+    if finding is not None:
+        report(finding)

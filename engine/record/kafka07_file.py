@@ -25,6 +25,7 @@ from engine.record.kafka07 import (
     message_at,
     signed,
 )
+from engine.record.soundness import only_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +103,7 @@ def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
     (size,) = _SIZE.unpack(file.read_exactly(position, SIZE_FIELD))
     if size >= MIN_SIZE:
         return Problem("torn-tail", f"size {size}, but {left - SIZE_FIELD} bytes are left")
-    if size == 0 and _only_zeros(file, position, end):
+    if size == 0 and only_zeros(file, position, end):
         return Problem("zero-tail", f"{left} zero bytes behind the last entry")
     return Problem("batch-size-invalid", f"size {size}, below {MIN_SIZE}; {left} bytes from here are not read")
 
@@ -200,11 +201,3 @@ def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:
             return ValidPart(position, Problem("crc-mismatch", f"stored CRC-32 {stored:08x}, computed {computed:08x}"))
         sound = position + SIZE_FIELD + size
     return ValidPart(sound, tail_problem(file, sound, end))
-
-
-def _only_zeros(file: OpenFile, position: int, end: int) -> bool:
-    for at in range(position, end, WINDOW):
-        piece = file.read_exactly(at, min(WINDOW, end - at))
-        if piece.count(0) != len(piece):
-            return False
-    return True

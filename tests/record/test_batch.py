@@ -12,6 +12,7 @@ from engine.record.batch import read_batches, read_records
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns
 from tests.support.memory_files import MemoryFiles
+from tests.support.run import kafkalog
 
 
 def decode(text):
@@ -97,4 +98,27 @@ def test_objects_may_be_kept_and_the_end_is_reported():
     with opened(*batches, b"\0" * 30) as file:
         assert [batch.base_offset for batch in list(read_batches(file, findings.append))] == list(range(5000))
         assert [record.key for record in list(read_records(file, findings.append))] == [b"%d" % i for i in range(5000)]
-    assert [finding.code for finding in findings] == ["batch-size-invalid"] * 2
+    assert [finding.code for finding in findings] == ["zero-tail"] * 2
+
+
+# the objects know neither names nor compaction nor schemas
+NOT_LOOKED_FOR = {"offset-gap", "offset-order", "control-record-invalid", "name-invalid"}
+
+
+def test_the_objects_find_what_the_dump_finds(own_corpus):
+    """The same damage has the same code, whoever reads: headers only, and with the records."""
+    codes = set()
+    for path in sorted(own_corpus.glob("kafka-4.3.1/logs/damaged/*/*.log")):
+        for read, options in ((read_batches, ()), (read_records, ("--deep-iteration",))):
+            found = []
+            with engine.ReadOnlyFiles().open(str(path)) as file:
+                for _ in read(file, found.append):
+                    pass
+            dumped = kafkalog("dump-log", "--format=jsonl", *options, str(path)).out.decode().splitlines()
+            found_there = [line for line in map(json.loads, dumped) if line["type"] == "finding"]
+            told = [line for line in found_there if line["code"] not in NOT_LOOKED_FOR]
+            assert [(one.code, one.where.position, one.where.offset) for one in found] == [
+                (line["code"], line.get("position"), line.get("offset")) for line in told
+            ], path
+            codes |= {one.code for one in found}
+    assert codes > {"crc-mismatch", "batch-size-invalid", "zero-tail", "torn-tail", "unknown-codec", "unknown-magic"}

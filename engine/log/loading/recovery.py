@@ -21,6 +21,7 @@ from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
 from engine.log.segment.recovery import ScanStop, scan_segment
+from engine.record.soundness import only_zeros
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -241,13 +242,4 @@ def _lost(segment: LogSegment, scan: SegmentScan) -> _Lost:
                     records += max(1, table[BatchField.COUNT, row])
                     end_offset = table[BatchField.LAST_OFFSET, row] + 1
         is_open = walk.resynchronise() is not None
-    return _Lost(batches, records, end_offset, batches == 0 and _is_zeros(segment, scan.valid_size))
-
-
-def _is_zeros(segment: LogSegment, position: int) -> bool:
-    while position < segment.size:
-        data = segment.log_file.read(position, min(1 << 20, segment.size - position))
-        if not data or data.count(0) != len(data):
-            return False
-        position += len(data)
-    return True
+    return _Lost(batches, records, end_offset, batches == 0 and only_zeros(segment.log_file, scan.valid_size, segment.size))

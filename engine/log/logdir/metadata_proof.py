@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import BatchField
 from engine.layout import FileKind, parse_file_name
+from engine.record.soundness import only_zeros
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
 
-_CHUNK = 1 << 20  # bytes looked at in one go
 _UNWRITTEN = 16  # zeros at the end, more than any batch has there
 
 
@@ -82,7 +82,7 @@ def _damage(file: OpenFile, base: int, name: str, *, is_last: bool) -> tuple[Met
     at, is_torn = walk.position, walk.stop is Stop.TORN
     while walk.position < walk.end and walk.resynchronise() is not None:
         lost += _count_sound(walk)
-    is_lossy = not is_last or lost > 0 or not (is_torn or _is_zero(file, at))
+    is_lossy = not is_last or lost > 0 or not (is_torn or only_zeros(file, at, file.size()))
     return MetadataProof(is_lossy, what, base, name, at, offset), lost
 
 
@@ -93,13 +93,3 @@ def _ends_in_zeros(file: OpenFile) -> bool:
 
 def _count_sound(walk: LogWalk) -> int:
     return sum(window.batches.table[BatchField.VALID, row] == 1 for window in walk for row in range(window.rows))
-
-
-def _is_zero(file: OpenFile, start: int) -> bool:
-    size = file.size()
-    while start < size:
-        data = file.read_exactly(start, min(_CHUNK, size - start))
-        if data.count(0) < len(data):
-            return False
-        start += len(data)
-    return True

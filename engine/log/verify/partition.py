@@ -14,11 +14,9 @@ from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Severity, Where
-from engine.formats import MAGIC_V2, MIN_RECORD_SIZE, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
-from engine.kernels.select import next_unsound
 from engine.layout import (
     FileKind,
     PartitionKind,
@@ -35,6 +33,7 @@ from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
 from engine.record.kafka07_file import valid_size
+from engine.record.soundness import unsound_batches, unsound_end
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     Report = Callable[[Finding], None]
 
 MAX_BASE_OFFSET = 2**62  # kernels add 32-bit numbers to it
-_CHUNK = 1 << 20
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -294,32 +292,16 @@ class _Partition:
     # ---- the log itself
 
     def _check_batches(self, window: Window, path: str) -> None:
-        """Findings for checksums: nothing else in a header is needed to be sound here."""
-        table, rows = window.batches.table, window.rows
-        self.result.batches += rows
-        row = next_unsound(table, 0, rows)
-        while row < rows:
-            where = Where(path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
-            magic = table[BatchField.MAGIC, row]
-            if not 0 <= magic <= MAGIC_V2:
-                self._report(Finding("unknown-magic", where, f"magic {magic}"))
-            if not table[BatchField.VALID, row]:
-                what = f"stored checksum {table[BatchField.CRC, row]:08x} does not fit the {table[BatchField.SIZE, row]} bytes"
-                self._report(Finding("crc-mismatch", where, what))
-            row = next_unsound(table, row + 1, rows)
+        """Findings for magics and checksums: nothing else in a header is needed to be sound here."""
+        self.result.batches += window.rows
+        for _, finding in unsound_batches(path, window, codecs=False):
+            self._report(finding)
 
     def _end_of_log(self, walk: LogWalk, file: OpenFile) -> None:
         """What stands behind the last batch."""
-        if walk.stop is Stop.END:
-            return
-        left, where = walk.end - walk.position, Where(file.path, walk.position)
-        spans = range(walk.position, walk.end, _CHUNK)
-        if all(not file.read_exactly(at, min(_CHUNK, walk.end - at)).strip(b"\0") for at in spans):
-            self._report(Finding("zero-tail", where, f"{left} zero bytes behind the last batch"))
-        elif walk.stop is Stop.TORN:
-            self._report(Finding("torn-tail", where, f"{left} bytes at the end are no whole batch"))
-        else:
-            size = int.from_bytes(file.read_exactly(walk.position + 8, 4), "big", signed=True)
-            what = f"size field {size}, the smallest legal one is {MIN_RECORD_SIZE}; {left} bytes from here on were not read"
-            self._report(Finding("batch-size-invalid", where, what))
-
+        finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
+        if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
+            unread = f"{finding.what}; {walk.end - walk.position} bytes from here on were not read"
+            finding = finding._replace(what=unread)
+        if finding is not None:
+            self._report(finding)

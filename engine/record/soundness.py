@@ -1,0 +1,76 @@
+"""What is wrong with the batches of a log as their headers say it, and with what stands behind the last one.
+
+One classification for everybody who reads a log: the same damage has the same code and the same words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.findings import Finding, Where
+from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
+from engine.kernels.select import next_unsound
+from engine.record.windows import Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import OpenFile
+    from engine.record.windows import Window
+
+_CHUNK = 1 << 20
+
+
+def unsound_batches(path: str, window: Window, *, codecs: bool) -> Iterator[tuple[int, Finding]]:
+    """What is wrong with the headers of a window: (row, finding), row by row, a row may come more than once.
+
+    path    as findings name the file
+    codecs  name unknown codecs too: for those who do not inflate, since inflating finds them by itself
+    """
+    table, rows = window.batches.table, window.rows
+    row = next_unsound(table, 0, rows)
+    while row < rows:
+        where = Where(path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
+        magic, codec = table[BatchField.MAGIC, row], table[BatchField.ATTRIBUTES, row] & CODEC_MASK
+        if not 0 <= magic <= MAGIC_V2:
+            yield row, Finding("unknown-magic", where, f"magic {magic}")
+        if codecs and codec > Codec.ZSTD:
+            yield row, Finding("unknown-codec", where, f"codec {codec}")
+        if not table[BatchField.VALID, row]:
+            yield row, _bad_checksum(where, table, row)
+        row = next_unsound(table, row + 1, rows)
+
+
+def _bad_checksum(where: Where, table: memoryview, row: int) -> Finding:
+    size, magic = table[BatchField.SIZE, row], table[BatchField.MAGIC, row]
+    if magic >= MAGIC_V2 and size < BATCH_HEADER.size:
+        return Finding("batch-size-invalid", where, f"{size} bytes, a batch has at least {BATCH_HEADER.size}")
+    name = "CRC-32C" if magic >= MAGIC_V2 else "CRC-32"
+    what = f"stored {name} {table[BatchField.CRC, row]:08x} does not fit the {size} bytes of the batch"
+    return Finding("crc-mismatch", where, what)
+
+
+def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) -> Finding | None:
+    """What stands behind the last batch of a walk that came to `position` of `end`; None: nothing.
+
+    path  as the finding names the file        stop  why the walk ended there
+    """
+    if stop is Stop.END:
+        return None
+    where = Where(path, position)
+    if only_zeros(file, position, end):
+        return Finding("zero-tail", where, f"{end - position} zero bytes behind the last batch")
+    if stop is Stop.TORN:
+        return Finding("torn-tail", where, f"{end - position} bytes at the end are no whole batch")
+    what = f"size field {size_field(file, position)}, the smallest legal one is {MIN_RECORD_SIZE}"
+    return Finding("batch-size-invalid", where, what)
+
+
+def size_field(file: OpenFile, position: int) -> int:
+    """The size field of the batch at `position`, whose offset and size are in the file."""
+    return BATCH_HEADER.field("batch_length", file.read_exactly(position, LOG_OVERHEAD))
+
+
+def only_zeros(file: OpenFile, start: int, end: int) -> bool:
+    """Are bytes start … end − 1 all zero, or none? Reads on only while it sees zeros."""
+    return not any(file.read_exactly(at, min(_CHUNK, end - at)).strip(b"\0") for at in range(start, end, _CHUNK))
