@@ -74,15 +74,16 @@ class OpenFile:
         """
         if position < 0:  # to Linux, −1 is the place where the last read or write ended
             raise UnreadableFile(f"{self.path}: Invalid argument: position {position}")
-        done = 0
-        while done < len(buffer):
+        done, rest = 0, buffer
+        while rest:
             try:
-                count = os.preadv(self._descriptor, [buffer[done:]], position + done)
+                count = os.preadv(self._descriptor, [rest], position + done)
             except OSError as error:
                 raise unreadable(self.path, error) from error
-            if count == 0:
-                break
             done += count
+            if count == 0 or done == len(buffer):
+                break
+            rest = buffer[done:]
         return done
 
     def read(self, position: int, size: int) -> bytes:

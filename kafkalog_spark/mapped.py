@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 def read_mapped(spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object]) -> DataFrame:
     """Plan on the driver, then one task for each split. Raises OptionError, LogDirError, DataLossError."""
+    from kafkalog_spark.table.columns import level_schema
     from kafkalog_spark.table.filters import Bounds
-    from kafkalog_spark.table.levels import plan_level, read_level, schema_for
+    from kafkalog_spark.table.levels import plan_level, read_level
     from kafkalog_spark.tasks import options_of, run
 
     options = options_of(paths, given)
-    schema = schema_for(options)
+    schema = level_schema(options.level, options.columns)
     return run(spark, plan_level(options, Bounds()), schema, lambda pieces: read_level(pieces, schema, options))

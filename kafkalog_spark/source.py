@@ -22,8 +22,8 @@ class KafkaLogReader(DataSourceReader):
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         from kafkalog_spark.schema import wanted_schema
+        from kafkalog_spark.table.columns import types_for
         from kafkalog_spark.table.filters import Bounds
-        from kafkalog_spark.table.levels import types_for
         from kafkalog_spark.table.options import read_options
 
         self.options = read_options(options)
@@ -67,13 +67,13 @@ class KafkaLogSource(DataSource):
     def schema(self) -> str:
         """Checks the options and the paths. Raises OptionError, LogDirError."""
         from kafkalog_spark.schema import ddl_of
-        from kafkalog_spark.table.levels import schema_for
+        from kafkalog_spark.table.columns import level_schema
         from kafkalog_spark.table.options import read_options
         from kafkalog_spark.table.partitions import find_places
 
         options = read_options(self.options, streaming=None)
         find_places(options.paths)
-        return ddl_of(schema_for(options))
+        return ddl_of(level_schema(options.level, options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader for `schema`, which is ours or what the user asked for."""

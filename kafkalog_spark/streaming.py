@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkalog_spark.schema import wanted_schema
 from kafkalog_spark.splits import Split
+from kafkalog_spark.table.columns import types_for
 from kafkalog_spark.table.following import (
     first_offsets,
     from_stream,
@@ -17,7 +18,7 @@ from kafkalog_spark.table.following import (
     plan_between,
     to_stream,
 )
-from kafkalog_spark.table.levels import read_level, types_for
+from kafkalog_spark.table.levels import read_level
 from kafkalog_spark.table.options import read_options
 
 try:

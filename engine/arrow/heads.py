@@ -10,11 +10,13 @@ import pyarrow.compute as pc
 from engine.arrow.attributes import codec_names, has_flag, timestamp_types
 from engine.arrow.columns import TIMESTAMP
 from engine.formats import CONTROL_FLAG, DELETE_HORIZON_FLAG, TRANSACTIONAL_FLAG, BatchField
+from engine.record.columns import BATCH_ROWS, BatchColumns
+from engine.record.heads import HeadWalk
 from engine.record.soundness import unsound_end
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
@@ -43,7 +45,7 @@ HEAD_TYPES: dict[str, pa.DataType] = {
     "isTransactional": pa.bool_(),
     "isControl": pa.bool_(),
     "crc": pa.int64(),  # as stored, unsigned
-    "isValid": pa.bool_(),  # does the checksum fit; null above 64 MiB, where it is not computed
+    "isValid": pa.bool_(),  # on request: does the checksum fit
 }
 _PLAIN = {
     "sizeInBytes": BatchField.SIZE, "magic": BatchField.MAGIC, "baseOffset": BatchField.BASE_OFFSET,
@@ -54,62 +56,86 @@ _LAST_MS = (2**63 - 1) // 1000
 
 
 def head_batches(
-    view: PartitionView, schema: pa.Schema, constants: dict[str, str | int], start: int, end: int,
+    view: PartitionView, schema: pa.Schema, constants: Mapping[str, str | int], start: int, end: int,
     report: Callable[[Finding], None],
 ) -> Iterator[pa.RecordBatch]:
     """The batches that begin at offsets start … end − 1, with the columns of `schema`, names of HEAD_TYPES.
 
+    Bodies are read for the column isValid only.
     constants  what topic, partition and directory say
     report     takes what ends a segment's batches too early
     Raises UnreadableFile, FileChangedWhileReading.
     """
+    heads, scanned = _Heads(schema, constants), BatchColumns()
+    kind = LogWalk if "isValid" in schema.names else HeadWalk
     for segment in view.segments.values(start):
         if segment.base_offset >= end:
             return
         head = segment.translate_offset(start)
         if head is None:
             continue
-        walk = LogWalk(segment.log_file, head.position, segment.size)
-        name = segment.log_file.path.rpartition("/")[2]
+        walk = kind(segment.log_file, head.position, segment.size, batches=scanned)
+        heads.segment, is_over = segment.log_file.path.rpartition("/")[2], False
         for window in walk:
-            table = _Heads(window, schema, {**constants, "segment": name})
-            kept = table.rows_between(start, end)
-            if kept.num_rows:
-                yield kept
-            if window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end:
-                return
+            heads.add(window)
+            is_over = window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end
+            if is_over:
+                break
+            if heads.rows >= BATCH_ROWS:
+                yield from heads.between(start, end)
+        yield from heads.between(start, end)
+        if is_over:
+            return
         damage = unsound_end(segment.log_file, segment.log_file.path, walk.stop, walk.position, walk.end)
         if damage is not None:
             report(damage)
 
 
 class _Heads:
-    """The rows of one window."""
+    """The headers of some windows of a file, at most 2 · BATCH_ROWS."""
 
-    def __init__(self, window: Window, schema: pa.Schema, constants: dict[str, str | int]) -> None:
-        self._window, self._schema, self._constants = window, schema, constants
+    def __init__(self, schema: pa.Schema, constants: Mapping[str, str | int]) -> None:
+        self._schema, self._constants = schema, constants
+        self._batches = BatchColumns(2 * BATCH_ROWS)
+        self._bases: list[tuple[int, int]] = []  # rows, and where their positions count from
+        self.rows = 0
+        self.segment = ""  # that the rows are of
 
-    def rows_between(self, start: int, end: int) -> pa.RecordBatch:
-        """Those whose base offsets are start … end − 1; the window's columns are copied."""
-        batch = pa.RecordBatch.from_arrays([self._column(name).cast(HEAD_TYPES[name]) for name in self._schema.names],
-                                           schema=self._schema)
-        bases = self._field(BatchField.BASE_OFFSET)
-        if bases[0].as_py() >= start and bases[len(bases) - 1].as_py() < end:
-            return batch
-        last = self._field(BatchField.LAST_OFFSET)
-        return batch.filter(pc.and_(pc.greater_equal(last, start), pc.less(bases, end)))
+    def add(self, window: Window) -> None:
+        """Take the headers of a window."""
+        for field in BatchField:
+            self._batches.field(field)[self.rows : self.rows + window.rows] = window.batches.field(field)[: window.rows]
+        self._bases.append((window.rows, window.base))
+        self.rows += window.rows
+
+    def between(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Those that hold offsets from `start` on and begin before `end`; afterwards there are none."""
+        if not self.rows:
+            return
+        arrays = [self._column(name).cast(HEAD_TYPES[name]) for name in self._schema.names]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        bases, last = self._field(BatchField.BASE_OFFSET), self._field(BatchField.LAST_OFFSET)
+        if bases[0].as_py() < start or bases[self.rows - 1].as_py() >= end:
+            batch = batch.filter(pc.and_(pc.greater_equal(last, start), pc.less(bases, end)))
+        self.rows = 0
+        self._bases.clear()
+        if batch.num_rows:
+            yield batch
 
     def _field(self, field: BatchField) -> pa.Array:
-        values = self._window.batches.field(field)[: self._window.rows].tobytes()
-        return pa.Array.from_buffers(pa.int64(), self._window.rows, [None, pa.py_buffer(values)], 0)
+        values = self._batches.field(field)[: self.rows].tobytes()
+        return pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(values)], 0)
 
     def _column(self, name: str) -> pa.Array:
+        if name == "segment":
+            return pa.repeat(pa.scalar(self.segment, pa.string()), self.rows)
         if name in self._constants:
-            return pa.repeat(pa.scalar(self._constants[name], HEAD_TYPES[name]), self._window.rows)
+            return pa.repeat(pa.scalar(self._constants[name], HEAD_TYPES[name]), self.rows)
         if name in _PLAIN:
             return self._field(_PLAIN[name])
         if name == "position":
-            return pc.add(self._field(BatchField.POSITION), self._window.base)
+            bases = [pa.repeat(pa.scalar(base, pa.int64()), rows) for rows, base in self._bases]
+            return pc.add(self._field(BatchField.POSITION), pa.concat_arrays(bases))
         if name == "recordCount":
             count = self._field(BatchField.COUNT)
             return pc.if_else(pc.less(self._field(BatchField.MAGIC), 2), None, count)

@@ -40,7 +40,6 @@ def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t
     reach: cython.Py_ssize_t = crc32c_reach()
     size: cython.longlong
     crc: cython.longlong
-    delta: cython.longlong
     magic: cython.longlong
     if start < 0 or end < start or end > data.shape[0]: return 0, start, fields.BAD_START
     with cython.nogil:
@@ -52,56 +51,124 @@ def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t
             if size > end - at - fields.OVERHEAD: return row, at, fields.TORN
             if row == capacity: return row, at, fields.FULL
             size += fields.OVERHEAD
-            magic = data[at + fields.V2_MAGIC_AT]
-            if magic >= 128: magic -= 256
-            batches[fields.B_POSITION, row] = at
-            batches[fields.B_SIZE, row] = size
-            batches[fields.B_MAGIC, row] = magic
-            batches[fields.B_BODY_END, row] = at + size
-            batches[fields.B_BASE_OFFSET, row] = i64(data, at)
+            magic = _magic(data, at)
+            if magic >= 2 and end - at < fields.V2_SIZE: return row, at, fields.TORN
+            _read_head(data, at, end, at, size, batches, row)
             if magic >= 2:
-                if end - at < fields.V2_SIZE: return row, at, fields.TORN
-                crc = u32(data, at + fields.V2_CRC_AT)
-                batches[fields.B_CRC, row] = crc
-                batches[fields.B_ATTRIBUTES, row] = data[at + fields.V2_ATTRIBUTES_AT + 1]
-                delta = i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)
-                batches[fields.B_LAST_OFFSET, row] = wrapped_sum(batches[fields.B_BASE_OFFSET, row], delta)
-                batches[fields.B_COUNT, row] = i32(data, at + fields.V2_RECORD_COUNT_AT)
-                batches[fields.B_MAX_TIMESTAMP, row] = i64(data, at + fields.V2_MAX_TIMESTAMP_AT)
-                batches[fields.B_BASE_TIMESTAMP, row] = i64(data, at + fields.V2_BASE_TIMESTAMP_AT)
-                batches[fields.B_PRODUCER_ID, row] = i64(data, at + fields.V2_PRODUCER_ID_AT)
-                batches[fields.B_PRODUCER_EPOCH, row] = i16(data, at + fields.V2_PRODUCER_EPOCH_AT)
-                batches[fields.B_BASE_SEQUENCE, row] = i32(data, at + fields.V2_BASE_SEQUENCE_AT)
-                batches[fields.B_LEADER_EPOCH, row] = i32(data, at + fields.V2_PARTITION_LEADER_EPOCH_AT)
-                batches[fields.B_BODY, row] = at + fields.V2_SIZE
                 if size < fields.V2_SIZE:
-                    batches[fields.B_BODY, row] = at + size
                     batches[fields.B_VALID, row] = 0
                 elif size <= reach:
-                    batches[fields.B_VALID, row] = crc == crc32c(data, at + fields.V2_ATTRIBUTES_AT, at + size, castagnoli)
-                else:
-                    batches[fields.B_VALID, row] = -1
-            else:
-                crc = u32(data, at + fields.OVERHEAD)
-                batches[fields.B_CRC, row] = crc
-                batches[fields.B_ATTRIBUTES, row] = data[at + fields.UP_TO_MAGIC]
-                batches[fields.B_LAST_OFFSET, row] = batches[fields.B_BASE_OFFSET, row]
-                batches[fields.B_COUNT, row] = -1
-                batches[fields.B_MAX_TIMESTAMP, row] = -1
-                if magic != 0 and end - at >= fields.V1_KEY_SIZE_AT:
-                    batches[fields.B_MAX_TIMESTAMP, row] = i64(data, at + fields.UP_TO_MAGIC + 1)
-                batches[fields.B_BASE_TIMESTAMP, row] = batches[fields.B_MAX_TIMESTAMP, row]
-                batches[fields.B_PRODUCER_ID, row] = -1
-                batches[fields.B_PRODUCER_EPOCH, row] = -1
-                batches[fields.B_BASE_SEQUENCE, row] = -1
-                batches[fields.B_LEADER_EPOCH, row] = -1
-                batches[fields.B_BODY, row] = at
-                if size <= _INLINE_CRC32:
-                    batches[fields.B_VALID, row] = crc == crc32(data, at + fields.V2_MAGIC_AT, at + size, ieee)
-                else:
-                    batches[fields.B_VALID, row] = -1
+                    crc = crc32c(data, at + fields.V2_ATTRIBUTES_AT, at + size, castagnoli)
+                    batches[fields.B_VALID, row] = crc == batches[fields.B_CRC, row]
+            elif size <= _INLINE_CRC32:
+                crc = crc32(data, at + fields.V2_MAGIC_AT, at + size, ieee)
+                batches[fields.B_VALID, row] = crc == batches[fields.B_CRC, row]
             row += 1
             at += size
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong, cython.int))
+def scan_heads(data: cython.const[cython.uchar][::1], stride: cython.Py_ssize_t, position: cython.longlong,
+               end: cython.longlong, batches: cython.longlong[:, ::1]):
+    """Read the headers of batches, whose bodies need not be there → (columns filled, position behind them, status).
+
+    data      stride 0: the bytes of the file from `position` on; else a header in each `stride` bytes, of batches that
+              follow one another in the file, the first of them at `position`
+    position, end  of the file: where the first batch begins, and where the last one must end
+    batches   out, as of `scan_batches`, but with positions in the file, and VALID −1
+    status    END: `data` has no further whole header, or the file ends here · FULL · TORN, BAD_SIZE, BAD_START as of
+              `scan_batches`, with `end` as the end
+    """
+    capacity: cython.Py_ssize_t = batches.shape[1]
+    first: cython.longlong = position
+    row: cython.Py_ssize_t = 0
+    at: cython.longlong = 0
+    here: cython.longlong
+    left: cython.longlong
+    size: cython.longlong
+    magic: cython.longlong
+    if stride < 0 or position < 0 or end < position: return 0, position, fields.BAD_START
+    with cython.nogil:
+        while True:
+            if position == end: return row, position, fields.END
+            at = position - first if stride == 0 else row * stride
+            if at >= data.shape[0]: return row, position, fields.END
+            here = data.shape[0] - at if stride == 0 else min(stride, data.shape[0] - at)
+            left = end - position
+            if here < fields.V2_SIZE and here < left: return row, position, fields.END
+            here = min(here, left)
+            if here <= fields.UP_TO_MAGIC: return row, position, fields.TORN
+            size = i32(data, at + fields.V2_BATCH_LENGTH_AT)
+            if size < fields.SMALLEST: return row, position, fields.BAD_SIZE
+            if size > left - fields.OVERHEAD: return row, position, fields.TORN
+            magic = _magic(data, at)
+            if magic >= 2 and here < fields.V2_SIZE: return row, position, fields.TORN
+            if row == capacity: return row, position, fields.FULL
+            size += fields.OVERHEAD
+            _read_head(data, at, at + here, position, size, batches, row)
+            if magic >= 2 and size < fields.V2_SIZE: batches[fields.B_VALID, row] = 0
+            row += 1
+            position += size
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _magic(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.longlong:
+    """The signed magic of the batch at `at`."""
+    magic: cython.longlong = data[at + fields.V2_MAGIC_AT]
+    return magic - 256 if magic >= 128 else magic
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _read_head(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
+               position: cython.longlong, size: cython.longlong, batches: cython.longlong[:, ::1],
+               row: cython.Py_ssize_t) -> cython.void:
+    """Fill a column with the header at `at`, of a batch of `size` bytes at `position`; VALID is −1.
+
+    Up to the magic it must lie before `end`, of format 2 all of it.
+    """
+    magic: cython.longlong = _magic(data, at)
+    delta: cython.longlong
+    batches[fields.B_POSITION, row] = position
+    batches[fields.B_SIZE, row] = size
+    batches[fields.B_MAGIC, row] = magic
+    batches[fields.B_VALID, row] = -1
+    batches[fields.B_BODY_END, row] = position + size
+    batches[fields.B_BASE_OFFSET, row] = i64(data, at)
+    if magic >= 2:
+        batches[fields.B_CRC, row] = u32(data, at + fields.V2_CRC_AT)
+        batches[fields.B_ATTRIBUTES, row] = data[at + fields.V2_ATTRIBUTES_AT + 1]
+        delta = i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)
+        batches[fields.B_LAST_OFFSET, row] = wrapped_sum(batches[fields.B_BASE_OFFSET, row], delta)
+        batches[fields.B_COUNT, row] = i32(data, at + fields.V2_RECORD_COUNT_AT)
+        batches[fields.B_MAX_TIMESTAMP, row] = i64(data, at + fields.V2_MAX_TIMESTAMP_AT)
+        batches[fields.B_BASE_TIMESTAMP, row] = i64(data, at + fields.V2_BASE_TIMESTAMP_AT)
+        batches[fields.B_PRODUCER_ID, row] = i64(data, at + fields.V2_PRODUCER_ID_AT)
+        batches[fields.B_PRODUCER_EPOCH, row] = i16(data, at + fields.V2_PRODUCER_EPOCH_AT)
+        batches[fields.B_BASE_SEQUENCE, row] = i32(data, at + fields.V2_BASE_SEQUENCE_AT)
+        batches[fields.B_LEADER_EPOCH, row] = i32(data, at + fields.V2_PARTITION_LEADER_EPOCH_AT)
+        batches[fields.B_BODY, row] = position + min(size, fields.V2_SIZE)
+    else:
+        batches[fields.B_CRC, row] = u32(data, at + fields.OVERHEAD)
+        batches[fields.B_ATTRIBUTES, row] = data[at + fields.UP_TO_MAGIC]
+        batches[fields.B_LAST_OFFSET, row] = batches[fields.B_BASE_OFFSET, row]
+        batches[fields.B_COUNT, row] = -1
+        batches[fields.B_MAX_TIMESTAMP, row] = -1
+        if magic != 0 and end - at >= fields.V1_KEY_SIZE_AT:
+            batches[fields.B_MAX_TIMESTAMP, row] = i64(data, at + fields.UP_TO_MAGIC + 1)
+        batches[fields.B_BASE_TIMESTAMP, row] = batches[fields.B_MAX_TIMESTAMP, row]
+        batches[fields.B_PRODUCER_ID, row] = -1
+        batches[fields.B_PRODUCER_EPOCH, row] = -1
+        batches[fields.B_BASE_SEQUENCE, row] = -1
+        batches[fields.B_LEADER_EPOCH, row] = -1
+        batches[fields.B_BODY, row] = position
 
 
 @cython.ccall

@@ -37,7 +37,8 @@ def stats(spark: SparkSession, *paths: str, by: str = "topic", top: int = 20, **
 def _of_batches(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object], *names: str) -> DataFrame:
     from pyspark.sql import functions as f
 
-    heads = read_mapped(spark, paths, {**options, "level": "batches"})
+    columns = dict.fromkeys((*names, "partition", "recordCount", "sizeInBytes", "baseOffset", "lastOffset", "maxTimestamp"))
+    heads = read_mapped(spark, paths, {**options, "level": "batches", "columns": ",".join(columns)})
     records = f.coalesce(f.col("recordCount"), f.lit(1))  # an entry of formats 0 and 1 is one, unless it is compressed
     return heads.groupBy(*names).agg(
         f.count_distinct("partition").alias("partitions"), f.count("*").alias("batches"), f.sum(records).alias("records"),

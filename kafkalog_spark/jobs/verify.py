@@ -13,8 +13,9 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.log.verify.divergence import find_divergence
 from engine.log.verify.partition import verify_partition
+from kafkalog_spark.table.columns import FINDING_TYPES
 from kafkalog_spark.table.filters import Bounds
-from kafkalog_spark.table.levels import FINDING_TYPES, directories, kept_findings, rows_as_batches
+from kafkalog_spark.table.levels import directories, kept_findings, rows_as_batches
 from kafkalog_spark.table.partitions import best_replica
 from kafkalog_spark.table.planning import pack_groups
 from kafkalog_spark.tasks import options_of, run

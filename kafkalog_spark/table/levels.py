@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.arrow.columns import TIMESTAMP, schema_of
-from engine.arrow.heads import HEAD_TYPES, head_batches
+from engine.arrow.heads import head_batches
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
@@ -28,38 +27,9 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.filters import Bounds
     from kafkalog_spark.table.options import ReadOptions
 
-_PARTITION: dict[str, pa.DataType] = {"topic": pa.string(), "partition": pa.int32(), "directory": pa.string()}
-FINDING_TYPES = _PARTITION | {
-    "file": pa.string(), "position": pa.int64(), "offset": pa.int64(), "code": pa.string(), "severity": pa.string(),
-    "what": pa.string(), "why": pa.string(), "do": pa.string(),
-}  # fmt: skip
-SEGMENT_TYPES = _PARTITION | {
-    "segment": pa.string(), "baseOffset": pa.int64(), "sizeInBytes": pa.int64(), "offsetIndexEntries": pa.int64(),
-    "timeIndexEntries": pa.int64(), "abortedTransactions": pa.int64(), "largestTimestamp": TIMESTAMP, "modified": TIMESTAMP,
-}  # fmt: skip
-INDEX_TYPES = _PARTITION | {
-    "file": pa.string(), "kind": pa.string(), "entry": pa.int64(), "offset": pa.int64(), "position": pa.int64(),
-    "timestamp": TIMESTAMP, "producerId": pa.int64(), "firstOffset": pa.int64(), "lastOffset": pa.int64(),
-    "lastStableOffset": pa.int64(),
-}  # fmt: skip
 _ROWS = 10_000
 _KEPT = 1000  # findings of one code in one file; more are counted
 _LAST_MS = (2**63 - 1) // 1000
-
-
-def schema_for(options: ReadOptions) -> pa.Schema:
-    """The schema of the level that is asked for."""
-    if options.level == "records":
-        return schema_of(list(options.columns))
-    return pa.schema(list(types_for(options.level).items()))
-
-
-def types_for(level: str) -> dict[str, pa.DataType]:
-    """Columns that a user's schema of this level may have."""
-    from engine.arrow.columns import COLUMN_TYPES
-
-    kinds = {"batches": HEAD_TYPES, "segments": SEGMENT_TYPES, "indexes": INDEX_TYPES, "findings": FINDING_TYPES}
-    return kinds.get(level, COLUMN_TYPES)
 
 
 def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.arrow.columns import EXTRA_TYPES, RECORD_TYPES
 from engine.log.fetch.reading import FetchIsolation
 from engine.record.reader import MAX_DECOMPRESSED_BYTES
 from kafkalog_spark.errors import OptionError
+from kafkalog_spark.table.columns import LEVELS, default_columns, types_for
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit, TopicPartition, assigned, check_batch_limits, read_limit
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-LEVELS = ("records", "batches", "segments", "indexes", "findings")
 ON_CORRUPTION = ("fail", "skip", "report")
 SPLIT_BYTES = 128 << 20
 
@@ -50,7 +49,7 @@ class ReadOptions:
 
     paths: tuple[str, ...]
     level: str
-    columns: tuple[str, ...]  # of level records
+    columns: tuple[str, ...]
     topics: frozenset[str] | None  # None: all
     pattern: re.Pattern[str] | None
     partitions: frozenset[TopicPartition] | None
@@ -99,7 +98,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
     return ReadOptions(
         paths=_paths(options),
         level=level,
-        columns=_columns(options) if level == "records" else (),
+        columns=_columns(options, level),
         topics=_subscribed(options),
         pattern=_pattern(options),
         partitions=frozenset(assigned(options["assign"])) if "assign" in options else None,
@@ -134,13 +133,10 @@ def local_path(path: str) -> str:
     raise OptionError(f"{path}: segments are read from file systems that are mounted; {scheme[1]}: is none")
 
 
-def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    known = {name.lower(): name for name in (*RECORD_TYPES, *EXTRA_TYPES)}
-    if "columns" in options:
-        columns = list(_names("columns", options["columns"], known))
-    else:
-        columns = [name for name in RECORD_TYPES if name != "headers"]
-    if flag_option(options, "includeHeaders", default=False) and "headers" not in columns:
+def _columns(options: Mapping[str, str], level: str) -> tuple[str, ...]:
+    known = {name.lower(): name for name in types_for(level)}
+    columns = list(_names("columns", options["columns"], known)) if "columns" in options else default_columns(level)
+    if flag_option(options, "includeHeaders", default=False) and "headers" in known.values() and "headers" not in columns:
         columns.append("headers")
     columns += [name for name in _names("extraColumns", options.get("extracolumns", ""), known) if name not in columns]
     if not columns:

@@ -181,15 +181,16 @@ def _position(segment: LogSegment, offset: int) -> int:
 
 
 def _cuts(segment: LogSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
-    """Offsets inside start … end where an index entry stands about every `step` bytes, with their positions."""
+    """Where batches begin inside start … end, about every `step` bytes: their base offsets and positions, by the index."""
     index, target = segment.offset_index, step
     while target < segment.size:
         number = bisect_left(range(len(index)), target, key=lambda one: index.entry(one).position)
         if number == len(index):
             return
         entry = index.entry(number)
-        if start < entry.offset < end:
-            yield entry.offset, entry.position
+        head = segment.translate_offset(entry.offset)  # an entry names the last offset of a batch
+        if head is not None and start < head.base_offset < end:
+            yield head.base_offset, head.position
         target = max(target, entry.position) + step
 
 

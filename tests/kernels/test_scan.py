@@ -104,3 +104,39 @@ def test_nothing_is_written_behind_the_columns(kernel):
     batches_of_two = b"".join(bytes(8) + (20).to_bytes(4, "big") + bytes(20) for _ in range(2))
     columns = BatchColumns(1)
     assert kernel.scan_batches(memoryview(batches_of_two), 0, 64, columns.table, *_TABLES) == (1, 32, Status.FULL)
+
+
+def heads(kernel, data, stride, position, end, capacity=64):
+    """One call of scan_heads → (rows, position, status)."""
+    columns = BatchColumns(capacity)
+    count, behind, status = kernel.scan_heads(memoryview(data), stride, position, end, columns.table)
+    return [tuple(columns.table[field, row] for field in BatchField) for row in range(count)], behind, int(status)
+
+
+def without_validity(rows):
+    return [row[: BatchField.VALID] + row[BatchField.VALID + 1 :] for row in rows]
+
+
+@given(logs.filter(bool), st.data())
+@settings(deadline=None, max_examples=60)
+def test_headers_alone_say_what_whole_batches_say(kernel, built, draw):
+    data = mutate(b"".join(built), draw)
+    rows, stop, status = scan(kernel, data)
+    assert heads(kernel, data, 0, 0, len(data))[1:] == (stop, status)
+    assert without_validity(heads(kernel, data, 0, 0, len(data))[0]) == without_validity(rows)
+    size = BATCH_HEADER.size
+    starts = [*field_of(rows, BatchField.POSITION), stop]
+    slots = b"".join(data[at : at + size].ljust(size, b"\xff") for at in starts)
+    apart = heads(kernel, slots, size, 0, len(data))
+    assert (without_validity(apart[0]), apart[1], apart[2]) == (without_validity(rows), stop, status)
+
+
+@given(st.binary(max_size=200), st.integers(-2, 70), st.integers(-300, 300), st.integers(-300, 2**62), st.integers(1, 3))
+@settings(deadline=None, max_examples=100)
+def test_any_arguments_of_headers_are_a_status(kernel, data, stride, position, end, capacity):
+    rows, behind, status = heads(kernel, data, stride, position, end, capacity)
+    if stride < 0 or position < 0 or end < position:
+        assert (rows, behind, status) == ([], position, Status.BAD_START)
+    else:
+        assert position <= behind <= end
+        assert sum(field_of(rows, BatchField.SIZE)) == behind - position

@@ -6,7 +6,9 @@ import itertools
 
 import pytest
 
+from kafkalog_spark.table.columns import level_schema
 from kafkalog_spark.table.filters import Bounds
+from kafkalog_spark.table.levels import read_level
 from kafkalog_spark.table.options import read_options
 from kafkalog_spark.table.planning import plan
 
@@ -68,3 +70,23 @@ def test_bounds_leave_out_partitions_and_offsets(corpus):
     top = corpus / "kafka-4.3.1/logs/clean"
     [pieces] = splits(top, Bounds(topics=frozenset({"multi"}), partitions=frozenset({1}), first_offset=3, end_offset=5))
     assert [(piece.topic, piece.partition, piece.start, piece.end) for piece in pieces] == [("multi", 1, 3, 5)]
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_each_batch_is_in_one_piece(corpus, checked):
+    source = next((corpus / "kafka-4.3.1/logs/clean").glob("*/codec.lz4-0"))
+    names = ["baseOffset", "lastOffset", "recordCount", "position", "segment", "sizeInBytes", *(["isValid"] if checked else [])]
+    options = read_options({"path": str(source), "level": "batches", "columns": ",".join(names)})
+    schema = level_schema("batches", options.columns)
+
+    def rows(**more):
+        planned = splits(source, level="batches", **more)
+        return [row for split in planned for batch in read_level(split, schema, options) for row in batch.to_pylist()]
+
+    whole = rows(splitBytes="1g")
+    assert rows(splitBytes="5k") == rows(splitBytes="30k") == whole
+    assert all(one["lastOffset"] < after["baseOffset"] for one, after in itertools.pairwise(whole))
+    inside = whole[3]["baseOffset"] + 1
+    late = rows(startingOffsets=f'{{"codec.lz4":{{"0":{inside}}}}}')
+    assert late == whole[3:]
+    assert all(row.get("isValid", True) for row in whole)

@@ -1,0 +1,83 @@
+"""Walk the headers of a log's batches, and leave their bodies where they are: to count, to add up sizes, to look around.
+
+Where batches are large only their headers are read, one by one; where they are small, bytes of many of them at once, for
+a read costs as much as some kilobytes. Checksums stay unknown.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from engine.errors import became_shorter
+from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE, Status
+from engine.kernels.scan import scan_heads
+from engine.record.columns import BatchColumns
+from engine.record.windows import Stop, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import OpenFile
+
+_WINDOW = 256 << 10
+_SPARSE = 8 << 10  # bytes of a batch from which on reading its header alone is cheaper
+_SIZE = BATCH_HEADER.size
+_LENGTH_AT = BATCH_HEADER.positions["batch_length"]
+_length = struct.Struct(">i").unpack_from
+_NOTHING = memoryview(b"")
+
+
+class HeadWalk:
+    """The batches of one log file as `LogWalk` gives them, with no bytes, positions in the file, and VALID −1.
+
+    batches  columns to reuse
+
+    Iterate once. Afterwards `stop` says why the walk ended and `position` where. Raises UnreadableFile, and
+    FileChangedWhileReading where the file became shorter meanwhile.
+    """
+
+    def __init__(
+        self, file: OpenFile, start: int = 0, end: int | None = None, *, batches: BatchColumns | None = None
+    ) -> None:  # fmt: skip
+        self.file = file
+        self.position = start
+        self.end = file.size() if end is None else end
+        self.stop = Stop.END
+        self._batches = BatchColumns() if batches is None else batches
+        self._buffer = memoryview(bytearray(min(_WINDOW, max(_SIZE, self.end - start))))
+
+    def __iter__(self) -> Iterator[Window]:
+        is_sparse = False
+        while self.position < self.end:
+            start = self.position
+            data = self._hop() if is_sparse else self._read()
+            rows, self.position, status = scan_heads(data, _SIZE if is_sparse else 0, start, self.end, self._batches.table)
+            if rows:
+                yield Window(_NOTHING, 0, self._batches, rows)
+                is_sparse = self.position - start >= _SPARSE * rows
+            if status in (Status.TORN, Status.BAD_SIZE):
+                self.stop = Stop.TORN if status == Status.TORN else Stop.BAD_SIZE
+                return
+
+    def _read(self) -> memoryview:
+        """The next bytes of the file, as many as the window takes."""
+        data = self._buffer[: self.end - self.position]
+        if self.file.read_into(data, self.position) < len(data):
+            raise became_shorter(self.file.path, self.end)
+        return data
+
+    def _hop(self) -> memoryview:
+        """The next headers, one behind the other, as many as the buffer takes; the last of them may be none."""
+        buffer, read_into, position, end = self._buffer, self.file.read_into, self.position, self.end
+        behind, room = 0, min(len(buffer) // _SIZE, self._batches.capacity) * _SIZE
+        while behind < room and position < end:
+            slot = buffer[behind : behind + _SIZE]
+            if read_into(slot, position) < _SIZE and position + _SIZE <= end:
+                raise became_shorter(self.file.path, end)
+            (length,) = _length(slot, _LENGTH_AT)
+            behind += _SIZE
+            if length < MIN_RECORD_SIZE:
+                break
+            position += LOG_OVERHEAD + length
+        return buffer[:behind]
