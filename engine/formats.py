@@ -20,9 +20,12 @@ Header = TypeVar("Header", bound=tuple[Any, ...])
 
 
 class Layout(Generic[Header]):
-    """A fixed byte layout: `size` in bytes, `positions` by field name, `read` and `pack`."""
+    """A fixed byte layout: `size` in bytes, `positions` by field name, `read` and `pack`.
 
-    __slots__ = ("_fields", "_struct", "kind", "positions", "size")
+    unpack_from  the fields as a plain tuple, for loops: as struct.Struct.unpack_from
+    """
+
+    __slots__ = ("_fields", "_struct", "kind", "positions", "size", "unpack_from")
 
     def __init__(self, kind: type[Header]) -> None:
         self.kind = kind
@@ -37,6 +40,7 @@ class Layout(Generic[Header]):
             at += self._fields[name].size
         self._struct = struct.Struct(codes)
         self.size: int = self._struct.size
+        self.unpack_from = self._struct.unpack_from
 
     def read(self, buffer: bytes | bytearray | memoryview, at: int = 0) -> Header:
         """The fields at byte position `at`. Raises struct.error where fewer than `size` bytes are left."""
@@ -92,11 +96,19 @@ class LegacyHeaderV1(NamedTuple):
     key_size: i32  # 26  −1: null
 
 
-class Entry07(NamedTuple):
-    """Entry of Kafka 0.7, magic 1, up to the payload. Magic 0 has no attributes byte."""
+class Entry07V0(NamedTuple):
+    """Entry of Kafka 0.7, magic 0, up to the payload."""
 
     size: i32  #  0  bytes after this field
-    magic: i8  #  4  0 or 1
+    magic: i8  #  4  0
+    crc: u32  #  5  CRC-32 of the payload
+
+
+class Entry07(NamedTuple):
+    """Entry of Kafka 0.7, magic 1, up to the payload."""
+
+    size: i32  #  0  bytes after this field
+    magic: i8  #  4  1
     attributes: u8  #  5  0–1 codec
     crc: u32  #  6  CRC-32 of the payload
 
@@ -149,6 +161,7 @@ class ProducerSnapshotEntry(NamedTuple):
 BATCH_HEADER = Layout(BatchHeader)
 LEGACY_V0 = Layout(LegacyHeaderV0)
 LEGACY_V1 = Layout(LegacyHeaderV1)
+ENTRY_07_V0 = Layout(Entry07V0)
 ENTRY_07 = Layout(Entry07)
 OFFSET_INDEX_ENTRY = Layout(OffsetIndexEntry)
 TIME_INDEX_ENTRY = Layout(TimeIndexEntry)

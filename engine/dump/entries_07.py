@@ -18,10 +18,51 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
 
 
-
 def starting_offset(path: str) -> int | None:
     """The offset of the first byte of the file, which its name says up to the first dot; None where it does not."""
     return parse_long(path.rpartition("/")[2].partition(".")[0])
+
+
+class Stretches:
+    """Where the walks over a log of 0.7 begin: at its start, and with --continue-on-corruption behind every damage.
+
+    report  takes what was skipped, and where
+
+    Iterate once. Who walks keeps `tail`, the position behind the last entry, and `sound`, that behind the last one with a
+    right checksum. Afterwards `problem` is what the last walk ended at.
+    """
+
+    def __init__(self, file: OpenFile, options: DumpOptions, report: Callable[[int, Problem], None]) -> None:
+        self.end = file.size()
+        self.tail = self.sound = 0
+        self.problem: Problem | None = None
+        self._file, self._options, self._report = file, options, report
+
+    def __iter__(self) -> Iterator[int]:
+        begin: int | None = 0
+        while begin is not None:
+            self.tail = self.sound = begin
+            yield begin
+            self.problem = tail_problem(self._file, self.tail, self.end)
+            begin = self._next_entry()
+            if begin is not None:
+                self._skipped(begin)
+
+    def _next_entry(self) -> int | None:
+        """Where a sound entry begins behind the damage; one behind `sound`, whose checksum was wrong, may have led astray."""
+        if self.problem is None or self.problem.code == "zero-tail" or not self._options.continue_on_corruption:
+            return None
+        return find_entry(self._file, self.sound + 1, self.end, max_entry=self._options.max_batch_bytes)
+
+    def _skipped(self, found: int) -> None:
+        damaged = self.tail
+        if found <= damaged:
+            what = f"a sound entry begins at byte {found}, inside one with a wrong checksum"
+            self._report(damaged, Problem("batch-size-invalid", what))
+            return
+        self._report(damaged, Problem("batch-size-invalid", "no entry begins here, but sound ones follow"))
+        what = f"{found - damaged} bytes skipped up to a sound entry at byte {found}"
+        self._report(damaged, Problem("skipped-bytes", what))
 
 
 class Entries07:
@@ -38,29 +79,20 @@ class Entries07:
         self.start = starting_offset(path) or 0
 
     def __iter__(self) -> Iterator[MessageAndOffset]:
-        end, begin = self._file.size(), 0
-        while True:
-            tail = sound = begin
-            limit = self._options.max_batch_bytes
-            for message in iterate_file(self._file, self.start, max_entry=limit, begin=begin, end=end):
+        limit, stretches = self._options.max_batch_bytes, Stretches(self._file, self._options, self.problem)
+        for begin in stretches:
+            for message in iterate_file(self._file, self.start, max_entry=limit, begin=begin, end=stretches.end):
                 if self._selector is not None and self._selector.is_past_entry(message.offset):
                     return
                 position = message.offset - self.start
-                tail = position + SIZE_FIELD + message.size
+                stretches.tail = position + SIZE_FIELD + message.size
                 if message.valid:
-                    sound = tail
+                    stretches.sound = stretches.tail
                 self._problems(message, position)
                 if self._selector is None or self._selector.entry(message.offset):
                     yield message
-            problem = tail_problem(self._file, tail, end)
-            found = next_entry(self._file, problem, sound, end, self._options)
-            if found is None:
-                if problem:
-                    self.problem(tail, problem)
-                return
-            for skipped in skipped_bytes(tail, found):
-                self.problem(tail, skipped)
-            begin = found
+        if stretches.problem:
+            self.problem(stretches.tail, stretches.problem)
 
     def inside(self, wrapper: MessageAndOffset) -> Iterator[MessageAndOffset]:
         """The messages of a compressed set; what is wrong with it, or its wrapper, is reported."""
@@ -84,24 +116,3 @@ class Entries07:
             self.problem(position, message.error)
         if message.valid is False:
             self.problem(position, Problem("crc-mismatch", f"stored CRC-32 {message.checksum:08x} does not fit"))
-
-
-def next_entry(file: OpenFile, problem: Problem | None, sound: int, end: int, options: DumpOptions) -> int | None:
-    """--continue-on-corruption: where the walk goes on that `problem` ended; None: nowhere.
-
-    sound  the end of the last sound entry: one behind it, whose checksum was wrong, may be what led astray
-    """
-    if problem is None or problem.code == "zero-tail" or not options.continue_on_corruption:
-        return None
-    return find_entry(file, sound + 1, end, max_entry=options.max_batch_bytes)
-
-
-def skipped_bytes(damaged: int, found: int) -> list[Problem]:
-    """What is wrong where the walk ended at `damaged` and goes on at `found`."""
-    if found <= damaged:
-        what = f"a sound entry begins at byte {found}, inside one with a wrong checksum"
-        return [Problem("batch-size-invalid", what)]
-    return [
-        Problem("batch-size-invalid", "no entry begins here, but sound ones follow"),
-        Problem("skipped-bytes", f"{found - damaged} bytes skipped up to a sound entry at byte {found}"),
-    ]

@@ -7,11 +7,10 @@ the codec), a finding is reported, and the rest of the file follows.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from engine.dump.entries_07 import next_entry, skipped_bytes, starting_offset
+from engine.dump.entries_07 import Stretches, starting_offset
 from engine.dump.record_text import printable, terminal_safe
 from engine.findings import Finding, Where
 from engine.record.damage import Problem
@@ -19,14 +18,14 @@ from engine.record.java_text import java_utf8, whole_text
 from engine.record.kafka07 import (
     CODEC_MASK_07,
     CODEC_NAMES_07,
-    HEADER_V0,
     HEADER_V1,
     SIZE_FIELD,
     codec_problem,
+    head_at,
     header_problem,
     signed,
 )
-from engine.record.kafka07_file import WINDOW, checksum_of, tail_problem, walk
+from engine.record.kafka07_file import WINDOW, checksum_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +38,6 @@ _FLUSH = 8192  # entries whose text waits to be written
 _UNKNOWN_KIND = len(CODEC_NAMES_07) + 1  # row of `_lines`: magic 1 with the one codec that has no name
 _LONG = 1 << 64
 _MAX_LONG = (1 << 63) - 1
-_CRC = struct.Struct(">I")
 
 
 def dump_entries(
@@ -66,7 +64,7 @@ class _Dump:
         self.print_payload = options.print_data
         self.write, self.report = write, report
         self.start = 0
-        self.sound = 0  # the end of the last entry with a right checksum
+        self.stretches = Stretches(file, options, self._report)
         self.is_past = False  # the selection ended
         self.lines = _lines(print_payload=self.print_payload)
 
@@ -79,22 +77,14 @@ class _Dump:
             self.report(Finding("name-invalid", Where(self.path), "the name does not begin with an offset"))
         self.start = start or 0
         self.write(b"Starting offset: %d\n" % self.start)
-        end, begin = self.file.size(), 0
-        while True:
-            self.sound = begin
-            tail = self._entries(begin, end, window)
+        stretches = self.stretches
+        for begin in stretches:
+            stretches.tail = self._entries(begin, stretches.end, window)
             if self.is_past:
                 return
-            problem = tail_problem(self.file, tail, end)
-            found = next_entry(self.file, problem, self.sound, end, self.options)
-            if found is None:
-                break
-            for skipped in skipped_bytes(tail, found):
-                self._report(tail, skipped)
-            begin = found
-        self.write(b"tail of the log is at offset: %d\n" % self._offset(tail))
-        if problem:
-            self._report(tail, problem)
+        self.write(b"tail of the log is at offset: %d\n" % self._offset(stretches.tail))
+        if stretches.problem:
+            self._report(stretches.tail, stretches.problem)
 
     def _is_wanted(self, position: int) -> bool:
         """Does the selection want the entry at `position`? Notes where it ends."""
@@ -112,7 +102,6 @@ class _Dump:
         """Write the entries from `begin` on; returns the position behind the last one, or where the selection ended."""
         lines, start, print_payload, selects = self.lines, self.start, self.print_payload, self.selector is not None
         offsets_fit = start + end <= _MAX_LONG
-        checksum_at = _CRC.unpack_from
         text: list[bytes] = []
         tail, last = begin, b""
         for position, size, data, at in walk(self.file, end, window, begin):
@@ -123,25 +112,21 @@ class _Dump:
             is_wanted = not selects or self._is_wanted(position)
             if self.is_past:
                 break
-            magic = data[at]
-            if magic == 1:
-                header, kind = HEADER_V1, 1 + (data[at + 1] & CODEC_MASK_07)
-            else:
-                header, kind = HEADER_V0, 0
-            stop = at + size
             tail = position + SIZE_FIELD + size
-            if magic > 1 or size < header or stop > len(data) or not offsets_fit:
+            stop = at + SIZE_FIELD + size
+            if data[at + SIZE_FIELD] > 1 or size < HEADER_V1 or stop > len(data) or not offsets_fit:
                 self.write(b"".join(text))
                 text.clear()
-                self._entry(position, size, data[at : at + HEADER_V1], is_wanted=is_wanted)
+                self._entry(position, size, data[at : at + SIZE_FIELD + HEADER_V1], is_wanted=is_wanted)
                 continue
-            payload = data[at + header : stop]
-            (stored,) = checksum_at(data, at + header - 4)
+            header, attributes, stored = head_at(data, at)
+            kind = 0 if attributes is None else 1 + (attributes & CODEC_MASK_07)
+            payload = data[at + SIZE_FIELD + header : stop]
             computed = crc32(payload)
             if computed != stored or kind == _UNKNOWN_KIND:
                 self._report_entry(position, stored, computed, kind)
             if computed == stored:
-                self.sound = tail
+                self.stretches.sound = tail
             if not is_wanted:
                 continue
             line = lines[computed == stored][kind]
@@ -153,24 +138,24 @@ class _Dump:
         return tail
 
     def _entry(self, position: int, size: int, head: bytes, *, is_wanted: bool) -> None:
-        """Write one entry of any kind and size, `head` being the first bytes behind its size field."""
-        magic, offset = signed(head[0]), self._offset(position)
+        """Write one entry of any kind and size, `head` being its first bytes."""
+        magic, offset = signed(head[SIZE_FIELD]), self._offset(position)
         problem = header_problem(magic, size)
         if problem:
-            codec = _codec_name(head[1] & CODEC_MASK_07) if magic == 1 else b"UNKNOWN"
+            codec = _codec_name(head[SIZE_FIELD + 1] & CODEC_MASK_07) if magic == 1 else b"UNKNOWN"
             line = b"offset: %d isvalid: false payloadsize: -1 magic: %d compresscodec: %b\n"
             if is_wanted:
                 self.write(line % (offset, magic, codec))
             self._report(position, problem)
             return
-        header, kind = (HEADER_V1, 1 + (head[1] & CODEC_MASK_07)) if magic else (HEADER_V0, 0)
+        header, attributes, stored = head_at(head, 0)
+        kind = 0 if attributes is None else 1 + (attributes & CODEC_MASK_07)
         start, length = position + SIZE_FIELD + header, size - header
-        (stored,) = _CRC.unpack_from(head, header - _CRC.size)
         computed = checksum_of(self.file, start, length)
         if computed != stored or kind == _UNKNOWN_KIND:
             self._report_entry(position, stored, computed, kind)
         if computed == stored:
-            self.sound = start + length
+            self.stretches.sound = start + length
         if not is_wanted:
             return
         if not self.print_payload:

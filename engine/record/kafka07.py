@@ -6,18 +6,17 @@ Iterators end where 0.7.2 ends, and give a `Stopped` where 0.7.2 throws. They ne
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from engine.formats import ENTRY_07
+from engine.formats import ENTRY_07, ENTRY_07_V0, Entry07, Entry07V0
 from engine.record.damage import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SIZE_FIELD = ENTRY_07.positions["magic"]  # bytes in front of what the size counts
-HEADER_V0 = 5  # magic, checksum
+HEADER_V0 = ENTRY_07_V0.size - SIZE_FIELD  # magic, checksum
 HEADER_V1 = ENTRY_07.size - SIZE_FIELD  # magic, attributes, checksum
 MIN_SIZE = HEADER_V0  # smallest size field that 0.7.2 takes for an entry (Message.MinHeaderSize)
 CODEC_MASK_07 = 0x03
@@ -32,8 +31,7 @@ INVALID_MESSAGE_SIZE = "kafka.common.InvalidMessageSizeException"
 INDEX_OUT_OF_BOUNDS = "java.lang.IndexOutOfBoundsException"
 IO_EXCEPTION = "java.io.IOException"
 
-_SIZE = struct.Struct(">i")
-_CRC = struct.Struct(">I")
+_read_v0, _read_v1 = ENTRY_07_V0.unpack_from, ENTRY_07.unpack_from
 
 
 class MessageAndOffset(NamedTuple):
@@ -95,21 +93,40 @@ def signed(byte: int) -> int:
     return byte - 256 if byte > 127 else byte
 
 
+def size_at(data: bytes, at: int) -> int:
+    """The size field of the entry that begins at data[at]."""
+    return int.from_bytes(data[at : at + SIZE_FIELD], "big", signed=True)
+
+
+def head_at(data: bytes, at: int) -> tuple[int, int | None, int]:
+    """(bytes from the magic to the payload, attributes, checksum) of the entry that begins at data[at].
+
+    Its magic is 0 or 1, and its size has room for the header (`header_problem`). Attributes: None in magic 0.
+    """
+    if data[at + SIZE_FIELD]:
+        _, _, attributes, checksum = _read_v1(data, at)
+        return HEADER_V1, attributes, checksum
+    return HEADER_V0, None, _read_v0(data, at)[2]
+
+
+def unknown_codec(attributes: int | None) -> Problem | None:
+    """What 0.7.2 says where it is asked for a codec beyond snappy."""
+    codec = (attributes or 0) & CODEC_MASK_07
+    return codec_problem(codec) if codec >= len(CODEC_NAMES_07) else None
+
+
 def message_at(data: bytes, at: int, size: int, offset: int, position: int) -> MessageAndOffset:
-    """The entry whose magic is at `data[at]` and whose `size` bytes are all there; `position` is that of the size."""
+    """The entry that begins at data[at] and is all there; it lies at `position` of what is iterated."""
     end = offset + SIZE_FIELD + size
+    at += SIZE_FIELD
     magic = signed(data[at]) if size else None
     error = header_problem(magic, size)
     if error:
         return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, error)
-    header = HEADER_V1 if magic else HEADER_V0
-    attributes = data[at + 1] if magic else None
-    if attributes is not None and attributes & CODEC_MASK_07 >= len(CODEC_NAMES_07):
-        error = codec_problem(attributes & CODEC_MASK_07)
-    (checksum,) = _CRC.unpack_from(data, at + header - _CRC.size)
+    header, attributes, checksum = head_at(data, at - SIZE_FIELD)
     payload = data[at + header : at + size]
     valid = crc32(payload) == checksum
-    start = position + SIZE_FIELD + header
+    start, error = position + SIZE_FIELD + header, unknown_codec(attributes)
     return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, payload, start, error)
 
 
@@ -121,13 +138,13 @@ def iterate_set(data: bytes, initial_offset: int = 0) -> Iterator[MessageAndOffs
     """
     at, end = 0, len(data)
     while end - at >= SIZE_FIELD:
-        (size,) = _SIZE.unpack_from(data, at)
+        size = size_at(data, at)
         offset, left = initial_offset + at, end - at - SIZE_FIELD
         if size < 0 or size > left:
             if size < 0 or at == 0:
                 yield Stopped(at, offset, _size_problem(size, left, offset))
             return
-        message = message_at(data, at + SIZE_FIELD, size, offset, at)
+        message = message_at(data, at, size, offset, at)
         error = message.error
         if not message.valid:
             # an unknown codec comes first: 0.7.2 asks for its name to word the other exception
@@ -237,6 +254,9 @@ def encode_set(payloads: Iterable[bytes | memoryview], magic: int = 1, codec: in
 
 
 def _encode_entry(payload: bytes | memoryview, magic: int, attributes: int) -> bytes:
-    head = bytes((magic, attributes) if magic else (magic,))
-    size = len(head) + _CRC.size + len(payload)
-    return b"".join((_SIZE.pack(size), head, _CRC.pack(crc32(payload)), payload))
+    checksum = crc32(payload)
+    if magic:
+        head = ENTRY_07.pack(Entry07(HEADER_V1 + len(payload), magic, attributes, checksum))
+    else:
+        head = ENTRY_07_V0.pack(Entry07V0(HEADER_V0 + len(payload), magic, checksum))
+    return b"".join((head, payload))

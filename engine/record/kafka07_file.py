@@ -7,23 +7,22 @@ the reading began; if it becomes shorter, the functions raise FileChangedWhileRe
 from __future__ import annotations
 
 import re
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from engine.record.damage import Problem
 from engine.record.kafka07 import (
-    CODEC_MASK_07,
-    CODEC_NAMES_07,
     HEADER_V0,
     HEADER_V1,
     MIN_SIZE,
     SIZE_FIELD,
     MessageAndOffset,
-    codec_problem,
+    head_at,
     header_problem,
     message_at,
     signed,
+    size_at,
+    unknown_codec,
 )
 from engine.record.soundness import only_zeros
 
@@ -40,9 +39,6 @@ _MIN_WINDOW = 16  # room for any header
 _SEARCH_BUDGET = 32  # a search for a sound entry checksums no more than this many times the bytes it goes over
 _CANDIDATE = re.compile(rb"(?=(?!\x00\x00\x00[\x00-\x05])[\x00-\x7f]...[\x00\x01])", re.DOTALL)  # size 6 at least, magic
 
-_SIZE = struct.Struct(">i")
-_CRC = struct.Struct(">I")
-
 
 class ValidPart(NamedTuple):
     """The sound part of a file: `size` bytes from its start, and what ends it, None at the end of the file.
@@ -58,29 +54,28 @@ class ValidPart(NamedTuple):
 def walk(
     file: OpenFile, end: int, window: int = WINDOW, begin: int = 0
 ) -> Iterator[tuple[int, int, bytes, int]]:
-    """The whole entries from byte `begin` to `end`: (position, size field, buffer, where the magic is in the buffer).
+    """The whole entries from byte `begin` to `end`: (position, size field, buffer, where it begins in the buffer).
 
     Only an entry larger than `window` is not whole in its buffer, which then holds its first `window` bytes. Ends
     quietly at the first incomplete entry or size below 5, as FileMessageSet.iterator does; see `tail_problem`.
     """
     position, window = begin, max(window, _MIN_WINDOW)
-    unpack = _SIZE.unpack_from
     while end - position >= SIZE_FIELD:
         data = file.read_exactly(position, min(window, end - position))
         at, stop = 0, len(data)
         while stop - at >= SIZE_FIELD:
-            (size,) = unpack(data, at)
+            size = size_at(data, at)
             if size < MIN_SIZE:
                 return
             if size > stop - at - SIZE_FIELD:
                 break
-            yield position + at, size, data, at + SIZE_FIELD
+            yield position + at, size, data, at
             at += SIZE_FIELD + size
         if at == 0:
-            (size,) = unpack(data)
+            size = size_at(data, 0)
             if size > end - position - SIZE_FIELD:
                 return
-            yield position, size, data, SIZE_FIELD
+            yield position, size, data, 0
             at = SIZE_FIELD + size
         position += at
 
@@ -100,7 +95,7 @@ def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
         return None
     if left < SIZE_FIELD:
         return Problem("torn-tail", f"{left} bytes are left, no room for a size")
-    (size,) = _SIZE.unpack(file.read_exactly(position, SIZE_FIELD))
+    size = size_at(file.read_exactly(position, SIZE_FIELD), 0)
     if size >= MIN_SIZE:
         return Problem("torn-tail", f"size {size}, but {left - SIZE_FIELD} bytes are left")
     if size == 0 and only_zeros(file, position, end):
@@ -119,10 +114,10 @@ def iterate_file(
     """
     for position, size, data, at in walk(file, file.size() if end is None else end, window, begin):
         offset = start_offset + position
-        if size <= len(data) - at:
+        if size <= len(data) - at - SIZE_FIELD:
             yield message_at(data, at, size, offset, position)
         elif size <= max_entry:
-            yield message_at(file.read_exactly(position + SIZE_FIELD, size), 0, size, offset, position)
+            yield message_at(file.read_exactly(position, SIZE_FIELD + size), 0, size, offset, position)
         else:
             yield large_message(file, position, size, offset)
 
@@ -130,19 +125,15 @@ def iterate_file(
 def large_message(file: OpenFile, position: int, size: int, offset: int) -> MessageAndOffset:
     """The entry at `position`, which has at least 6 bytes behind its size, without its payload."""
     end = offset + SIZE_FIELD + size
-    head = file.read_exactly(position + SIZE_FIELD, HEADER_V1)
-    magic = signed(head[0])
+    head = file.read_exactly(position, SIZE_FIELD + HEADER_V1)
+    magic = signed(head[SIZE_FIELD])
     error = header_problem(magic, size)
     if error:
         return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, error)
-    attributes = head[1] if magic else None
-    header = HEADER_V1 if magic else HEADER_V0
-    (checksum,) = _CRC.unpack_from(head, header - _CRC.size)
+    header, attributes, checksum = head_at(head, 0)
     start = position + SIZE_FIELD + header
     valid = checksum_of(file, start, size - header) == checksum
-    error = Problem("batch-too-large", f"{size} bytes")
-    if attributes is not None and attributes & CODEC_MASK_07 >= len(CODEC_NAMES_07):
-        error = codec_problem(attributes & CODEC_MASK_07)
+    error = unknown_codec(attributes) or Problem("batch-too-large", f"{size} bytes")
     return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, None, start, error)
 
 
@@ -159,7 +150,7 @@ def find_entry(file: OpenFile, start: int, end: int, *, max_entry: int = MAX_ENT
             position = at + match.start()
             if match.start() >= WINDOW:
                 break
-            (size,) = _SIZE.unpack_from(block, match.start())
+            size = size_at(block, match.start())
             if size > min(max_entry, end - position - SIZE_FIELD):
                 continue
             if _is_sound(file, position, size):
@@ -171,11 +162,12 @@ def find_entry(file: OpenFile, start: int, end: int, *, max_entry: int = MAX_ENT
 
 
 def _is_sound(file: OpenFile, position: int, size: int) -> bool:
-    head = file.read_exactly(position + SIZE_FIELD, min(size, HEADER_V1))
-    header = HEADER_V1 if head[0] else HEADER_V0
-    if size <= header or (head[0] and head[1] & CODEC_MASK_07 >= len(CODEC_NAMES_07)):
+    head = file.read_exactly(position, SIZE_FIELD + min(size, HEADER_V1))
+    if size <= (HEADER_V1 if head[SIZE_FIELD] else HEADER_V0):
         return False
-    (stored,) = _CRC.unpack_from(head, header - _CRC.size)
+    header, attributes, stored = head_at(head, 0)
+    if unknown_codec(attributes):
+        return False
     return bool(checksum_of(file, position + SIZE_FIELD + header, size - header) == stored)
 
 
@@ -187,14 +179,13 @@ def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:
     """
     end, sound = file.size(), 0
     for position, size, data, at in walk(file, end, window):
-        magic = signed(data[at])
-        problem = header_problem(magic, size)
+        problem = header_problem(signed(data[at + SIZE_FIELD]), size)
         if problem:
             return ValidPart(position, problem)
-        header = HEADER_V1 if magic else HEADER_V0
-        (stored,) = _CRC.unpack_from(data, at + header - _CRC.size)
-        if size <= len(data) - at:
-            computed = crc32(data[at + header : at + size])
+        header, _, stored = head_at(data, at)
+        behind = at + SIZE_FIELD + size
+        if behind <= len(data):
+            computed = crc32(data[behind - size + header : behind])
         else:
             computed = checksum_of(file, position + SIZE_FIELD + header, size - header)
         if computed != stored:
