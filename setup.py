@@ -27,6 +27,7 @@ KERNELS = (
     "admission",
     "offset_map",
     "cleaning",
+    "settling",
     "lines",
     "json_lines",
     "gather",

@@ -270,6 +270,12 @@ def lz4_block(data: cython.const[cython.uchar][::1], out: cython.uchar[::1], tab
     out    lz4_bound(len(data)) bytes        table  TABLE entries, of any content
     Mirrors LZ4_compress_default.
     """
+    with cython.nogil:
+        return lz4_part(data, out, table)
+
+
+def lz4_part(data, out, table):  # typed in blocks.pxd, so that other kernels call it as C
+    """The same."""
     end: cython.Py_ssize_t = data.shape[0]
     limit: cython.Py_ssize_t = end - 11  # behind the last position where a match may begin
     match_end: cython.Py_ssize_t = end - 5
@@ -285,51 +291,50 @@ def lz4_block(data: cython.const[cython.uchar][::1], out: cython.uchar[::1], tab
     tries: cython.Py_ssize_t
     index: cython.Py_ssize_t
     if end > _LZ4_BLOCK or table.shape[0] < _TABLE or out.shape[0] < end + end // 255 + 16: return -1
-    with cython.nogil:
-        if end < 13: return _lz4_literals(data, 0, end, out, 0)
-        for index in range(_LZ4_TABLE):
-            table[index] = 0
-        here = 1
-        slot = _lz4_hash(data, here)
+    if end < 13: return _lz4_literals(data, 0, end, out, 0)
+    for index in range(_LZ4_TABLE):
+        table[index] = 0
+    here = 1
+    slot = _lz4_hash(data, here)
+    while True:
+        ahead = here
+        step = 1
+        tries = 64
         while True:
-            ahead = here
-            step = 1
-            tries = 64
-            while True:
-                here = ahead
-                ahead += step
-                step = tries >> 6
-                tries += 1
-                if ahead > limit: return _lz4_literals(data, anchor, end - anchor, out, at)
-                match = table[slot]
-                table[slot] = here
-                slot = _lz4_hash(data, ahead)
-                if u32_le(data, match) == u32_le(data, here): break
-            while here > anchor and match > 0 and data[here - 1] == data[match - 1]:
-                here -= 1
-                match -= 1
-            token = at
-            at = _lz4_literals(data, anchor, here - anchor, out, at)
-            while True:
-                out[at] = (here - match) & 255
-                out[at + 1] = (here - match) >> 8
-                at += 2
-                length = _match_length(data, match + 4, here + 4, match_end)
-                here += length + 4
-                if length >= 15:
-                    out[token] += 15
-                    at = _lz4_length(out, at, length)
-                else:
-                    out[token] += length
-                anchor = here
-                if here >= limit: return _lz4_literals(data, anchor, end - anchor, out, at)
-                table[_lz4_hash(data, here - 2)] = here - 2
-                slot = _lz4_hash(data, here)
-                match = table[slot]
-                table[slot] = here
-                if u32_le(data, match) != u32_le(data, here): break
-                token = at
-                out[at] = 0
-                at += 1
-            here += 1
+            here = ahead
+            ahead += step
+            step = tries >> 6
+            tries += 1
+            if ahead > limit: return _lz4_literals(data, anchor, end - anchor, out, at)
+            match = table[slot]
+            table[slot] = here
+            slot = _lz4_hash(data, ahead)
+            if u32_le(data, match) == u32_le(data, here): break
+        while here > anchor and match > 0 and data[here - 1] == data[match - 1]:
+            here -= 1
+            match -= 1
+        token = at
+        at = _lz4_literals(data, anchor, here - anchor, out, at)
+        while True:
+            out[at] = (here - match) & 255
+            out[at + 1] = (here - match) >> 8
+            at += 2
+            length = _match_length(data, match + 4, here + 4, match_end)
+            here += length + 4
+            if length >= 15:
+                out[token] += 15
+                at = _lz4_length(out, at, length)
+            else:
+                out[token] += length
+            anchor = here
+            if here >= limit: return _lz4_literals(data, anchor, end - anchor, out, at)
+            table[_lz4_hash(data, here - 2)] = here - 2
             slot = _lz4_hash(data, here)
+            match = table[slot]
+            table[slot] = here
+            if u32_le(data, match) != u32_le(data, here): break
+            token = at
+            out[at] = 0
+            at += 1
+        here += 1
+        slot = _lz4_hash(data, here)

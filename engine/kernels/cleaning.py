@@ -93,11 +93,23 @@ def next_run(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], 
     kind: cython.int
     if row < 0 or rows > batches.shape[1] or rows > counts.shape[1] or row >= rows: return _ALONE, row
     with cython.nogil:
-        kind = _kind(batches, counts, row, precious)
+        kind = kind_of(batches, counts, row, precious)
         row += 1
-        while kind != _ALONE and row < rows and _kind(batches, counts, row, precious) == kind:
+        while kind != _ALONE and row < rows and kind_of(batches, counts, row, precious) == kind:
             row += 1
         return kind, row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def total(counts: cython.longlong[:, ::1], field: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cython.longlong:
+    """The sum of one of the counts over the first `rows` batches; −1: there are no such."""
+    row: cython.Py_ssize_t
+    found: cython.longlong = 0
+    if field < 0 or field >= counts.shape[0] or rows < 0 or rows > counts.shape[1]: return -1
+    for row in range(rows):
+        found += counts[field, row]
+    return found
 
 
 @cython.ccall
@@ -228,12 +240,8 @@ def _survives(survivors: cython.const[cython.ulonglong][::1], first: cython.long
     return survivors[end] & (((one << (last & 63)) << 1) - 1) != 0
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _kind(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-          precious: cython.const[cython.longlong][::1]) -> cython.int:
+def kind_of(batches, counts, row, precious):  # typed in cleaning.pxd, so that other kernels call it as C
+    """DROP, COPY or ALONE: what becomes of one batch, see `next_run`."""
     if batches[_MAGIC, row] >= 2 and batches[_ATTRIBUTES, row] & _CONTROL: return _ALONE
     if counts[_KEPT, row] == 0:
         return _ALONE if _holds(precious, batches[_LAST_OFFSET, row]) else _DROP

@@ -18,6 +18,8 @@ else:
 _INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
 _WIDEST = cython.declare(cython.ulonglong, 2**31 - 1)  # of an offset delta
 _ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
+_NO_RECORD = cython.declare(cython.Py_ssize_t, -1)
+_NO_ROOM = cython.declare(cython.Py_ssize_t, -2)
 _SIGN = cython.declare(cython.ulonglong, 2**63)
 
 
@@ -231,35 +233,54 @@ def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlo
     """
     row: cython.Py_ssize_t
     at: cython.Py_ssize_t = start
-    end: cython.Py_ssize_t = out.shape[0]
+    behind: cython.Py_ssize_t
     done: cython.Py_ssize_t = 0
-    size: cython.longlong
-    delta: cython.ulonglong
-    stamp: cython.ulonglong
-    pairs: cython.longlong
-    headers: cython.Py_ssize_t
-    if _bad_rows(records, first, count) or start < 0 or start > end: return 0, start, fields.BAD_START
+    if _bad_rows(records, first, count) or start < 0 or start > out.shape[0]: return 0, start, fields.BAD_START
     with cython.nogil:
         for row in range(first, first + count):
-            delta = _offset_delta(records[fields.R_OFFSET, row], base_offset)
-            stamp = _zigzag(_difference(records[fields.R_TIMESTAMP, row], base_timestamp))
-            size = _body_size(data, records, row, delta, stamp)
-            if size < 0: return done, at, fields.BAD_RECORD
-            if size + raw_varint_size(2 * size) > end - at: return done, at, fields.FULL
-            at = put_raw_varint(out, at, 2 * size)
-            out[at] = 0  # no attribute of a record is in use
-            at = put_raw_varint(out, at + 1, stamp)
-            at = put_raw_varint(out, at, 2 * delta)
-            at = _put_field(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
-            at = _put_field(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
-            pairs = records[fields.R_HEADER_COUNT, row]
-            at = put_raw_varint(out, at, 2 * pairs)
-            if pairs > 0:
-                headers = _headers_end(data, records[fields.R_HEADERS_POSITION, row], pairs)
-                headers -= records[fields.R_HEADERS_POSITION, row]
-                at = _put_bytes(data, records[fields.R_HEADERS_POSITION, row], headers, out, at)
+            behind = _put_record(data, records, row, base_offset, base_timestamp, out, at)
+            if behind < 0: return done, at, fields.FULL if behind == _NO_ROOM else fields.BAD_RECORD
+            at = behind
             done += 1
         return done, at, fields.END
+
+
+def put_record(data, records, row, base_offset, base_timestamp, out, at):  # typed in encode.pxd, for other kernels
+    """Write one v2 record at `at` → position behind it; −1: no record, −2: no room, nothing is written then.
+
+    data, records   see the module; `row` and `at` exist
+    """
+    return _put_record(data, records, row, base_offset, base_timestamp, out, at)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+                base_offset: cython.longlong, base_timestamp: cython.longlong, out: cython.uchar[::1],
+                at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    size: cython.longlong
+    pairs: cython.longlong
+    headers: cython.Py_ssize_t
+    delta: cython.ulonglong = _offset_delta(records[fields.R_OFFSET, row], base_offset)
+    stamp: cython.ulonglong = _zigzag(_difference(records[fields.R_TIMESTAMP, row], base_timestamp))
+    size = _body_size(data, records, row, delta, stamp)
+    if size < 0: return _NO_RECORD
+    if size + raw_varint_size(2 * size) > out.shape[0] - at: return _NO_ROOM
+    at = put_raw_varint(out, at, 2 * size)
+    out[at] = 0  # no attribute of a record is in use
+    at = put_raw_varint(out, at + 1, stamp)
+    at = put_raw_varint(out, at, 2 * delta)
+    at = _put_field(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
+    at = _put_field(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
+    pairs = records[fields.R_HEADER_COUNT, row]
+    at = put_raw_varint(out, at, 2 * pairs)
+    if pairs > 0:
+        headers = _headers_end(data, records[fields.R_HEADERS_POSITION, row], pairs)
+        headers -= records[fields.R_HEADERS_POSITION, row]
+        at = _put_bytes(data, records[fields.R_HEADERS_POSITION, row], headers, out, at)
+    return at
 
 
 @cython.cfunc

@@ -51,6 +51,12 @@ def written_checksums() -> bytes:
     return bytes(header_checksum(bytes((_WRITTEN_DESCRIPTOR[0], size << 4))) for size in range(4, 8))
 
 
+def written_header(*, broken_checksum: bool = False) -> bytes:
+    """What a frame begins with, see `write`."""
+    hashed = MAGIC + _WRITTEN_DESCRIPTOR if broken_checksum else _WRITTEN_DESCRIPTOR
+    return MAGIC + _WRITTEN_DESCRIPTOR + bytes((header_checksum(hashed),))
+
+
 def _rotate(value: int, by: int) -> int:
     value &= _U32
     return (value << by | value >> 32 - by) & _U32
@@ -136,8 +142,7 @@ def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:
     broken_checksum  as message format 0 has it: over the frame's magic too (KAFKA-3160)
     """
     compress = _fast_blocks() if level == _FAST_LEVEL else _high_blocks(level)
-    hashed = MAGIC + _WRITTEN_DESCRIPTOR if broken_checksum else _WRITTEN_DESCRIPTOR
-    parts: list[Buffer] = [MAGIC, _WRITTEN_DESCRIPTOR, bytes((header_checksum(hashed),))]
+    parts: list[Buffer] = [written_header(broken_checksum=broken_checksum)]
     view = memoryview(data)
     for at in range(0, len(view), _WRITTEN_BLOCK):
         block = view[at : at + _WRITTEN_BLOCK]

@@ -37,7 +37,8 @@ _CHUNK = 1 << 20
 _SEARCH_BUDGET = 32  # searches for sound batches checksum no more than this many times the file
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
-_TABLES = (make_tables(CASTAGNOLI), make_tables(IEEE))
+CASTAGNOLI_TABLES = memoryview(make_tables(CASTAGNOLI))
+_TABLES = (CASTAGNOLI_TABLES, make_tables(IEEE))
 _LENGTH_AT = BATCH_HEADER.positions["batch_length"]
 _CRC_START_V2 = BATCH_HEADER.positions["attributes"]
 _CRC_START_LEGACY = BATCH_HEADER.positions["magic"]

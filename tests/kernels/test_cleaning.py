@@ -190,3 +190,10 @@ def test_runs_of_superseded_batches(kernel):
     verdicts = memoryview(bytes([4, 4, 0, 3, 2, 4]))
     assert [kernel.end_of_run(verdicts, row, 6) for row in range(6)] == [2, 2, 5, 5, 5, 6]
     assert kernel.end_of_run(verdicts, 6, 6) == 6
+
+
+def test_totals_stay_within_the_counts(kernel):
+    _, counts = table_of([(2, 0, 3, 1), (2, 0, 2, 2), (2, 0, 5, 0)])
+    assert [kernel.total(counts, field, 3) for field in range(3)] == [10, 3, 1]
+    assert kernel.total(counts, 0, 0) == 0
+    assert {kernel.total(counts, *bad) for bad in ((-1, 3), (4, 3), (0, -1), (0, 4))} == {-1}

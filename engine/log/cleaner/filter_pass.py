@@ -12,12 +12,16 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
-from engine.kernels.cleaning import COPY, DROP, KEEP_ALL, KEEP_NONE, SUPERSEDED, end_of_run, next_run
+from engine.kernels.blocks import TABLE
+from engine.kernels.cleaning import DROP, KEEP_ALL, KEEP_NONE, SUPERSEDED, end_of_run, next_run, total
 from engine.kernels.offset_map import COUNTS, EXPIRED, KEPT, READ, TOMBSTONES, WITHOUT_KEY
+from engine.kernels.settling import settle
 from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
+from engine.record.lz4_frames import written_header
+from engine.record.windows import CASTAGNOLI_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 _PENDING = 1 << 20  # bytes that are collected before they are appended
+_BODY = 1 << 20  # bytes of records that are put together at once before they are compressed; larger batches take another way
+_FRAME_HEADER = memoryview(written_header())
 _ZEROS = memoryview(array("q", bytes(8 * BATCH_ROWS)))
 
 
@@ -43,6 +49,9 @@ class Workspace:
         self.rewriter = BatchRewriter()
         self.keep = memoryview(bytearray(RECORD_ROWS))
         self.counts = Table(COUNTS, BATCH_ROWS)  # of a window: what `mark_retained` counts for each batch
+        self.pending = memoryview(bytearray(_PENDING))
+        self.body = memoryview(bytearray(_BODY))
+        self.matches = memoryview(array("H", bytes(2 * TABLE)))
 
 
 class Round(NamedTuple):
@@ -70,7 +79,7 @@ class Counted:
     def __init__(self) -> None:
         self.size = 0
 
-    def append(self, _largest_offset: int, data: bytes) -> None:
+    def append(self, _largest_offset: int, data: bytes | memoryview) -> None:
         """Count `data`."""
         self.size += len(data)
 
@@ -92,7 +101,8 @@ class FilterPass:
         self._verdicts = memoryview(b"")  # of the window, by batch
         self._idle_markers: set[int] = set()  # of the window: markers of transactions that have no data left
         self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count
-        self._out = _Output(cleaned)
+        self._new_horizon = this_round.now + config.delete_retention_ms
+        self._out = _Output(cleaned, this_round.space.pending)
 
     def run(self) -> None:
         """Filter the whole segment. Raises Uncleanable, SegmentOffsetOverflow."""
@@ -101,7 +111,7 @@ class FilterPass:
             self._judge(window)
             self._filter(window)
             fields = (READ, KEPT, WITHOUT_KEY, EXPIRED)
-            read, kept, without_key, expired = (sum(self._counts.field(field)[: window.rows]) for field in fields)
+            read, kept, without_key, expired = (total(self._counts.table, field, window.rows) for field in fields)
             stats.messages_read += read - self._passed_over
             stats.messages_written += kept
             stats.invalid_messages_read += without_key
@@ -109,7 +119,6 @@ class FilterPass:
             size = _end(window.batches, window.rows - 1) - window.batches.table[BatchField.POSITION, 0]
             stats.bytes_read += size
             self._round.on_bytes(size)
-            self._out.keep_pending()
         self._out.flush()
 
     def _judge(self, window: Window) -> None:
@@ -185,18 +194,23 @@ class FilterPass:
 
     def _settle(self, window: Window, row: int, end: int, chunk: Chunk, keep: memoryview) -> None:
         """Hand on what stays of the batches row … end − 1, all of whose records are in `chunk`."""
-        batches, batch_of = window.batches, chunk.records.field(RecordField.BATCH)
+        batches, batch_of, out, space = window.batches, chunk.records.field(RecordField.BATCH), self._out, self._round.space
+        first = chunk.first
         while row < end:
-            kind, behind = next_run(batches.table, self._counts.table, row, end, self._precious)
-            if kind == COPY:
-                self._out.add(window.data[batches.table[BatchField.POSITION, row] : _end(batches, behind - 1)])
-                self._out.note(batches.table[BatchField.LAST_OFFSET, behind - 1])
-            elif kind != DROP:
-                first = bisect_left(batch_of, row, chunk.first, chunk.end)
-                behind_records = bisect_left(batch_of, behind, first, chunk.end)
-                mine = Marked(chunk, first, behind_records, keep[first - chunk.first :])
+            first = bisect_left(batch_of, row, first, chunk.end)
+            row, filled, last_row = settle(
+                window.data, batches.table, self._counts.table, row, end, self._precious,
+                chunk.data, chunk.records.table, first, chunk.end, keep[first - chunk.first :], self._new_horizon,
+                _FRAME_HEADER, CASTAGNOLI_TABLES, space.body, space.matches, out.buffer, out.filled,
+            )  # fmt: skip
+            if last_row >= 0:
+                out.note(filled, batches.table[BatchField.LAST_OFFSET, last_row])
+            if row < end:
+                first = bisect_left(batch_of, row, first, chunk.end)
+                behind = bisect_left(batch_of, row + 1, first, chunk.end)
+                mine = Marked(chunk, first, behind, keep[first - chunk.first :])
                 self._settle_alone(window, row, (mine,), whole=mine)
-            row = behind
+                row += 1
 
     def _settle_large(self, window: Window, row: int) -> None:
         """Hand on what stays of a batch with more records than the columns take: it is read twice, piece by piece."""
@@ -223,19 +237,19 @@ class FilterPass:
         if not kept:
             if not self._stays_empty(batches, row):
                 return
-            self._out.add(empty_in_place(batches, row))
+            what: bytes | memoryview = empty_in_place(batches, row)
         else:
             has_horizon = has_delete_horizon(batches, row)
             needs_horizon = not has_horizon and (counts[TOMBSTONES, row] > 0 or row in self._idle_markers)
             if table[BatchField.MAGIC, row] >= MAGIC_V2 and kept == counts[READ, row] and not needs_horizon:
-                self._out.add(window.data[table[BatchField.POSITION, row] : _end(batches, row)])
+                what = window.data[table[BatchField.POSITION, row] : _end(batches, row)]
             else:
                 horizon = table[BatchField.BASE_TIMESTAMP, row] if has_horizon else NO_TIMESTAMP
                 if needs_horizon:
-                    horizon = self._round.now + self._config.delete_retention_ms
+                    horizon = self._new_horizon
                 anew = None if whole is None else self._rewriter.rewrite_whole(window, row, whole, horizon)
-                self._out.add(self._rewriter.rewrite(batches, row, marked, horizon) if anew is None else anew)
-        self._out.note(table[BatchField.LAST_OFFSET, row])
+                what = self._rewriter.rewrite(batches, row, marked, horizon) if anew is None else anew
+        self._out.add(what, table[BatchField.LAST_OFFSET, row])
 
     def _stays_empty(self, batches: BatchColumns, row: int) -> bool:
         """Is it the last batch of an active producer, or the last one of the round? Mirrors checkBatchRetention."""
@@ -253,35 +267,36 @@ class FilterPass:
 
 
 class _Output:
-    """Collects batches and appends them to the new segment, many at a time."""
+    """Collects batches and appends them to the new segment, many at a time.
 
-    def __init__(self, cleaned: LogSegment | Counted) -> None:
+    `buffer` holds what is collected in its first `filled` bytes; who writes behind them says so to `note`.
+    """
+
+    def __init__(self, cleaned: LogSegment | Counted, buffer: memoryview) -> None:
         self._cleaned = cleaned
-        self._parts: list[bytes | memoryview] = []
-        self._size = 0
+        self.buffer, self.filled = buffer, 0
         self._largest_offset = -1
 
-    def add(self, data: bytes | memoryview) -> None:
-        """Whole batches; a view need only last until `keep_pending`."""
-        self._parts.append(data)
-        self._size += len(data)
+    def note(self, filled: int, largest_offset: int) -> None:
+        """The buffer holds whole batches up to `filled`; the last offset of the last one."""
+        self.filled, self._largest_offset = filled, largest_offset
 
-    def note(self, largest_offset: int) -> None:
-        """The last offset of what was added."""
-        self._largest_offset = largest_offset
-
-    def keep_pending(self) -> None:
-        """The window behind the views is about to be used again."""
-        if self._size >= _PENDING:
+    def add(self, data: bytes | memoryview, largest_offset: int) -> None:
+        """Take whole batches, and the last offset of the last one."""
+        if len(data) > len(self.buffer) - self.filled:
             self.flush()
-        elif self._parts:
-            self._parts = [b"".join(self._parts)]
+        if len(data) > len(self.buffer):
+            self._cleaned.append(largest_offset, data)
+            return
+        end = self.filled + len(data)
+        self.buffer[self.filled : end] = data
+        self.note(end, largest_offset)
 
     def flush(self) -> None:
         """Append what was collected."""
-        if self._parts:
-            self._cleaned.append(self._largest_offset, b"".join(self._parts))
-            self._parts, self._size = [], 0
+        if self.filled:
+            self._cleaned.append(self._largest_offset, self.buffer[: self.filled])
+            self.filled = 0
 
 
 def _end(batches: BatchColumns, row: int) -> int:

@@ -1,0 +1,156 @@
+"""What `settle` writes is what the cleaner's other way writes; what it leaves alone it does not touch. For both builds."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.formats import BatchField, Codec, RecordField
+from engine.kernels.blocks import TABLE
+from engine.kernels.checksum import CASTAGNOLI, make_tables
+from engine.kernels.offset_map import COUNTS, KEPT, READ, TOMBSTONES
+from engine.log.cleaner.rewriting import BatchRewriter, Marked
+from engine.record.builder import NewRecord, build_batch
+from engine.record.columns import Table
+from engine.record.lz4_frames import written_header
+from engine.record.reader import ChunkReader
+from engine.record.windows import LogWalk
+from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.memory_files import MemoryFile
+
+HORIZON = 1_700_000_000_000
+NOTHING = memoryview(array("q"))
+HEAD, TABLES = memoryview(written_header()), memoryview(make_tables(CASTAGNOLI))
+texts = st.none() | st.binary(max_size=40) | st.just(b"again and again " * 9)
+record = st.tuples(st.integers(1, 5), st.integers(-1, 2**41), texts, texts, st.booleans())
+batches = st.lists(st.tuples(st.lists(record, min_size=1, max_size=12), st.booleans(), st.sampled_from([-1, 0, 77])),
+                   min_size=1, max_size=6)  # fmt: skip
+
+
+@pytest.fixture(params=BUILDS, scope="module")
+def kernel(request):
+    return load_kernel("settling", request.param)
+
+
+def is_compiled(kernel):
+    return not str(kernel.__file__).endswith(".py")
+
+
+class Prepared:
+    """A window with one chunk, and counts of what stays of its batches."""
+
+    def __init__(self, described, codec, attributes=0):
+        self.sound, log, offset = True, b"", 0
+        self.keep = bytearray()
+        for records, append_time, horizon in described:
+            base = offset
+            made = []
+            for step, timestamp, key, value, stays in records:
+                offset += step
+                made.append(NewRecord(offset, timestamp, key, value, [(b"h", value)]))
+                self.keep.append(stays)
+            log += build_batch(made, base_offset=base, codec=codec, timestamp_type=int(append_time), delete_horizon_ms=horizon,
+                               log_append_time=99 if append_time else -1, control=bool(attributes & 32),
+                               partition_leader_epoch=5, last_offset=offset)  # fmt: skip
+            offset += 1
+        (self.window,) = LogWalk(MemoryFile("x.log", log))  # type: ignore[arg-type]
+        (self.chunk,) = ChunkReader("x.log", [].append).chunks(self.window)
+        self.counts = Table(COUNTS, self.window.rows).table
+        table = self.chunk.records.table
+        for index in range(self.chunk.first, self.chunk.end):
+            row = table[RecordField.BATCH, index]
+            self.counts[READ, row] += 1
+            if self.keep[index - self.chunk.first]:
+                self.counts[KEPT, row] += 1
+                self.counts[TOMBSTONES, row] += table[RecordField.VALUE_SIZE, index] < 0
+
+    def settle(self, kernel, row, out, at, *, body=1 << 16, precious=NOTHING):
+        return kernel.settle(
+            self.window.data, self.window.batches.table, self.counts, row, self.window.rows, precious, self.chunk.data,
+            self.chunk.records.table, self.chunk.first, self.chunk.end, memoryview(bytes(self.keep)), HORIZON, HEAD, TABLES,
+            memoryview(bytearray(body)), memoryview(array("H", bytes(2 * TABLE))), out, at,
+        )  # fmt: skip
+
+    def original(self, row):
+        """A batch as it is."""
+        at = self.window.batches.table[BatchField.POSITION, row]
+        return bytes(self.window.data[at : at + self.window.batches.table[BatchField.SIZE, row]])
+
+    def expected(self, row):
+        """What the other way makes of a batch."""
+        table, batch_of = self.window.batches.table, self.chunk.records.field(RecordField.BATCH)
+        kept, attributes = self.counts[KEPT, row], table[BatchField.ATTRIBUTES, row]
+        if not kept:
+            return b""
+        has = bool(attributes & 64)
+        needs = not has and self.counts[TOMBSTONES, row] > 0
+        if kept == self.counts[READ, row] and not needs:
+            return self.original(row)
+        mine = [index for index in range(self.chunk.first, self.chunk.end) if batch_of[index] == row]
+        marked = Marked(self.chunk, mine[0], mine[-1] + 1, memoryview(bytes(self.keep[mine[0] - self.chunk.first :])))
+        horizon = table[BatchField.BASE_TIMESTAMP, row] if has else HORIZON if needs else -1
+        return BatchRewriter().rewrite_whole(self.window, row, marked, horizon)
+
+
+@given(batches, st.sampled_from([Codec.NONE, Codec.LZ4]))
+@settings(deadline=None, max_examples=150)
+def test_it_writes_what_the_other_way_writes(kernel, described, codec):
+    prepared = Prepared(described, codec)
+    out = memoryview(bytearray(1 << 16))
+    row, at, written, wanted = 0, 3, b"", b""
+    while row < prepared.window.rows:
+        before = row
+        row, behind, last = prepared.settle(kernel, row, out, at)
+        written += bytes(out[at:behind])
+        kept = [one for one in range(before, row) if prepared.counts[KEPT, one]]
+        assert last == (kept[-1] if kept else -1)
+        at = behind
+        for one in range(before, row):
+            wanted += prepared.expected(one)
+        if row < prepared.window.rows:  # interpreted it leaves to the other way what is to be written anew
+            assert not is_compiled(kernel)
+            assert prepared.expected(row) != prepared.original(row)
+            row += 1
+    assert written == wanted
+    assert bytes(out[:3]) == b"\0\0\0"
+
+
+@given(batches, st.sampled_from([Codec.NONE, Codec.LZ4]), st.integers(0, 900))
+@settings(deadline=None, max_examples=150)
+def test_without_room_it_stops_before_the_batch(kernel, described, codec, room):
+    prepared = Prepared(described, codec)
+    beyond = memoryview(bytearray(b"\xaa" * (room + 64)))
+    row, at, _ = prepared.settle(kernel, 0, beyond[:room], 0)
+    assert bytes(beyond[room:]) == b"\xaa" * 64
+    assert bytes(beyond[:at]) == b"".join(prepared.expected(one) for one in range(row))
+    assert prepared.settle(kernel, row, beyond[:room], at)[:2] == (row, at)  # it stays there
+
+
+def test_what_needs_another_look_is_left_alone(kernel):
+    half = [[(1, 5, b"a", b"v", False), (1, 6, b"b", b"v", True)], False, -1]
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.ZSTD):
+        assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0) == (0, 0, -1)
+    gone = Prepared([[[(1, 5, b"a", b"v", False)], False, -1]], Codec.NONE)
+    last = gone.window.batches.table[BatchField.LAST_OFFSET, 0]
+    assert gone.settle(kernel, 0, memoryview(bytearray(999)), 0) == (1, 0, -1)
+    assert gone.settle(kernel, 0, memoryview(bytearray(999)), 0, precious=memoryview(array("q", [last]))) == (0, 0, -1)
+
+
+def test_a_body_that_has_no_room_is_left_alone(kernel):
+    half = [[(1, 5, b"a", bytes(50), True), (1, 6, b"b", b"v", False)], False, -1]
+    assert Prepared([half], Codec.LZ4).settle(kernel, 0, memoryview(bytearray(999)), 0, body=20) == (0, 0, -1)
+
+
+def test_arguments_that_do_not_fit_each_other_do_nothing(kernel):
+    prepared = Prepared([[[(1, 5, b"a", b"v", True)], False, -1]], Codec.NONE)
+    out = memoryview(bytearray(999))
+    for row, at in ((-1, 0), (0, -1), (0, 1000)):
+        assert prepared.settle(kernel, row, out, at) == (row, at, -1)
+    prepared.keep.clear()
+    assert prepared.settle(kernel, 0, out, 0) == (0, 0, -1)
+    prepared.keep.append(1)
+    prepared.window.batches.table[BatchField.SIZE, 0] = len(prepared.window.data) + 1
+    assert prepared.settle(kernel, 0, out, 0) == (0, 0, -1)
