@@ -106,7 +106,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l limit -x -d 'S
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l tail -x -d 'Show the last N matches only'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l count -d 'Show how many records and batches match, instead of them'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l format -x -a 'text json jsonl' -d 'Kafka'"'"'s text, one JSON document, or one JSON object a line'
-complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l decode -x -a 'auto' -d 'Choose the decoder by the topic'"'"'s name, for --print-data-log'
+complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l decode -x -a 'auto' -d 'Choose the decoder by the topic'"'"'s name, unless one is named'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l continue-on-corruption -d 'Go on behind damage, at the next batch that is sound'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l max-decompressed-bytes -x -d 'Inflate no batch beyond this'
 complete -c kafkalog -n '__fish_seen_subcommand_from dump-log' -l max-batch-bytes -x -d 'Decode no batch larger than this'

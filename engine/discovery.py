@@ -60,6 +60,11 @@ def discover(files: ReadOnlyFiles, path: str, max_depth: int = MAX_DEPTH) -> Dis
     return found
 
 
+def nothing_found(path: str) -> Finding:
+    """What to say of a directory in which `discover` found no file."""
+    return Finding("nothing-found", Where(path), "holds no files of Kafka's")
+
+
 def _visit(files: ReadOnlyFiles, directory: str, names: list[str], depth: int, seen: set[str], found: Discovery) -> None:
     prefix = directory if directory.endswith("/") else directory + "/"
     plain, below = _sort_out(files, prefix, names, found)
@@ -128,7 +133,8 @@ def _refused(files: ReadOnlyFiles, prefix: str, name: str, error: UnreadableFile
     except UnreadableFile:
         is_there = True
     if is_there:
-        found.findings.append(Finding("path-unreadable", Where(prefix + name), str(error)))
+        what = str(error).removeprefix(f"{prefix}{name}: ")  # a finding names its place by itself
+        found.findings.append(Finding("path-unreadable", Where(prefix + name), what))
 
 
 def directory_kind(file_names: Iterable[str]) -> DirectoryKind:

@@ -252,4 +252,11 @@ KINDS: dict[str, Kind] = {
     ),
     "path-vanished": Kind(Severity.INFO, "a running broker removed it while it was looked for", "nothing to do"),
     "file-ignored": Kind(Severity.INFO, "the name is none of Kafka's", "nothing to do"),
+    "gaps-compacted": Kind(
+        Severity.INFO, "offsets are missing between batches, and by the keys of the records the cleaner took them",
+        "nothing to do where the topic is compacted",
+    ),
+    "nothing-found": Kind(
+        Severity.INFO, "there is no file of Kafka's in the directory, nor below it", "was another directory meant?",
+    ),
 }

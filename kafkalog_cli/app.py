@@ -41,12 +41,18 @@ class Outcome:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._explained: set[str] = set()
         self._status = 0
+        self._failed = False
         self._explain = sys.stderr.isatty()
 
     @property
     def streams(self) -> bool:
         """Do findings go into a stream of objects?"""
         return self._stream is not None
+
+    @property
+    def failed(self) -> bool:
+        """Was there work that could not be done?"""
+        return self._failed
 
     def finding(self, finding: Finding, *, repaired: bool = False) -> None:
         """Take one finding; `repaired`: of something that was wrong and is not any more."""
@@ -64,6 +70,7 @@ class Outcome:
 
     def error(self, error: KafkalogError) -> None:
         """Take work that could not be done."""
+        self._failed = True
         self._status = max(self._status, error.exit_status)
         if self._stream is not None:
             self._stream.error(error)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from engine.discovery import discover
+from engine.discovery import discover, nothing_found
 from engine.dump.reports import DumpReports
 from engine.dump.run import LOGS, Dump, kafka_file_name
 from engine.dump.text_buffer import TextBuffer
@@ -154,6 +154,8 @@ def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome
             continue
         for finding in found.findings:
             outcome.finding(finding)
+        if not found.paths:
+            outcome.finding(nothing_found(argument))
         for path in found.paths:
             yield Target(path, parse_file_name(file_name(path)), path == argument)
 
@@ -176,7 +178,8 @@ def _wanted(files: ReadOnlyFiles, targets: list[Target], selection: Selection, o
             do = "select by --offset, --limit or --tail"
             outcome.error(UsageError(f"{target.path}: {what}", do, path=target.path))
         elif target.is_named:
-            what = "a selection shows records of logs, and this is none"
+            what = "--count counts" if selection.count else "a selection shows"
+            what += " records of logs, and this is none"
             outcome.error(UsageError(f"{target.path}: {what}", path=target.path))
     return wanted
 
@@ -199,7 +202,7 @@ def _count(
         records += counted.record_count
         batches += counted.batch_count
         renderer.count(target.path, counted.record_count, counted.batch_count)
-    if len(targets) != 1:
+    if len(targets) > 1 or (not targets and not outcome.failed):
         renderer.count(None, records, batches)
     return reports
 

@@ -100,13 +100,21 @@ def main(arguments: list[str] | None = None) -> Any:
         click.echo("interrupted", err=True)
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        _show(error)
         sys.exit(error.exit_code)
     except OSError as error:  # files fail with a KafkalogError: this is stdout or stderr
         _abandon("output-failed", f"the output can not be written: {error.strerror or error}", arguments)
     except MemoryError:
         _abandon("out-of-memory", "not enough memory: lower --max-batch-bytes or --max-decompressed-bytes", arguments)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _show(error: click.ClickException) -> None:
+    """As click shows it, but a terminal does not obey what it repeats of the command line."""
+    from kafkalog_cli.app import printable
+
+    text = "\n".join(map(printable, error.format_message().split("\n")))
+    (click.UsageError(text, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(text)).show()
 
 
 def _check_streams() -> None:

@@ -12,6 +12,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|
 _AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _LONG = 2**63
+NO_END = _LONG  # of a half-open range: no offset and no time is as large
 
 
 def parse_instant(text: str, now_ms: int) -> int | None:
@@ -82,8 +83,10 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
         if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
             self.fail(f"{value!r} is no range of offsets: write A:B, A: or :B", param, ctx)
         first = int(match[1]) if match[1] else -_LONG
-        end = int(match[3]) if match[3] else _LONG - 1 if match[2] else min(first + 1, _LONG - 1)  # the largest has no end
-        if not -_LONG <= first <= end < _LONG:
+        end = int(match[3]) if match[3] else NO_END if match[2] else first + 1
+        if not -_LONG <= first < _LONG or end > NO_END:
+            self.fail(f"{value!r} is beyond all offsets, which have 64 bits", param, ctx)
+        if end < first:
             self.fail(f"{value!r} ends before it begins", param, ctx)
         return first, end
 
@@ -105,7 +108,7 @@ class TimeRange(click.ParamType[tuple[int, int]]):
         while at >= 0:
             left, right = value[:at], value[at + len(separator) :]
             start = parse_instant(left, now_ms) if left.strip() else -_LONG
-            end = parse_instant(right, now_ms) if right.strip() else _LONG - 1
+            end = parse_instant(right, now_ms) if right.strip() else NO_END
             if start is not None and end is not None and start <= end:
                 found.add((start, end))
             at = value.find(separator, at + 1)

@@ -104,7 +104,7 @@ def test_a_directory_that_fails_is_a_finding(tmp_path):
     make(tmp_path, "t-0/00000000000000000000.log", "t-1/00000000000000000000.log")
     discovery = discover(RefusingFiles(), str(tmp_path))
     assert [path.rsplit("/", 2)[-2] for path in discovery.paths] == ["t-1"]
-    assert [finding.code for finding in discovery.findings] == ["path-unreadable"]
+    assert [(finding.code, finding.what) for finding in discovery.findings] == [("path-unreadable", "Input/output error")]
 
 
 class MovingFiles(ReadOnlyFiles):

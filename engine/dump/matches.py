@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from engine.dump.entries_07 import Entries07
 from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.log_file import LogDump
+from engine.dump.names import check_log_name
 from engine.dump.selection import Selector
 from engine.dump.skipping import start_position
 from engine.layout import FileKind
@@ -54,6 +55,7 @@ def tally(
     """
     counted = Tally()
     selector = Selector(selection._replace(limit=None, tail=None))
+    check_log_name(path, name, report)
     if name.kind is FileKind.LOG_07:
         with files.open(path) as file:
             entries = Entries07(file, path, options, report, selector)
@@ -67,5 +69,5 @@ def tally(
         try:
             LogDump(file, path, options, counted, report, gaps, selector).run(start)
         finally:
-            report_gaps(gaps, path, files.absolute(path), report, reports)
+            report_gaps(gaps, files, path, name, report, reports)
     return counted

@@ -14,15 +14,16 @@ _LIMIT = 100_000  # lines kept for one file: an index of 10 MiB has 1.3 million 
 class DumpReports:
     """Collects what is reported at the end. Paths are absolute (java.io.File.getAbsolutePath).
 
+    Of several mismatches or gaps with the same first offset that tool keeps only the last; here all are told.
     Mirrors DumpLogSegments.main and TimeIndexDumpErrors.
     """
 
     def __init__(self) -> None:
-        self._mismatches: dict[str, dict[int, int]] = {}
+        self._mismatches: dict[str, dict[tuple[int, int], None]] = {}
         self._timestamps: dict[str, list[tuple[int, int]]] = {}
         self._disorder: dict[str, list[tuple[int, int]]] = {}
         self._not_found: dict[str, list[tuple[int, int]]] = {}
-        self._gaps: dict[str, dict[int, int]] = {}
+        self._gaps: dict[str, dict[tuple[int, int], None]] = {}
 
     def index_mismatch(self, path: str, index_offset: int, log_offset: int) -> None:
         """An offset index entry points to a batch whose last offset is another one."""
@@ -48,8 +49,8 @@ class DumpReports:
         """The text, line by line."""
         for path, offsets in in_hash_order(self._mismatches):
             yield f"Mismatches in :{path}"
-            for offset in sorted(offsets, reverse=True):
-                yield f"  Index offset: {offset}, log offset: {offsets[offset]}"
+            for one, other in sorted(offsets, reverse=True):
+                yield f"  Index offset: {one}, log offset: {other}"
         for path, pairs in in_hash_order(self._timestamps):
             yield f"Found timestamp mismatch in :{path}"
             yield from (f"  Index timestamp: {one}, log timestamp: {other}" for one, other in pairs)
@@ -61,12 +62,12 @@ class DumpReports:
             yield from (f"Indexed offset: {one}, found log offset: {other}" for one, other in pairs)
         for path, offsets in in_hash_order(self._gaps):
             yield f"Non-consecutive offsets in {path}"
-            yield from (f"  {before} is followed by {offsets[before]}" for before in sorted(offsets))
+            yield from (f"  {before} is followed by {after}" for before, after in sorted(offsets))
 
 
-def _put(pairs: dict[int, int], key: int, value: int) -> None:
-    if key in pairs or len(pairs) < _LIMIT:
-        pairs[key] = value
+def _put(pairs: dict[tuple[int, int], None], one: int, other: int) -> None:
+    if len(pairs) < _LIMIT:
+        pairs[one, other] = None
 
 
 def _append(pairs: list[tuple[int, int]], one: int, other: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.log_file import LogDump
+from engine.dump.names import base_offset_of, check_log_name
 from engine.dump.reports import DumpReports
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
@@ -71,10 +72,10 @@ class Dump:
             with self._files.open(path) as file:
                 self._renderer.log_07(file, path, self._selector)
         elif kind is FileKind.OFFSET_INDEX:
-            self._indexes.offset_index(path, self._beside(path, name, ".log"), self._base_offset(path, name))
+            self._indexes.offset_index(path, self._beside(path, name, ".log"), base_offset_of(path, name, self._report))
         elif kind is FileKind.TIME_INDEX:
             log, index = self._beside(path, name, ".log"), self._beside(path, name, ".index")
-            self._indexes.time_index(path, log, index, self._base_offset(path, name))
+            self._indexes.time_index(path, log, index, base_offset_of(path, name, self._report))
         elif kind is FileKind.TRANSACTION_INDEX:
             self._transaction_index(path, name)
         elif kind is FileKind.PRODUCER_SNAPSHOT:
@@ -93,14 +94,9 @@ class Dump:
                 self._report(finding)
 
     def _log(self, path: str, name: FileName) -> None:
-        if name.kind is FileKind.LOG:
-            self._base_offset(path, name)
-        elif name.kind is FileKind.KRAFT_SNAPSHOT and (name.base_offset is None or name.epoch is None):
-            what = "a KRaft snapshot is named <20 digits>-<10 digits>.checkpoint"
-            self._report(Finding("name-invalid", Where(path), what))
-        absolute = self._files.absolute(path)
+        check_log_name(path, name, self._report)
         gaps = gaps_of(self._files, path, name, self._selector.selection if self._selector is not None else None)
-        renderer = self._renderer.log(path, partition_of(absolute))
+        renderer = self._renderer.log(path, partition_of(self._files.absolute(path)))
         with self._files.open(path) as file:
             try:
                 start = 0
@@ -111,10 +107,10 @@ class Dump:
                     start = start_position(self._files, path, name, file, self._selector.selection)
                 LogDump(file, path, self._options, renderer, self._report, gaps, self._selector).run(start)
             finally:
-                report_gaps(gaps, path, absolute, self._report, self.reports)
+                report_gaps(gaps, self._files, path, name, self._report, self.reports)
 
     def _transaction_index(self, path: str, name: FileName) -> None:
-        base_offset = self._base_offset(path, name)
+        base_offset = base_offset_of(path, name, self._report)
         try:
             from engine.index.transaction import TransactionIndex
 
@@ -140,14 +136,6 @@ class Dump:
             self._report(finding)
         for entry in snapshot:
             self._renderer.entry(entry)
-
-    def _base_offset(self, path: str, name: FileName) -> int:
-        """The offset in the file's name; 0 and a finding where there is none."""
-        if name.base_offset is None:
-            what = f"the name {file_name(path)!r} does not begin with an offset"
-            self._report(Finding("name-invalid", Where(path), what))
-            return 0
-        return name.base_offset
 
     def _beside(self, path: str, name: FileName, suffix: str) -> str:
         """The file of the same segment with another suffix; one that was renamed in the same way goes first."""

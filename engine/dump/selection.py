@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
-from engine.kernels.select import ANY, UNBOUNDED, compact_records, mask_records
+from engine.kernels.select import ANY, compact_records, mask_records
 from engine.record.columns import RECORD_ROWS
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
-FIRST, END = -(2**63), UNBOUNDED
+FIRST, END = -(2**63), 2**63  # half-open, as all ranges here
 _AGREEING = 3  # batches in a row that lie behind a selection before the walk believes it: an offset may be damaged
 
 
@@ -68,7 +68,7 @@ class Selection(NamedTuple):
             return False
         if table[BatchField.MAGIC, row] < MAGIC_V2:
             return self._may_match_message(table, row)
-        if self.end_offset != END and table[BatchField.BASE_OFFSET, row] >= self.end_offset:
+        if table[BatchField.BASE_OFFSET, row] >= self.end_offset:
             return False
         if table[BatchField.MAX_TIMESTAMP, row] < self.from_ms and table[BatchField.VALID, row]:
             return False
@@ -87,14 +87,14 @@ class Selection(NamedTuple):
             return False
         if table[BatchField.ATTRIBUTES, row] & CODEC_MASK:
             return True
-        if self.end_offset != END and table[BatchField.LAST_OFFSET, row] >= self.end_offset:
+        if table[BatchField.LAST_OFFSET, row] >= self.end_offset:
             return False
-        return bool(timestamp >= self.from_ms) and (self.to_ms == END or bool(timestamp < self.to_ms))
+        return bool(self.from_ms <= timestamp < self.to_ms)
 
     def is_behind(self, table: memoryview, row: int) -> bool:
         """Does the batch begin behind the offsets that fit? A wrapper of formats 0 and 1 does not say."""
         is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
-        return self.end_offset != END and not is_wrapper and bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset)
+        return not is_wrapper and bool(table[BatchField.BASE_OFFSET, row] >= self.end_offset)
 
 
 EVERYTHING = Selection()
@@ -159,8 +159,7 @@ class Selector:
 
     def is_past_entry(self, offset: int) -> bool:
         """Does nothing fit from the entry of 0.7 at `offset` on? Its offset is where it stands, so it is believed."""
-        end = self.selection.end_offset
-        return self.finished or (end != END and offset >= end)
+        return self.finished or offset >= self.selection.end_offset
 
     def entry(self, offset: int) -> bool:
         """Shall the entry of 0.7 at `offset` be shown? Counts it."""
@@ -198,8 +197,8 @@ class Selector:
             self._keep = memoryview(bytearray(chunk.end))
         keep = self._keep
         mask_records(
-            table, chunk.end, chunk.batches.table, wanted.first_offset, wanted.end_offset, wanted.from_ms, wanted.to_ms,
-            wanted.producer_id, wanted.leader_epoch, wanted.transactional, keep,
+            table, chunk.end, chunk.batches.table, wanted.first_offset, max(wanted.end_offset - 1, FIRST), wanted.from_ms,
+            max(wanted.to_ms - 1, FIRST), wanted.producer_id, wanted.leader_epoch, wanted.transactional, keep,
         )
         if wanted.by_content:
             for record in range(chunk.end):

@@ -23,8 +23,9 @@ def may_hold_matches(files: ReadOnlyFiles, path: str, name: FileName, selection:
         return False
     if selection.first_offset <= name.base_offset:
         return True
-    following = _next_base_offset(files, path, name)
-    return following is None or selection.first_offset < following
+    following = segments_behind(files, path, name)
+    parsed = parse_file_name(file_name(following[0])) if following else None
+    return parsed is None or parsed.base_offset is None or selection.first_offset < parsed.base_offset
 
 
 def start_position(files: ReadOnlyFiles, path: str, name: FileName, log: OpenFile, selection: Selection) -> int:
@@ -49,16 +50,18 @@ def start_position(files: ReadOnlyFiles, path: str, name: FileName, log: OpenFil
     return position if not isinstance(batch, str) and name.base_offset <= batch.base_offset <= first_offset else 0
 
 
-def _next_base_offset(files: ReadOnlyFiles, path: str, name: FileName) -> int | None:
-    """Base offset of the segment behind this one in its directory; None: there is none."""
-    directory = path[: len(path) - len(file_name(path))] or "."
+def segments_behind(files: ReadOnlyFiles, path: str, name: FileName) -> list[str]:
+    """Paths of the segments behind this one in its directory, in order."""
+    if name.base_offset is None:
+        return []
+    prefix = path[: len(path) - len(file_name(path))]
     try:
-        names = [parse_file_name(entry) for entry in files.list(directory)]
+        entries = files.list(prefix or ".")
     except UnreadableFile:
-        return None
-    bases = [
-        other.base_offset for other in names
-        if other and other.kind is name.kind and other.suffix == name.suffix and other.base_offset is not None
-    ]
-    return min((base for base in bases if base > (name.base_offset or 0)), default=None)
-
+        return []
+    behind = {}
+    for entry in entries:
+        other = parse_file_name(entry)
+        if other and other.kind is name.kind and other.suffix == name.suffix and other.base_offset is not None:
+            behind[other.base_offset] = prefix + entry
+    return [behind[base] for base in sorted(behind) if base > name.base_offset]

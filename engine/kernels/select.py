@@ -10,8 +10,6 @@ else:
 
 ANY = -(2**63)  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)
-UNBOUNDED = 2**63 - 1  # for end_offset and to_ms: nothing is too large
-_UNBOUNDED = cython.declare(cython.longlong, UNBOUNDED)
 _LARGEST = cython.declare(cython.longlong, 2**63 - 1)
 _INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
 
@@ -75,13 +73,13 @@ def next_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_ro
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
-                 first_offset: cython.longlong, end_offset: cython.longlong, from_ms: cython.longlong,
-                 to_ms: cython.longlong, producer_id: cython.longlong, leader_epoch: cython.longlong,
+                 first_offset: cython.longlong, last_offset: cython.longlong, from_ms: cython.longlong,
+                 last_ms: cython.longlong, producer_id: cython.longlong, leader_epoch: cython.longlong,
                  transactional: cython.bint, keep: cython.uchar[::1]):
     """Write 1 into `keep` for each of `count` records that fits, else 0 → how many fit.
 
-    first_offset, end_offset   first_offset <= offset < end_offset; UNBOUNDED: no end
-    from_ms, to_ms             from_ms <= timestamp < to_ms; UNBOUNDED: no end
+    first_offset, last_offset  first_offset <= offset <= last_offset
+    from_ms, last_ms           from_ms <= timestamp <= last_ms
     producer_id, leader_epoch  of the record's batch; ANY: whatever it is
     transactional              only records of transactional batches
     """
@@ -94,8 +92,7 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
         for index in range(count):
             row = records[fields.R_BATCH, index]
             fits = first_offset <= records[fields.R_OFFSET, index] and from_ms <= records[fields.R_TIMESTAMP, index]
-            fits = fits and (end_offset == _UNBOUNDED or records[fields.R_OFFSET, index] < end_offset)
-            fits = fits and (to_ms == _UNBOUNDED or records[fields.R_TIMESTAMP, index] < to_ms)
+            fits = fits and records[fields.R_OFFSET, index] <= last_offset and records[fields.R_TIMESTAMP, index] <= last_ms
             fits = fits and (producer_id == _ANY or batches[fields.B_PRODUCER_ID, row] == producer_id)
             fits = fits and (leader_epoch == _ANY or batches[fields.B_LEADER_EPOCH, row] == leader_epoch)
             fits = fits and (not transactional or batches[fields.B_ATTRIBUTES, row] & fields.TRANSACTIONAL_FLAG != 0)

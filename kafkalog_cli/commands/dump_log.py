@@ -10,9 +10,8 @@ import click
 from kafkalog_cli.decoders import DecoderClass
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import FileList, KafkaCommand, Whole, size_option, version_option
-from kafkalog_cli.ranges import Header, KeyRegex, OffsetRange, TimeRange
+from kafkalog_cli.ranges import NO_END, Header, KeyRegex, OffsetRange, TimeRange
 
-_NO_END = 2**63 - 1  # of a range of times
 _DECODERS = {
     "offsets_decoder": "offsets",
     "transaction_log_decoder": "transaction-log",
@@ -77,7 +76,7 @@ _EXAMPLES = (
 @click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="Kafka's text, one JSON document, or one JSON object a line.")
-@click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name, for --print-data-log.")
+@click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name, unless one is named.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B", help="Only offsets from A up to, not including, B.")
 @click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
               help="Only timestamps from FROM up to, not including, TO: ISO-8601 (UTC unless it says), ms, or `2h ago`. "
@@ -145,6 +144,10 @@ def selection_from(values: dict[str, Any]) -> Any:
         raise click.UsageError("--count counts every match: leave out --limit and --tail")
     if all(value is None or value is False or value == () for value in given.values()):
         return None
+    for option in ("verify_index_only", "index_sanity_check"):
+        if values[option]:
+            what = f"--{option.replace('_', '-')} checks indexes as a whole, a selection shows records of logs"
+            raise click.UsageError(f"{what}: leave one of them out")
     from engine.dump.selection import Selection
 
     selection = Selection(**given)
@@ -153,7 +156,7 @@ def selection_from(values: dict[str, Any]) -> Any:
 
 def _looks_into_records(values: dict[str, Any]) -> bool:
     """Do headers of batches not tell which records are wanted? They say nothing of the smallest timestamp."""
-    has_end = bool(values["times"]) and values["times"][1] != _NO_END
+    has_end = bool(values["times"]) and values["times"][1] != NO_END
     return bool(values["keys"] or values["key_regex"] or values["headers"]) or has_end
 
 
@@ -164,8 +167,9 @@ def options_from(values: dict[str, Any]) -> Any:
 
     chosen = next((name for flag, name in _DECODERS.items() if values[flag]), None)
     classes = values["key_decoder_class"], values["value_decoder_class"]
+    names_class = classes != (None, None)
     return DumpOptions(
-        print_data=values["print_data_log"] or chosen is not None or classes != (None, None),
+        print_data=values["print_data_log"] or chosen is not None or names_class or values["decode"] is not None,
         deep=values["deep_iteration"] or values["count"] or _looks_into_records(values),
         skip_metadata=values["skip_record_metadata"],
         verify_only=values["verify_index_only"],
@@ -173,7 +177,7 @@ def options_from(values: dict[str, Any]) -> Any:
         max_message_size=values["max_message_size"],
         max_bytes=values["max_bytes"],
         decoder=_record_decoder(chosen),
-        auto_decode=values["decode"] == "auto",
+        auto_decode=values["decode"] == "auto" and not names_class,
         key_decoder=None if chosen else payload_decoder(classes[0]),
         value_decoder=None if chosen else payload_decoder(classes[1]),
         continue_on_corruption=values["continue_on_corruption"],

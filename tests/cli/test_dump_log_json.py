@@ -273,7 +273,7 @@ def test_a_name_that_is_not_text(corpus, tmp_path):
 
 
 def test_work_that_could_not_be_done(tmp_path):
-    objects, err, status = dump(str(tmp_path / "nothing.log"), str(tmp_path))
+    objects, err, status = dump(str(tmp_path / "nothing.log"))
     assert [found["type"] for found in objects] == ["error", "end"]
     assert objects[0]["code"] == "unreadable-file"
     assert err.startswith("error[unreadable-file] ")
@@ -310,6 +310,20 @@ def test_decoders_stand_beside_the_bytes(corpus):
     plain, _, _ = dump("--print-data-log", str(directory))
     assert [{name: value for name, value in found.items() if not name.startswith("decoded")}
             for found in of_type(objects, "record")] == of_type(plain, "record")  # fmt: skip
+
+
+def test_a_decoder_that_is_named_goes_before_the_one_of_the_topic(corpus):
+    directory = str(next(corpus.glob("kafka-4.3.1/logs/clean/d?/__cluster_metadata-0")))
+    for name in ("DefaultDecoder", "StringDecoder"):
+        named = kafkalog("dump-log", "--value-decoder-class", name, directory)
+        assert kafkalog("dump-log", "--value-decoder-class", name, "--decode", "auto", directory) == named
+
+
+def test_decoding_implies_printing(corpus):
+    directory = str(next(corpus.glob("kafka-4.3.1/logs/clean/d?/__cluster_metadata-0")))
+    printed = kafkalog("dump-log", "--decode", "auto", "--print-data-log", directory)
+    assert kafkalog("dump-log", "--decode", "auto", directory) == printed
+    assert b'"type":"TOPIC_RECORD"' in printed.out
 
 
 def test_a_decoder_that_fails(corpus):

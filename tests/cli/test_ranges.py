@@ -16,7 +16,7 @@ def test_instants(text, wanted):
 
 
 @pytest.mark.parametrize(("text", "wanted"), [
-    ("2h ago:1h ago", (NOW - 7_200_000, NOW - 3_600_000)), ("2h ago:", (NOW - 7_200_000, 2**63 - 1)),
+    ("2h ago:1h ago", (NOW - 7_200_000, NOW - 3_600_000)), ("2h ago:", (NOW - 7_200_000, 2**63)),
     (":0", (-(2**63), 0)), ("1970-01-01T00:00:01Z:1970-01-01T00:00:02Z", (1000, 2000)),
     ("1970-01-01T00:00:01..1970-01-01T00:00:02", (1000, 2000)), ("1970-01-01:1970-01-02", (0, 86_400_000)),
 ])
@@ -31,7 +31,14 @@ def test_no_time_ranges(text):
 
 
 @pytest.mark.parametrize(("text", "wanted"), [
-    ("1:2", (1, 2)), ("7", (7, 8)), ("7:", (7, 2**63 - 1)), (":7", (-(2**63), 7)), (":", (-(2**63), 2**63 - 1)),
+    ("1:2", (1, 2)), ("7", (7, 8)), ("7:", (7, 2**63)), (":7", (-(2**63), 7)), (":", (-(2**63), 2**63)),
+    (f"{2**63 - 1}", (2**63 - 1, 2**63)), (f"1:{2**63 - 1}", (1, 2**63 - 1)), (f"1:{2**63}", (1, 2**63)),
 ])
 def test_offset_ranges(text, wanted):
     assert OffsetRange().convert(text, None, None) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "2:1", f"{2**63}", f"1:{2**63 + 1}", f"{-(2**63) - 1}:", "a"])
+def test_no_offset_ranges(text):
+    with pytest.raises(click.BadParameter):
+        OffsetRange().convert(text, None, None)

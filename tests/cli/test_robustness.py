@@ -253,6 +253,15 @@ def test_odd_lists_of_files(tmp_path, words):
     assert done.out.decode() == "".join(f"Dumping {name}\n" for name in names)
 
 
+@pytest.mark.parametrize("name", ["x.log", "t-0", "anything"])
+def test_a_directory_with_nothing_in_it_is_told(tmp_path, name):
+    (tmp_path / name / "below").mkdir(parents=True)
+    done = kafkalog("dump-log", name + "/", cwd=tmp_path)
+    assert (done.out, done.status) == (b"", 0)
+    assert done.err.splitlines()[-1] == f"info[nothing-found] {name}/: holds no files of Kafka's"
+    assert '"nothing-found"' in kafkalog("dump-log", name, "--format", "jsonl", cwd=tmp_path).out.decode()
+
+
 def test_an_empty_argument(tmp_path):
     done = kafkalog("dump-log", "", cwd=tmp_path)
     assert (done.status, done.err) == (8, "error[unreadable-file] : No such file or directory\n")
@@ -367,6 +376,14 @@ def test_a_terminal_is_not_obeying_names_and_payloads(tmp_path):
     assert b"\x07" not in seen
     assert "\u202e".encode() not in seen
     assert b"\x1b" not in seen, seen
+
+
+def test_a_terminal_is_not_obeying_what_was_typed(tmp_path):
+    for words in (["--value-decoder-class", "x\x1b[31m"], ["--no\x1b[31m"], ["--value-decoder-class", "m\x1b:f"]):
+        seen, status = on_terminal("dump-log", *words, ".", cwd=tmp_path, NO_COLOR="1")
+        assert status == 2
+        assert b"\\x1b" in seen
+        assert b"\x1b" not in seen
 
 
 def test_colours_and_narrow_terminals(tmp_path):

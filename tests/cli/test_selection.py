@@ -170,6 +170,50 @@ def test_the_largest_timestamp_and_offset_are_in_open_ranges(tmp_path):
     assert b": 1 records" in kafkalog("dump-log", path, "--count", "--time", f"{largest}:").out
 
 
+@pytest.mark.parametrize("magic", [1, 2])
+def test_ranges_that_end_before_the_largest_leave_it_out(tmp_path, magic):
+    largest = 2**63 - 1
+    path = log_of(
+        tmp_path,
+        build_batch([NewRecord(5, largest, b"k", b"v")], base_offset=5, magic=magic),
+        build_batch([NewRecord(largest, 7, b"k", b"v")], base_offset=largest, magic=magic),
+    )
+    for words, count in (
+        ([f"5:{largest}"], 1), ([f"{largest - 1}:{largest}"], 0), ([f"{largest}:{largest}"], 0), ([f"{largest}:"], 1),
+        ([f":{largest}"], 1), ([":"], 2), ([str(largest)], 1),
+    ):
+        assert b": %d records in" % count in kafkalog("dump-log", path, "--offset", *words, "--count").out
+        for form in (["--print-data-log"], ["--deep-iteration"], []):
+            lines = kafkalog("dump-log", path, "--offset", *words, *form).out.splitlines()
+            assert sum(line.startswith((b"offset: ", b"baseOffset: ")) for line in lines) == count, (words, form)
+    assert b": 1 records" in kafkalog("dump-log", path, "--count", "--time", f"0:{largest}").out
+
+
+@pytest.mark.parametrize("check", ["--verify-index-only", "--index-sanity-check"])
+@pytest.mark.parametrize("words", [["--offset", "3"], ["--count"], ["--limit", "1"]])
+def test_a_check_of_indexes_and_a_selection_exclude_each_other(logs, check, words):
+    done = kafkalog("dump-log", SMALL, check, *words, cwd=logs)
+    assert (done.status, done.out) == (2, b"")
+    assert f"{check} checks indexes as a whole" in done.err
+
+
+def test_a_count_of_an_index_is_refused_without_a_sum(logs):
+    index = f"{SMALL}/00000000000000000000.index"
+    done = kafkalog("dump-log", index, "--count", cwd=logs)
+    assert (done.status, done.out) == (2, b"")
+    assert f"{index}: --count counts records of logs, and this is none" in done.err
+
+
+def test_a_count_tells_of_names_that_say_no_offset(tmp_path):
+    for name, data in (("x.log", build_batch([NewRecord(0, 0, b"k", b"v")])), ("x-y.checkpoint", b""), ("x.kafka", b"")):
+        (tmp_path / name).write_bytes(data)
+        listed = [] if name == "x.kafka" else ["--files"]
+        for words in (["--count"], []):
+            done = kafkalog("dump-log", *words, *listed, str(tmp_path / name))
+            assert "[name-invalid]" in done.err, (name, words)
+            assert done.status == 4
+
+
 @pytest.mark.parametrize("words", [["--deep-iteration"], []])
 def test_plain_messages_of_format_1_are_selected(tmp_path, words):
     batches = [build_batch([NewRecord(i, 1000 + i, b"k", b"v")], base_offset=i, magic=1) for i in range(10)]

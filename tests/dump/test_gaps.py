@@ -12,8 +12,11 @@ from engine.dump.selection import Selection
 from engine.formats import Codec
 from engine.layout import file_name, parse_file_name
 from engine.log.scan.cleaned import was_cleaned
+from engine.log.verify.continuity import ContinuityCheck
+from engine.record.builder import NewRecord, build_batch
+from engine.record.windows import LogWalk
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
-from tests.support.small_logs import LOG, batch, chunks, emptied, records_at, windows, with_wrong_checksum
+from tests.support.small_logs import LOG, PARTITION, batch, chunks, emptied, records_at, windows, with_wrong_checksum
 
 BOTH = pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
 
@@ -100,6 +103,20 @@ def test_offsets_must_grow(deep, repeated):
 
 
 @BOTH
+def test_a_header_that_claims_offsets_of_the_next_batch_is_told(deep):
+    """Whose records do not show it."""
+    taking = records_at(0, 1, last_offset=5)
+    found = gaps(taking + batch(3, 3) + batch(6), deep=deep)
+    assert found.disorders == [Gap(5, 3, len(taking))]
+
+
+@BOTH
+def test_one_break_is_told_once(deep):
+    found = gaps(batch(0, 3) + batch(1, 3) + emptied(2, 3) + batch(4), deep=deep)
+    assert [(gap.before, gap.after) for gap in found.disorders] == [(2, 1), (3, 2)]
+
+
+@BOTH
 def test_many_holes_are_counted_and_a_thousand_named(deep):
     found = gaps(b"".join(batch(2 * number) for number in range(1501)), deep=deep)
     assert (len(found.losses()), found.loss_count) == (1000, 1500)
@@ -180,13 +197,21 @@ def test_how_the_cleaner_is_known_to_have_been_there(path, checkpoint, answer):
     assert was_cleaned(files, path, parse_file_name(file_name(path))) is answer
 
 
+def keyless(offset):
+    return build_batch([NewRecord(offset, offset, None, b"v")], base_offset=offset)
+
+
+def keyed(offset, key):
+    return build_batch([NewRecord(offset, offset, key, b"v")], base_offset=offset)
+
+
 def reported(data, path=LOG, contents=None):
     """(findings as (code, position, offset, what), Kafka's lines)."""
     files = MemoryFiles({path: data, **(contents or {})})
     found, findings, reports = gaps_of(files, path, parse_file_name(file_name(path))), [], DumpReports()
     for window in windows(data):
         found.feed_batches(window)
-    report_gaps(found, path, files.absolute(path), findings.append, reports)
+    report_gaps(found, files, path, parse_file_name(file_name(path)), findings.append, reports)
     return [(finding.code, *finding.where[1:], finding.what) for finding in findings], list(reports.lines())
 
 
@@ -202,9 +227,41 @@ def test_gaps_are_findings_and_kafkas_last_words():
 
 
 def test_what_is_not_named_is_counted():
-    findings, lines = reported(b"".join(batch(2 * number) for number in range(1501)))
+    findings, lines = reported(b"".join(keyless(2 * number) for number in range(1501)))
     assert findings[-1] == ("offset-gap", None, None, "500 more gaps")
     assert len(lines) == 1001
+
+
+SEVERAL = keyed(0, b"a") + keyed(4, b"b") + keyed(7, b"c") + keyed(8, b"a")
+LATER = "data/t-0/00000000000000000009.log"
+WITHOUT_TRACES = {
+    "several gaps, unique keys": (SEVERAL, {}, "gaps-compacted"),
+    "a key that comes again": (keyed(0, b"a") + keyed(4, b"b") + keyed(5, b"a"), {}, "gaps-compacted"),
+    "a key that comes again in the next segment": (keyed(3, b"a"), {LATER: keyed(9, b"b") + keyed(10, b"b")}, "gaps-compacted"),
+    "control records between": (keyed(0, b"a") + batch(2, control=True) + keyed(7, b"b"), {}, "gaps-compacted"),
+    "one gap, and nothing comes again": (keyed(0, b"a") + keyed(4, b"b") + keyed(5, b"c"), {}, "offset-gap"),
+    "a record without a key": (keyed(0, b"a") + keyless(1) + keyed(4, b"b") + keyed(7, b"c"), {}, "offset-gap"),
+    "a record without a key behind the gap": (keyed(0, b"a") + keyed(4, b"b") + keyless(7), {}, "offset-gap"),
+    "a key twice in front": (keyed(0, b"a") + keyed(1, b"a") + keyed(4, b"b") + keyed(7, b"c"), {}, "offset-gap"),
+    "traces in a later segment": (keyless(0) + keyless(4), {LATER: records_at(9, 11)}, None),
+    "no traces in a later segment": (keyless(0) + keyless(4), {LATER: keyless(9)}, "offset-gap"),
+}
+
+
+@pytest.mark.parametrize(("data", "others", "code"), WITHOUT_TRACES.values(), ids=WITHOUT_TRACES)
+def test_where_nothing_tells_of_the_cleaner_the_keys_do(data, others, code):
+    """And verify-index says the same."""
+    findings, lines = reported(data, contents=others)
+    assert {finding[0] for finding in findings} == ({code} if code else set())
+    assert bool(lines) == (code == "offset-gap")
+    files, verified = MemoryFiles({LOG: data, **others}), []
+    check = ContinuityCheck(files, PARTITION, verified.append)
+    for path in (LOG, *others):
+        check.begin_segment(int(file_name(path)[:20]), path)
+        for window in LogWalk(files.open(path)):
+            check.feed(window)
+    check.finish()
+    assert [(finding.code, *finding.where[1:], finding.what) for finding in verified if finding.where.file == LOG] == findings
 
 
 def test_a_snapshot_of_the_metadata_has_no_first_offset():

@@ -38,7 +38,7 @@ def test_mismatches_go_down_and_gaps_go_up():
     assert [line.split()[0] for line in lines if "followed" in line] == ["5", "7", "9"]
 
 
-def test_a_later_word_about_the_same_offset_counts_but_lists_keep_all():
+def test_all_that_is_said_about_the_same_offset_is_kept():
     said = DumpReports()
     for value in (1, 2):
         said.index_mismatch("/a.index", 4, value)
@@ -46,9 +46,9 @@ def test_a_later_word_about_the_same_offset_counts_but_lists_keep_all():
         said.timestamp_mismatch("/a.timeindex", 4, value)
     lines = [line.strip() for line in said.lines()]
     assert lines == [
-        "Mismatches in :/a.index", "Index offset: 4, log offset: 2",
+        "Mismatches in :/a.index", "Index offset: 4, log offset: 2", "Index offset: 4, log offset: 1",
         "Found timestamp mismatch in :/a.timeindex", "Index timestamp: 4, log timestamp: 1", "Index timestamp: 4, log timestamp: 2",
-        "Non-consecutive offsets in /a.log", "4 is followed by 2",
+        "Non-consecutive offsets in /a.log", "4 is followed by 1", "4 is followed by 2",
     ]
 
 
@@ -60,10 +60,8 @@ def test_lines_are_kept_up_to_a_limit(monkeypatch):
         said.not_found("/a.timeindex", number, -1)
         said.index_mismatch("/a.index", number, 0)
         said.index_mismatch("/b.index", number, 0)
-    said.gap("/a.log", 2, 55)
     lines = list(said.lines())
     assert len(lines) == 4 * (1 + 3)
-    assert "  2 is followed by 55" in lines, "what is there can still change"
 
 
 @pytest.mark.parametrize(("paths", "order"), [

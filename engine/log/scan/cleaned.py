@@ -5,14 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
-from engine.errors import UnreadableFile
+from engine.errors import KafkalogError, UnreadableFile
+from engine.kernels.select import next_cleaned
 from engine.layout import FileKind, parent_of, partition_of
+from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.layout import FileName
 
+_LOOKED_AT = 128 << 20  # bytes of logs that are searched for traces
 _COMPACTED_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+
+def has_traces(files: ReadOnlyFiles, paths: list[str]) -> bool:
+    """Did the cleaner leave its traces in the batches of one of these logs? Where they are long, not all is looked at."""
+    left = _LOOKED_AT
+    for path in paths:
+        try:
+            with files.open(path) as file:
+                for window in LogWalk(file, 0, min(file.size(), left)):
+                    left -= len(window.data)
+                    if next_cleaned(window.batches.table, 0, window.rows) < window.rows:
+                        return True
+        except KafkalogError:
+            continue  # what can not be read says nothing
+        if left <= 0:
+            break
+    return False
 
 
 def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:

@@ -1,4 +1,4 @@
-"""Whether the segments of a partition follow one another: a gap between two of them may be a segment that is lost."""
+"""Whether the batches and segments of a partition follow one another: a gap may be a loss, or the cleaner's."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
 from engine.formats import BatchField
-from engine.kernels.verify import next_hole
 from engine.layout import log_file_name, parse_file_name
 from engine.log.scan.cleaned import was_cleaned
+from engine.log.scan.gaps import HeaderGaps, explained_finding, loss_findings
+from engine.log.scan.keys import keys_explain_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,40 +27,76 @@ class _Gap(NamedTuple):
     end: int
 
 
+class _Segment(NamedTuple):
+    """The batches of one segment, and the path of the one behind it, if there is one."""
+
+    path: str
+    gaps: HeaderGaps
+    following: list[str]
+
+
 class ContinuityCheck:
     """Tell it of every segment, from the first on, and feed it the windows of each. `directory` is the partition's."""
 
     def __init__(self, files: ReadOnlyFiles, directory: str, report: Report) -> None:
         self._files, self._directory, self._report = files, directory, report
-        self._gaps: list[_Gap] = []
+        self._gaps: list[_Gap] = []  # between segments
+        self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or behind them
+        self._last: _Segment | None = None
         self._end: int | None = None  # behind the last offset so far
-        self._has_holes = False  # inside a segment: the cleaner was here
+        self._has_traces = False  # of the cleaner
 
     @property
     def log_end(self) -> int | None:
         """Behind the last offset, or where an empty last segment begins; None without segments."""
         return self._end
 
-    def begin_segment(self, base_offset: int) -> None:
+    def begin_segment(self, base_offset: int, path: str) -> None:
         """A segment begins."""
         if self._end is not None and self._end < base_offset:
             self._gaps.append(_Gap(self._end, base_offset))
         self._end = base_offset
+        if self._last is not None:
+            self._last.following.append(path)
+        self._end_segment()
+        self._last = _Segment(path, HeaderGaps(base_offset), [])
 
     def feed(self, window: Window) -> None:
         """Follow the offsets of the window's batches."""
-        assert self._end is not None  # begin_segment has set it
-        table, rows = window.batches.table, window.rows
-        if not self._has_holes:
-            self._has_holes = next_hole(table, 0, rows, self._end - 1) < rows
-        self._end = max(self._end, table[BatchField.LAST_OFFSET, rows - 1] + 1)
+        assert self._end is not None  # begin_segment has set them
+        assert self._last is not None
+        self._last.gaps.feed_batches(window)
+        self._end = max(self._end, window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] + 1)
 
     def finish(self) -> None:
         """The log ends: report the gaps that no compaction explains."""
-        for gap in [] if self._has_holes else self._gaps:
+        self._end_segment()
+        segments = [segment for segment in self._segments if not self._was_cleaned(segment.path)]
+        explained = [segment for segment in segments if self._keys_explain(segment)]
+        for segment in segments:
+            if segment in explained:
+                self._report(explained_finding(segment.gaps, segment.path))
+                continue
+            for finding in loss_findings(segment.gaps, segment.path):
+                self._report(finding)
+        for gap in [] if explained or self._has_traces else self._gaps:
             name = log_file_name(gap.first)
-            parsed = parse_file_name(name)
-            absolute = self._files.absolute(f"{self._directory}/{name}")
-            if parsed is None or not was_cleaned(self._files, absolute, parsed):
+            if not self._was_cleaned(f"{self._directory}/{name}"):
                 what = f"no segment holds offsets {gap.first} to {gap.end - 1}: {name} may be lost"
                 self._report(Finding("offset-gap", Where(self._directory, None, gap.first), what))
+
+    def _end_segment(self) -> None:
+        if self._last is not None and self._last.gaps.compacted:
+            self._has_traces = True
+            self._segments.clear()  # the cleaner works from the beginning on: it was in all of them
+        elif self._last is not None and self._last.gaps.losses():
+            self._segments.append(self._last)
+        self._last = None
+
+    def _keys_explain(self, segment: _Segment) -> bool:
+        positions = [gap.position for gap in segment.gaps.losses()]
+        return keys_explain_gaps(self._files, segment.path, positions, segment.following)
+
+    def _was_cleaned(self, path: str) -> bool:
+        parsed = parse_file_name(path.rpartition("/")[2])
+        return parsed is not None and was_cleaned(self._files, self._files.absolute(path), parsed)

@@ -212,7 +212,7 @@ class _Partition:
             else:
                 self._report(Finding("path-vanished", Where(path), "the segment was there a moment ago"))
             return True
-        self._continuity.begin_segment(base)
+        self._continuity.begin_segment(base, path)
         self._epochs.begin_segment(base)
         checks = [
             OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report),

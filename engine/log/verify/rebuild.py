@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.findings import Finding
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+_NO_OBSTACLES = ("log-missing", "name-invalid", "offset-gap")  # findings: indexes are made of what is there
 
 
 class LogDamaged(KafkalogError):
@@ -64,7 +65,7 @@ class Rebuilder:
     def _sort_out(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             name = parse_file_name(file_name(finding.where.file))
-            if name is None or finding.severity is Severity.INFO or finding.code in ("log-missing", "name-invalid"):
+            if name is None or finding.severity is Severity.INFO or finding.code in _NO_OBSTACLES:
                 continue
             if name.kind is FileKind.LOG:
                 raise LogDamaged(f"{finding.where.file}: {finding.what}: nothing is rebuilt",

@@ -1,0 +1,97 @@
+"""Do the keys of records say that the log cleaner was here, where nothing else does?
+
+Batches of one record leave no trace when the cleaner drops them: what is left looks as if it had been cut out of the file.
+But it drops records without a key, and of each key it keeps the last record, up to where it came.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.errors import KafkalogError
+from engine.formats import CONTROL_FLAG, BatchField, RecordField
+from engine.record.reader import ChunkReader
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import ReadOnlyFiles
+    from engine.record.reader import Chunk
+
+_KEYS = 200_000  # that are remembered: as hashes, about 15 MB
+_AHEAD = 32 << 20  # bytes behind the last gap that are searched for a key that comes again
+_INFLATED = 16 << 20  # a batch that becomes more is left out
+
+
+def keys_explain_gaps(files: ReadOnlyFiles, path: str, positions: list[int], following: list[str]) -> bool:
+    """Are the gaps in the log at `path` the cleaner's, by the keys of its records?
+
+    positions   of the batches behind gaps, growing      following   paths of the segments behind this one, in order
+
+    They are where every record up to the batch behind the last gap has a key, none of them comes twice in front of it, and
+    one thing more that unique keys alone do not have: there are several gaps, or a key comes again behind the last one.
+    """
+    last = positions[-1]
+    seen: set[int] = set()
+    try:
+        for chunk, base in _chunks(files, path, 0, last + 1):
+            if not _fits(chunk, base, last, seen):
+                return False
+        return len(positions) > 1 or _comes_again(files, path, last, following, seen)
+    except KafkalogError:
+        return False  # a file that goes away or can not be read proves nothing
+
+
+def _fits(chunk: Chunk, base: int, last: int, seen: set[int]) -> bool:
+    """Has every record of the chunk a key, none of them one that is in `seen` already where it stands before byte `last`?"""
+    table = chunk.records.table
+    for record in range(chunk.first, chunk.end):
+        row = table[RecordField.BATCH, record]
+        if not _is_data(chunk, row):
+            continue
+        key = chunk.key(record)
+        if key is None:
+            return False
+        digest = hash(key)
+        if digest in seen and base + chunk.batches.table[BatchField.POSITION, row] < last:
+            return False
+        if len(seen) < _KEYS:
+            seen.add(digest)
+    return True
+
+
+def _comes_again(files: ReadOnlyFiles, path: str, last: int, following: list[str], seen: set[int]) -> bool:
+    """Does a key that was seen come again behind the batch at byte `last`, or two of them there be the same?"""
+    for name, start in ((path, last), *((next_path, 0) for next_path in following[:1])):
+        for chunk, base in _chunks(files, name, start, start + _AHEAD):
+            for record in range(chunk.first, chunk.end):
+                row = chunk.records.table[RecordField.BATCH, record]
+                if (name == path and base + chunk.batches.table[BatchField.POSITION, row] == last) or not _is_data(chunk, row):
+                    continue
+                key = chunk.key(record)
+                if key is not None and hash(key) in seen:
+                    return True
+                if key is not None and len(seen) < _KEYS:
+                    seen.add(hash(key))
+    return False
+
+
+def _is_data(chunk: Chunk, row: int) -> bool:
+    """Is the batch believed, and none of control records, whose keys are their type?"""
+    table = chunk.batches.table
+    return bool(table[BatchField.VALID, row]) and not table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG
+
+
+def _chunks(files: ReadOnlyFiles, path: str, start: int, end: int) -> Iterator[tuple[Chunk, int]]:
+    """The records of the batches that begin in bytes start … end − 1 of the log at `path`."""
+    reader = ChunkReader(path, lambda _: None, _INFLATED)
+    with files.open(path) as file:
+        for window in LogWalk(file, start):
+            behind = window.rows
+            while behind and window.base + window.batches.table[BatchField.POSITION, behind - 1] >= end:
+                behind -= 1
+            for chunk in reader.chunks(window, 0, behind):
+                yield chunk, window.base
+            if behind < window.rows:
+                return
