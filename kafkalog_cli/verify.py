@@ -188,4 +188,6 @@ def _show(result: _Verified, outcome: Outcome, stream: JsonStream | None, say: C
 def _verdict(done: Verification) -> str:
     if done.is_log_damaged:
         return "log damaged"
-    return "sound" if done.worst in (None, Severity.INFO) else "broken"
+    if done.is_broken:
+        return "broken"
+    return "sound" if done.worst in (None, Severity.INFO) else "offsets missing"

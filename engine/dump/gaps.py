@@ -89,7 +89,8 @@ class Gaps(HeaderGaps):
         row = records[RecordField.BATCH, record]
         gap = Gap(before, after, self._base + batches[BatchField.POSITION, row])
         if after <= before:
-            is_inside = record > chunk.first and records[RecordField.BATCH, record - 1] == row
+            is_first = record == chunk.first or records[RecordField.BATCH, record - 1] != row
+            is_inside = row < chunk.first_row or not is_first
             if is_inside or gap.position not in self._told:
                 self._disorder(gap)
         elif self._is_claimed(chunk, record):

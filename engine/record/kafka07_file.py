@@ -24,7 +24,7 @@ from engine.record.kafka07 import (
     size_at,
     unknown_codec,
 )
-from engine.record.soundness import only_zeros
+from engine.record.windows import only_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
-from engine.record.windows import Stop
+from engine.record.windows import Stop, only_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile
     from engine.record.windows import Window
-
-_CHUNK = 1 << 20
 
 
 def unsound_batches(path: str, window: Window, *, codecs: bool) -> Iterator[tuple[int, Finding]]:
@@ -69,8 +67,3 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
 def size_field(file: OpenFile, position: int) -> int:
     """The size field of the batch at `position`, whose offset and size are in the file."""
     return BATCH_HEADER.field("batch_length", file.read_exactly(position, LOG_OVERHEAD))
-
-
-def only_zeros(file: OpenFile, start: int, end: int) -> bool:
-    """Are bytes start … end − 1 all zero, or none? Reads on only while it sees zeros."""
-    return not any(file.read_exactly(at, min(_CHUNK, end - at)).strip(b"\0") for at in range(start, end, _CHUNK))

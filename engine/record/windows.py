@@ -37,6 +37,7 @@ _CHUNK = 1 << 20
 _SEARCH_BUDGET = 32  # searches for sound batches checksum no more than this many times the file
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
+_ZEROS = bytes(_CHUNK)
 CASTAGNOLI_TABLES = memoryview(make_tables(CASTAGNOLI))
 _TABLES = (CASTAGNOLI_TABLES, make_tables(IEEE))
 _LENGTH_AT = BATCH_HEADER.positions["batch_length"]
@@ -138,16 +139,21 @@ class LogWalk:
         headers that only look right stand thick, it gives up (`gave_up`).
         """
         at = self._suspect + 1
+        buffer = bytearray(_CHUNK)
         data, start, behind = memoryview(b""), at, at
         while at < self.end:
             if self.gave_up:
                 return None
             if at >= behind:
-                data, start = memoryview(self.file.read(at, min(_CHUNK, self.end - at))), at
+                count = self.file.read_into(memoryview(buffer)[: self.end - at], at)
+                data, start = memoryview(buffer)[:count], at
                 is_last = start + len(data) >= self.end
                 behind = start + len(data) - (0 if is_last else BATCH_HEADER.size - 1)  # what begins there is in sight
                 if behind <= at:
                     return None
+                if is_zero(buffer, count):  # no header is; a preallocated file may hold a lot of that
+                    at = behind
+                    continue
             largest = min(self._max_batch_bytes, self.end - at)
             found: int = find_candidate(data, at - start, behind - start, len(data), largest)
             if found < 0:
@@ -224,6 +230,25 @@ class LogWalk:
             chunk = self.file.read_exactly(at, min(_CHUNK, end - at))
             crc = zlib.crc32(chunk, crc) if legacy else crc32c(chunk, crc)
         return crc
+
+
+def is_zero(buffer: bytearray, size: int) -> bool:
+    """Are the first `size` bytes all 0? At the speed of memory."""
+    if len(buffer) == size == len(_ZEROS):
+        return buffer == _ZEROS
+    return not any(memoryview(buffer)[:size])
+
+
+def only_zeros(file: OpenFile, start: int, end: int) -> bool:
+    """Are bytes start … end − 1 all zero, or none? Reads on only while it sees zeros. Raises as OpenFile.read_exactly."""
+    buffer = bytearray(_CHUNK)
+    for at in range(start, end, _CHUNK):
+        size = min(_CHUNK, end - at)
+        if file.read_into(memoryview(buffer)[:size], at) < size:
+            raise became_shorter(file.path, at + size)
+        if not is_zero(buffer, size):
+            return False
+    return True
 
 
 def scan_range(data: memoryview, start: int, end: int, batches: BatchColumns) -> int:

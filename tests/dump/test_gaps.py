@@ -243,6 +243,7 @@ WITHOUT_TRACES = {
     "a record without a key": (keyed(0, b"a") + keyless(1) + keyed(4, b"b") + keyed(7, b"c"), {}, "offset-gap"),
     "a record without a key behind the gap": (keyed(0, b"a") + keyed(4, b"b") + keyless(7), {}, "offset-gap"),
     "a key twice in front": (keyed(0, b"a") + keyed(1, b"a") + keyed(4, b"b") + keyed(7, b"c"), {}, "offset-gap"),
+    "a batch that can not be read in front": (with_wrong_checksum(keyed(0, b"a")) + SEVERAL[len(keyed(0, b"a")) :], {}, "offset-gap"),
     "traces in a later segment": (keyless(0) + keyless(4), {LATER: records_at(9, 11)}, None),
     "no traces in a later segment": (keyless(0) + keyless(4), {LATER: keyless(9)}, "offset-gap"),
 }

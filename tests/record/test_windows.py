@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from engine.errors import FileChangedWhileReading
 from engine.formats import BATCH_HEADER, BatchField
+from engine.kernels.scan import find_candidate
+from engine.record import windows
 from engine.record.builder import NewRecord, build_batch
-from engine.record.windows import LogWalk, Stop
+from engine.record.windows import LogWalk, Stop, only_zeros
 from tests.support.memory_files import MemoryFiles
 
 
@@ -18,6 +20,7 @@ def batch(number, codec=0):
     return build_batch(records, base_offset=10 * number, codec=codec)
 
 
+_CHUNK = 1 << 20  # that are searched at a time
 BATCHES = [batch(number, number % 5) for number in range(12)]
 LOG = b"".join(BATCHES)
 STARTS = [sum(map(len, BATCHES[:i])) for i in range(len(BATCHES))]
@@ -88,6 +91,30 @@ def test_a_wrong_size_field_costs_one_batch(change):
     size = (int.from_bytes(LOG[at + 8 : at + 12], "big") + change).to_bytes(4, "big")
     found, _ = salvage(LOG[: at + 8] + size + LOG[at + 12 :])
     assert found == [start for start in STARTS if start != at]
+
+
+def test_zeros_are_skipped_without_a_look_at_each_place(monkeypatch):
+    """And what follows them is found, wherever it begins in a piece."""
+    looked_at = []
+    monkeypatch.setattr(windows, "find_candidate", lambda *span: looked_at.append(span[1:3]) or find_candidate(*span))
+    for size in (_CHUNK, 3 * _CHUNK, 5 * _CHUNK - 7, 4 * _CHUNK + 100):
+        looked_at.clear()
+        found, _ = salvage(BATCHES[0] + bytes(size) + BATCHES[1])
+        assert found == [0, len(BATCHES[0]) + size]
+        assert sum(behind - at for at, behind in looked_at) <= 2 * _CHUNK
+
+
+@pytest.mark.parametrize("size", [0, 1, _CHUNK - 1, _CHUNK, _CHUNK + 1, 2 * _CHUNK + 5])
+def test_zeros(size):
+    data = b"x" + bytes(size)
+    file = MemoryFiles({"x.log": data}).open("x.log")
+    assert only_zeros(file, 1, len(data))
+    assert not only_zeros(file, 0, len(data))
+    for at in {1, size // 2, size} - {0}:
+        if at <= size:
+            holed = MemoryFiles({"x.log": data[:at] + b"\1" + data[at + 1 :]}).open("x.log")
+            assert not only_zeros(holed, 1, len(data))
+            assert only_zeros(holed, at + 1, len(data))
 
 
 def test_garbage_and_holes():

@@ -21,8 +21,7 @@ from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
 from engine.log.segment.recovery import ScanStop, scan_segment
-from engine.record.soundness import only_zeros
-from engine.record.windows import LogWalk
+from engine.record.windows import LogWalk, only_zeros
 
 if TYPE_CHECKING:
     from engine.config import LogConfig

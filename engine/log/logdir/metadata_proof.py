@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import BatchField
 from engine.layout import FileKind, parse_file_name
-from engine.record.soundness import only_zeros
-from engine.record.windows import LogWalk, Stop
+from engine.record.windows import LogWalk, Stop, only_zeros
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles

@@ -14,9 +14,10 @@ from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.record.reader import Chunk
 
 _KEYS = 200_000  # that are remembered: as hashes, about 15 MB
@@ -35,9 +36,12 @@ def keys_explain_gaps(files: ReadOnlyFiles, path: str, positions: list[int], fol
     last = positions[-1]
     seen: set[int] = set()
     try:
-        for chunk, base in _chunks(files, path, 0, last + 1):
+        damage: list[Finding] = []
+        for chunk, base in _chunks(files, path, 0, last + 1, damage.append):
             if not _fits(chunk, base, last, seen):
                 return False
+        if damage:
+            return False  # what can not be read may be what is missing
         return len(positions) > 1 or _comes_again(files, path, last, following, seen)
     except KafkalogError:
         return False  # a file that goes away or can not be read proves nothing
@@ -48,7 +52,9 @@ def _fits(chunk: Chunk, base: int, last: int, seen: set[int]) -> bool:
     table = chunk.records.table
     for record in range(chunk.first, chunk.end):
         row = table[RecordField.BATCH, record]
-        if not _is_data(chunk, row):
+        if not chunk.batches.table[BatchField.VALID, row]:
+            return False
+        if _is_control(chunk, row):
             continue
         key = chunk.key(record)
         if key is None:
@@ -64,10 +70,10 @@ def _fits(chunk: Chunk, base: int, last: int, seen: set[int]) -> bool:
 def _comes_again(files: ReadOnlyFiles, path: str, last: int, following: list[str], seen: set[int]) -> bool:
     """Does a key that was seen come again behind the batch at byte `last`, or two of them there be the same?"""
     for name, start in ((path, last), *((next_path, 0) for next_path in following[:1])):
-        for chunk, base in _chunks(files, name, start, start + _AHEAD):
+        for chunk, base in _chunks(files, name, start, start + _AHEAD, lambda _: None):
             for record in range(chunk.first, chunk.end):
                 row = chunk.records.table[RecordField.BATCH, record]
-                if (name == path and base + chunk.batches.table[BatchField.POSITION, row] == last) or not _is_data(chunk, row):
+                if (name == path and base + chunk.batches.table[BatchField.POSITION, row] == last) or _is_control(chunk, row):
                     continue
                 key = chunk.key(record)
                 if key is not None and hash(key) in seen:
@@ -77,15 +83,16 @@ def _comes_again(files: ReadOnlyFiles, path: str, last: int, following: list[str
     return False
 
 
-def _is_data(chunk: Chunk, row: int) -> bool:
-    """Is the batch believed, and none of control records, whose keys are their type?"""
-    table = chunk.batches.table
-    return bool(table[BatchField.VALID, row]) and not table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG
+def _is_control(chunk: Chunk, row: int) -> bool:
+    """Does the batch hold control records, whose keys are their type?"""
+    return bool(chunk.batches.table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG)
 
 
-def _chunks(files: ReadOnlyFiles, path: str, start: int, end: int) -> Iterator[tuple[Chunk, int]]:
+def _chunks(
+    files: ReadOnlyFiles, path: str, start: int, end: int, report: Callable[[Finding], None]
+) -> Iterator[tuple[Chunk, int]]:
     """The records of the batches that begin in bytes start … end − 1 of the log at `path`."""
-    reader = ChunkReader(path, lambda _: None, _INFLATED)
+    reader = ChunkReader(path, report, _INFLATED)
     with files.open(path) as file:
         for window in LogWalk(file, start):
             behind = window.rows

@@ -65,6 +65,7 @@ class Verification:
     leader_epochs: int = 0
     worst: Severity | None = None
     is_log_damaged: bool = False  # are there errors in a log itself?
+    is_broken: bool = False  # is anything wrong, other than offsets that are missing?
 
 
 def verify_partition(
@@ -123,6 +124,8 @@ class _Partition:
         self.result.worst = max(self.result.worst, finding.severity, key=order.index)
         if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
             self.result.is_log_damaged = True
+        if finding.severity is not Severity.INFO and finding.code != "offset-gap":
+            self.result.is_broken = True
         self._outer(finding)
 
     # ---- what is there
