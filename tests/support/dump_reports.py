@@ -111,7 +111,10 @@ def _is_no_loss(gap: Report) -> bool:
 
 
 def _added(report: Report, iterated: bool) -> bool:
-    """Is that something which only we see: that a log begins below its name, and breaks between batches nobody reads?"""
+    """Is that something which only we see: that a log begins below its name, and breaks between headers of batches?
+
+    Where records are read, their headers are asked only whether offsets grow.
+    """
     if report.kind != "gap":
         return False
     batches = _batches(report.path)
@@ -119,7 +122,7 @@ def _added(report: Report, iterated: bool) -> bool:
         return report.other == (_records(report.path)[0][0] if iterated else batches[0].first)
     between = [(before.last, after.first) for before, after in pairwise(batches)]
     inside = [(batch.first, batch.last) for batch in batches]
-    return not iterated and (report.one, report.other) in between + inside
+    return (not iterated or report.other <= report.one) and (report.one, report.other) in between + inside
 
 
 def _batches(log: str) -> list[Batch]:
