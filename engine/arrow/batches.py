@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.arrow.attributes import codec_names, has_flag, timestamp_types
-from engine.arrow.buffers import BadColumns, Blobs, Headers, Words
+from engine.arrow.attributes import codec_names, has_flag
+from engine.arrow.buffers import BadColumns, Blobs, Headers, TimestampTypes, Words
 from engine.arrow.columns import COLUMN_TYPES, schema_of
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, RecordField
 from engine.kernels.gather import fitting
@@ -30,7 +30,7 @@ _SPREAD = {
 _POSITIONS = {"key": RecordField.KEY_POSITION, "value": RecordField.VALUE_POSITION}
 _SIZES = {"keySize": RecordField.KEY_SIZE, "valueSize": RecordField.VALUE_SIZE}
 _COPIED = {**_SIZES, "offset": RecordField.OFFSET}
-_ATTRIBUTES = ("timestampType", "isTransactional", "isControl", "codec")
+_ATTRIBUTES = ("isTransactional", "isControl", "codec")
 
 
 class BatchBuilder:
@@ -60,6 +60,7 @@ class BatchBuilder:
         room = min(_FIRST_ROOM, self._room)
         self._blobs = {name: Blobs(self._rows, room) for name in _POSITIONS if name in self.columns}
         self._headers = Headers(self._rows) if "headers" in self.columns else None
+        self._types = TimestampTypes(self._rows) if "timestampType" in self.columns else None
         self._segments: list[tuple[str, int]] = []  # name, rows
 
     def batches(self, runs: Iterable[Run]) -> Iterator[pa.RecordBatch]:
@@ -99,6 +100,8 @@ class BatchBuilder:
                 words.spread(chunk, _WORDS[name], first, end, row, run.base if name == "position" else 0)
         if self._headers is not None:
             self._headers.gather(chunk, first, end, row)
+        if self._types is not None:
+            self._types.take(chunk, first, end, row)
         if "segment" in self.columns:
             self._segments.append((run.path.rpartition("/")[2], end - first))
         self._row += end - first
@@ -119,6 +122,9 @@ class BatchBuilder:
         if name == "headers":
             assert self._headers is not None
             return self._headers.array(rows)
+        if name == "timestampType":
+            assert self._types is not None
+            return self._types.array(rows)
         if name == "segment":
             return pa.concat_arrays([pa.repeat(pa.scalar(path, kind), count) for path, count in self._segments])
         if name in ("timestamp", "offset"):
@@ -139,8 +145,6 @@ class BatchBuilder:
         attributes = self._word("attributes")
         if name == "codec":
             return codec_names(attributes)
-        if name == "timestampType":
-            return timestamp_types(attributes, self._word("magic"))
         return has_flag(attributes, self._word("magic"), TRANSACTIONAL_FLAG if name == "isTransactional" else CONTROL_FLAG)
 
     def _sequences(self) -> pa.Array:

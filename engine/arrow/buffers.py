@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from engine.errors import KafkalogError
-from engine.kernels.gather import gather, gather_headers, measure_headers, microseconds, spread
+from engine.kernels.gather import gather, gather_headers, measure_headers, microseconds, spread, timestamp_types
 
 if TYPE_CHECKING:
     from engine.formats import BatchField, RecordField
@@ -75,6 +75,22 @@ class Words:
         """The first `rows` as an array of `kind`, 64 bits wide (default: int64)."""
         valid = pa.py_buffer(self.valid) if self.nulls else None
         return pa.Array.from_buffers(kind or pa.int64(), rows, [valid, pa.py_buffer(self.out)], self.nulls)
+
+
+class TimestampTypes:
+    """What the timestamps of `rows` rows are."""
+
+    def __init__(self, rows: int) -> None:
+        self.out = _room(4 * rows).cast("i")
+
+    def take(self, chunk: Chunk, first: int, end: int, row: int) -> None:
+        """By the batches of the records."""
+        if not timestamp_types(chunk.batches.table, chunk.records.table, first, end, self.out, row):
+            raise BadColumns("records outside their batches")
+
+    def array(self, rows: int) -> pa.Array:
+        """The first `rows` as an array of int32."""
+        return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(self.out)], 0)
 
 
 class Blobs:

@@ -107,6 +107,30 @@ def spread(batches: cython.longlong[:, ::1], field: cython.int, records: cython.
 
 @cython.ccall
 @cython.exceptval(check=False)
+def timestamp_types(batches: cython.longlong[:, ::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
+                    end: cython.Py_ssize_t, out: cython.int[::1], row: cython.Py_ssize_t) -> cython.bint:
+    """Write what the timestamps of records first … end − 1 are, from out[row] on; False: it does not fit.
+
+    0 CreateTime, 1 LogAppendTime, −1 in format 0, which has none (TimestampType).
+    """
+    index: cython.Py_ssize_t
+    batch: cython.longlong
+    if first < 0 or end > records.shape[1]: return False
+    if row < 0 or (end > first and row + (end - first) > out.shape[0]): return False
+    with cython.nogil:
+        for index in range(first, end):
+            batch = records[fields.R_BATCH, index]
+            if batch < 0 or batch >= batches.shape[1]: return False
+            if batches[fields.B_MAGIC, batch] == 0:
+                out[row] = -1
+            else:
+                out[row] = batches[fields.B_ATTRIBUTES, batch] & fields.TIMESTAMP_TYPE_FLAG != 0
+            row += 1
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
 def microseconds(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
                  out: cython.longlong[::1], valid: cython.uchar[::1], row: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Write the timestamps of records first … end − 1 as microseconds, from out[row] on → nulls; −1: no room.

@@ -57,6 +57,8 @@ def calls(kernel, data, table, first, end, row, room, limit):
     yield kernel.fitting(table, first, end, limit)
     out = words(room)
     yield kernel.spread(tables(), BatchField.POSITION, table, first, end, out, row, limit), list(out)
+    kinds = ends(room)
+    yield kernel.timestamp_types(tables(), table, first, end, kinds, row), list(kinds)
     valid = view((room + 7) // 8)
     yield kernel.microseconds(table, first, end, out, valid, row), list(out), bytes(valid)
     yield kernel.measure_headers(data, table, first, end)
