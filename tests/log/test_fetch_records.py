@@ -149,3 +149,40 @@ def test_a_segment_that_comes_and_one_that_goes(partition):
     assert more
     assert offsets[-1] < more[0]
     assert len(view.segments) == len(logs) - 1
+
+
+@pytest.mark.parametrize("lost", ["all", "first", "emptied", "damaged"])
+@pytest.mark.parametrize("name", ["tx-0", "tx-1", "tx-v1-0", "compacted-tx-0"])
+def test_aborted_transactions_are_known_without_their_indexes(own_corpus, tmp_path, name, lost):
+    source = next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}"))
+    wanted = [record.offset for record in everything(source, FetchIsolation.READ_COMMITTED)]
+    shutil.copytree(source, tmp_path / name)
+    indexes = sorted((tmp_path / name).glob("*.txnindex"))
+    for index in indexes[:1] if lost == "first" else indexes:
+        if lost == "damaged":
+            index.write_bytes(b"\xff" * len(index.read_bytes()))
+        elif lost == "emptied":
+            index.write_bytes(b"")
+        else:
+            index.unlink()
+    assert [record.offset for record in everything(tmp_path / name, FetchIsolation.READ_COMMITTED)] == wanted
+    assert len(wanted) < len(everything(tmp_path / name))
+    view = PartitionView(ReadOnlyFiles(), str(tmp_path / name), pytest.fail)
+    for start in range(view.log_start_offset, view.log_end_offset, 3):
+        fetcher = RecordFetcher(view, start, FetchIsolation.READ_COMMITTED, pytest.fail, end=start + 10)
+        assert [record.offset for record in fetcher] == [offset for offset in wanted if start <= offset < start + 10]
+
+
+def test_aborted_transactions_behind_damage_are_known(own_corpus, tmp_path):
+    source = next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/tx-1"))
+    shutil.copytree(source, tmp_path / "tx-1")
+    log = max((tmp_path / "tx-1").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    second = 12 + int.from_bytes(data[8:12], "big")
+    data[second + 8 : second + 12] = b"\xff\xff\xff\xff"
+    log.write_bytes(data)
+    wanted = [record.offset for record in everything(tmp_path / "tx-1", FetchIsolation.READ_COMMITTED, report=print)]
+    for index in (tmp_path / "tx-1").glob("*.txnindex"):
+        index.unlink()
+    assert [record.offset for record in everything(tmp_path / "tx-1", FetchIsolation.READ_COMMITTED, report=print)] == wanted
+    assert len(wanted) > 3

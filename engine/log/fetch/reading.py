@@ -16,11 +16,10 @@ from engine.formats import (
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
-    AbortedTxn,
     RecordField,
 )
-from engine.index.offset import OffsetPosition
 from engine.log.errors import OffsetOutOfRange
+from engine.log.fetch.aborted import aborted_transactions
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.scan.batch_search import BatchHead, TimestampAndOffset, heads
 from engine.record.windows import LogWalk
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import OpenFile
+    from engine.formats import AbortedTxn
     from engine.log.segment.log_segment import FetchSlice, LogSegment
     from engine.log.segment.log_segments import LogSegments
 
@@ -100,7 +100,7 @@ class FetchData(NamedTuple):
 
     place                   offset of the first batch and where it lies; without bytes, where the read would begin
     first_entry_incomplete  the first batch has more bytes than were asked for
-    aborted                 of READ_COMMITTED: transactions whose records must be left out, in the indexes' order
+    aborted                 of READ_COMMITTED: transactions whose records must be left out, in the order of their markers
     """
 
     place: LogOffsetMetadata
@@ -137,7 +137,7 @@ def read(
         found = segment.read(start_offset, max_length, _end_in(segment, limit), min_one_message=min_one_message)
         if found is not None:
             place = LogOffsetMetadata(_first_offset(segment, found), segment.base_offset, found.position)
-            aborted = _aborted(log, start_offset, segment, place, found.size) if wants_aborted else None
+            aborted = aborted_transactions(log, start_offset, segment, place, found.size) if wants_aborted else None
             return FetchData(place, segment, found.size, found.first_entry_incomplete, aborted)
         segment = log.segments.higher_segment(segment.base_offset)
     return FetchData(log.log_end_offset_metadata(), None, 0)
@@ -191,23 +191,6 @@ def _place(log: ReadableLog, offset: int) -> LogOffsetMetadata:
             return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
         segment = log.segments.higher_segment(segment.base_offset)
     return log.log_end_offset_metadata()
-
-
-def _aborted(
-    log: ReadableLog, start_offset: int, segment: LogSegment, place: LogOffsetMetadata, size: int
-) -> list[AbortedTxn]:
-    """The aborted transactions that a reader of these bytes must know. Mirrors LocalLog.addAbortedTransactions."""
-    upper = segment.fetch_upper_bound_offset(OffsetPosition(place.message_offset, place.position or 0), size)
-    if upper is None:
-        following = log.segments.higher_segment(segment.base_offset)
-        upper = log.log_end_offset if following is None else following.base_offset
-    found: list[AbortedTxn] = []
-    for one in (segment, *log.segments.higher_segments(segment.base_offset)):
-        result = one.collect_aborted_txns(start_offset, upper)
-        found += result.transactions
-        if result.is_complete:
-            break
-    return found
 
 
 # ---- offsets by timestamp

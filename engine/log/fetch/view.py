@@ -115,6 +115,11 @@ class SegmentView(LogSegment):
             self._largest = largest
         return self._largest
 
+    @property
+    def aborted_are_unknown(self) -> bool:
+        """Is the transaction index not there, empty or damaged?"""
+        return not len(self.txn_index) or bool(self.txn_index.sanity())
+
     def forget(self, size: int) -> None:
         """The log goes up to byte `size` now; what was read of its indexes may be old."""
         self.size = size

@@ -255,6 +255,11 @@ class LogSegment(SegmentFiles):
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and not self.can_convert_to_relative_offset(next_offset - 1)
 
+    @property
+    def aborted_are_unknown(self) -> bool:
+        """Can the transaction index not be believed? Opening a log for writing makes lost ones anew."""
+        return False
+
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
         """The aborted transactions that a reader of these offsets must know, as far as this segment tells."""
         return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
