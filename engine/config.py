@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UsageError
+from engine.formats import INT_MAX, LONG_MAX, LONG_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LONG_MAX = 2**63 - 1
-INT_MAX = 2**31 - 1
 _DAY_MS = 24 * 3600 * 1000
 _COMMA = re.compile(r"\s*,\s*")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
@@ -43,7 +42,7 @@ class LogConfig:
     index_interval: int = _setting("index.interval.bytes", 4096, 0, INT_MAX)
     flush_messages: int = _setting("flush.messages", LONG_MAX, 1)
     flush_ms: int = _setting("flush.ms", LONG_MAX)
-    retention_size: int = _setting("retention.bytes", -1, -(2**63))
+    retention_size: int = _setting("retention.bytes", -1, LONG_MIN)
     retention_ms: int = _setting("retention.ms", 7 * _DAY_MS, -1)
     max_message_size: int = _setting("max.message.bytes", (1 << 20) + 12, 0, INT_MAX)
     file_delete_delay_ms: int = _setting("file.delete.delay.ms", 60_000)

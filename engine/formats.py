@@ -16,6 +16,20 @@ i64 = Annotated[int, "q"]
 u8 = Annotated[int, "B"]
 u32 = Annotated[int, "I"]
 
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+
+def to_int(value: int) -> int:
+    """`value` in 32 bits, as Java's arithmetic leaves it."""
+    return value if INT_MIN <= value <= INT_MAX else (value - INT_MIN) % 2**32 + INT_MIN
+
+
+def to_long(value: int) -> int:
+    """`value` in 64 bits, as Java's arithmetic leaves it."""
+    return value if LONG_MIN <= value <= LONG_MAX else (value - LONG_MIN) % 2**64 + LONG_MIN
+
+
 Header = TypeVar("Header", bound=tuple[Any, ...])
 
 

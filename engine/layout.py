@@ -9,6 +9,8 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
+from engine.formats import INT_MAX, LONG_MAX
+
 
 class FileKind(Enum):
     """What a file is, as far as its name tells. The value is the suffix or the whole name."""
@@ -88,7 +90,6 @@ _LONG = re.compile(r"[+-]?[0-9]+")
 _REMOTE = re.compile(r"([0-9]+)_([A-Za-z0-9_-]{22})")
 _KRAFT = re.compile(r"([0-9]+)-([0-9]+)(?:-[0-9]+)?")  # the third number is that of a temporary file
 _MARKED_DIR = re.compile(r"(.*)\.([^\s.]+)(-delete|-future|-stray)", re.DOTALL)
-_INT_MAX, _LONG_MIN, _LONG_MAX = 2**31 - 1, -(2**63), 2**63 - 1
 
 
 def file_name(path: str) -> str:
@@ -116,22 +117,22 @@ def parse_file_name(name: str) -> FileName | None:
     number = stem[: stem.index(".")]
     if kind is FileKind.KRAFT_SNAPSHOT:
         found = _KRAFT.fullmatch(number)
-        offset, epoch = (_bounded(found[1], _LONG_MAX), _bounded(found[2], _INT_MAX)) if found else (None, None)
+        offset, epoch = (_bounded(found[1], LONG_MAX), _bounded(found[2], INT_MAX)) if found else (None, None)
         return FileName(kind, offset, epoch, suffix)
     remote = _REMOTE.fullmatch(number)
     if remote:
-        return FileName(kind, _bounded(remote[1], _LONG_MAX), None, suffix, remote[2])
+        return FileName(kind, _bounded(remote[1], LONG_MAX), None, suffix, remote[2])
     return FileName(kind, parse_long(number), None, suffix)
 
 
 def parse_long(text: str) -> int | None:
     """A decimal number of 64 bits, None for any other text. Mirrors Long.parseLong for ASCII."""
-    return _bounded(text, _LONG_MAX) if _LONG.fullmatch(text) else None
+    return _bounded(text, LONG_MAX) if _LONG.fullmatch(text) else None
 
 
 def parse_int(text: str) -> int | None:
     """A decimal number of 32 bits, None for any other text. Mirrors Integer.parseInt for ASCII."""
-    return _bounded(text, _INT_MAX) if _LONG.fullmatch(text) else None
+    return _bounded(text, INT_MAX) if _LONG.fullmatch(text) else None
 
 
 def _bounded(digits: str, largest: int) -> int | None:

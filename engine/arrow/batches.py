@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from engine.arrow.attributes import codec_names, has_flag
 from engine.arrow.buffers import BadColumns, Blobs, Headers, TimestampTypes, Words
 from engine.arrow.columns import COLUMN_TYPES, schema_of
-from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, RecordField
+from engine.formats import CONTROL_FLAG, INT_MAX, TRANSACTIONAL_FLAG, BatchField, RecordField
 from engine.kernels.gather import fitting
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class BatchBuilder:
         """Base sequence + delta, 0 behind 2^31 − 1; −1 where the batch has none (DefaultRecord.readFrom)."""
         base = self._word("base_sequence")
         wide = pc.add(base, pc.subtract(self._word("offset"), self._word("base_offset")))
-        wrapped = pc.if_else(pc.greater(wide, 2**31 - 1), pc.subtract(wide, 2**31), wide)
+        wrapped = pc.if_else(pc.greater(wide, INT_MAX), pc.subtract(wide, INT_MAX + 1), wide)
         return pc.if_else(pc.less(base, 0), -1, wrapped)
 
 

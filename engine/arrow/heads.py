@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from engine.arrow.attributes import codec_names, has_flag, timestamp_types
 from engine.arrow.columns import TIMESTAMP
-from engine.formats import CONTROL_FLAG, DELETE_HORIZON_FLAG, TRANSACTIONAL_FLAG, BatchField
+from engine.formats import CONTROL_FLAG, DELETE_HORIZON_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, BatchField
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import unsound_end
@@ -52,7 +52,7 @@ _PLAIN = {
     "lastOffset": BatchField.LAST_OFFSET, "producerId": BatchField.PRODUCER_ID, "producerEpoch": BatchField.PRODUCER_EPOCH,
     "baseSequence": BatchField.BASE_SEQUENCE, "partitionLeaderEpoch": BatchField.LEADER_EPOCH, "crc": BatchField.CRC,
 }  # fmt: skip
-_LAST_MS = (2**63 - 1) // 1000
+_LAST_MS = LONG_MAX // 1000
 
 
 def head_batches(

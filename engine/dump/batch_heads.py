@@ -6,7 +6,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import became_shorter
-from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE
+from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, to_long
 from engine.record.windows import Window, scan_range
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class BatchHeads:
             if len(head) < BATCH_HEADER.size:
                 return f"no batch begins at byte {position}: its header is cut off"
             delta = BATCH_HEADER.read(head).last_offset_delta
-            last_offset = (base_offset + delta + 2**63) % 2**64 - 2**63
+            last_offset = to_long(base_offset + delta)
         return BatchAt(position, length + LOG_OVERHEAD, base_offset, last_offset)
 
     def window(self, batch: BatchAt, columns: BatchColumns) -> Window | None:

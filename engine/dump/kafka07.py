@@ -13,6 +13,7 @@ from zlib import crc32
 from engine.dump.entries_07 import Stretches, starting_offset
 from engine.dump.record_text import printable, terminal_safe
 from engine.findings import Finding, Where
+from engine.formats import LONG_MAX, to_long
 from engine.record.damage import Problem
 from engine.record.java_text import java_utf8, whole_text
 from engine.record.kafka07 import (
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 _FLUSH = 8192  # entries whose text waits to be written
 _UNKNOWN_KIND = len(CODEC_NAMES_07) + 1  # row of `_lines`: magic 1 with the one codec that has no name
-_LONG = 1 << 64
-_MAX_LONG = (1 << 63) - 1
 
 
 def dump_entries(
@@ -101,7 +100,7 @@ class _Dump:
     def _entries(self, begin: int, end: int, window: int) -> int:
         """Write the entries from `begin` on; returns the position behind the last one, or where the selection ended."""
         lines, start, print_payload, selects = self.lines, self.start, self.print_payload, self.selector is not None
-        offsets_fit = start + end <= _MAX_LONG
+        offsets_fit = start + end <= LONG_MAX
         text: list[bytes] = []
         tail, last = begin, b""
         for position, size, data, at in walk(self.file, end, window, begin):
@@ -176,8 +175,7 @@ class _Dump:
 
     def _offset(self, position: int) -> int:
         """The log offset of a byte position: a Java long, which wraps."""
-        offset = self.start + position
-        return offset if offset <= _MAX_LONG else offset - _LONG
+        return to_long(self.start + position)
 
     def _report_entry(self, position: int, stored: int, computed: int, kind: int) -> None:
         if kind == _UNKNOWN_KIND:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.formats import INT_MAX
 from engine.record.reader import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from engine.schema.decode import RecordDecoder
 
-UNLIMITED = 2**31 - 1  # the default of --max-bytes
+UNLIMITED = INT_MAX  # the default of --max-bytes
 MAX_MESSAGE_SIZE = 5 << 20  # the default of --max-message-size
 
 

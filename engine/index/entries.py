@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from engine.findings import Finding, Where
+from engine.formats import INT_MAX, LONG_MAX, LONG_MIN, to_long
 from engine.index.backing import Backing
 from engine.index.errors import InvalidIndexSize
 
@@ -21,8 +22,6 @@ MAX_INDEX_SIZE = 64 * 1024 * 1024  # bytes; log.index.size.max.bytes is 10 MiB b
 WARM_BYTES = 8192  # at the end of an index, searched first
 
 _BLOCK = 65536
-_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
-_INT_MAX = 2**31 - 1
 
 
 class IndexFile:
@@ -177,7 +176,7 @@ class SparseIndex(IndexFile):
 
     def can_append_offset(self, offset: int) -> bool:
         """Does `offset` fit behind the base offset in 31 bits?"""
-        return 0 <= offset - self.base_offset <= _INT_MAX
+        return 0 <= offset - self.base_offset <= INT_MAX
 
     def resize(self, size: int) -> bool:
         """Make the file `size` bytes long, rounded down to whole entries, but never shorter than the entries that it has.
@@ -256,7 +255,7 @@ class SparseIndex(IndexFile):
     def absolute(self, relative_offset: int) -> int:
         """Base offset plus `relative_offset`, in 64 bits as the broker adds."""
         offset = self.base_offset + relative_offset
-        return offset if _LONG_MIN <= offset <= _LONG_MAX else (offset + 2**63) % 2**64 - 2**63
+        return offset if LONG_MIN <= offset <= LONG_MAX else to_long(offset)
 
     def lower_bound(self, key_at: Callable[[int], int], target: int, count: int) -> int:
         """Number of the last entry whose key is not above `target`, -1 if there is none; `count` entries are searched.

@@ -18,15 +18,10 @@ from engine.formats import (
     MIN_RECORD_SIZE,
     BatchField,
     Status,
+    to_long,
 )
 
-LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 _UNKNOWN = -1
-
-
-def wrapped(value: int) -> int:
-    """`value` as a Java long: around at 2^63."""
-    return value if LONG_MIN <= value <= LONG_MAX else (value + 2**63) % 2**64 - 2**63
 
 
 # ---- batches
@@ -258,6 +253,6 @@ def _store(rows, table, first):
         try:
             column = array("q", values)
         except OverflowError:
-            column = array("q", [wrapped(value) for value in values])
+            column = array("q", [to_long(value) for value in values])
         start = field * capacity + first
         flat[start : start + len(rows)] = column

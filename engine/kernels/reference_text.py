@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from engine.formats import CODEC_NAMES, MAGIC_V2, RECORD_FIELDS, BatchField, RecordField, Status
+from engine.formats import CODEC_NAMES, INT_MAX, MAGIC_V2, RECORD_FIELDS, BatchField, RecordField, Status, to_int
 
 META, CONTENTS, ESCAPE, NO_NEWLINE = 1, 2, 4, 8  # the flags of `text`
 BATCH_LINE_LIMIT, RECORD_LINE_LIMIT, GROWTH = 640, 320, 4  # room that `text` wants, so that both stop at the same record
-_INT_MAX = 2**31 - 1
 _BLOCK = 512  # records whose columns become lists at once
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -80,16 +79,12 @@ def _timestamp_type(magic, attributes):
     return "LogAppendTime" if attributes & 8 else "CreateTime"
 
 
-def _int32(value):
-    return (value + 2**31) % 2**32 - 2**31
-
-
 def _advance(sequence, last, first):
     """The sequence of offset `last` where `first` has `sequence`: 0 follows 2^31 − 1, in Java's 32-bit arithmetic."""
-    increment = _int32(last - first)
-    if sequence > _int32(_INT_MAX - increment):
-        return _int32(increment - (_INT_MAX - sequence) - 1)
-    return _int32(sequence + increment)
+    increment = to_int(last - first)
+    if sequence > to_int(INT_MAX - increment):
+        return to_int(increment - (INT_MAX - sequence) - 1)
+    return to_int(sequence + increment)
 
 
 def _batch_line(batch, base):

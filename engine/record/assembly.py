@@ -16,11 +16,14 @@ from engine.formats import (
     BATCH_HEADER,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
+    INT_MAX,
     LEGACY_OVERHEAD_V0,
     LEGACY_OVERHEAD_V1,
     LEGACY_V0,
     LEGACY_V1,
     LOG_OVERHEAD,
+    LONG_MAX,
+    LONG_MIN,
     MAGIC_V0,
     MAGIC_V1,
     MAGIC_V2,
@@ -44,7 +47,6 @@ from engine.record.crc import crc32c
 if TYPE_CHECKING:
     from engine.record.columns import RecordColumns
 
-INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 CREATE_TIME, LOG_APPEND_TIME = 0, 1  # timestamp types, as attribute bit 3 says them
 
 _CRC = struct.Struct(">I")
@@ -104,7 +106,7 @@ def check_spec(spec: BatchSpec) -> None:
     if spec.magic not in (MAGIC_V0, MAGIC_V1, MAGIC_V2):
         raise UnbuildableBatch(f"there is no message format {spec.magic}")
     for value in (spec.base_offset, spec.log_append_time, spec.delete_horizon_ms):
-        if not -LONG_MAX - 1 <= value <= LONG_MAX:
+        if not LONG_MIN <= value <= LONG_MAX:
             raise UnbuildableBatch(f"{value} has more than 64 bits")
     if spec.transactional and spec.producer_id == NO_PRODUCER_ID:
         raise UnbuildableBatch("a transactional batch needs a producer id")

@@ -6,7 +6,9 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import (
+    INT_MAX,
     LOG_OVERHEAD,
+    LONG_MAX,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -20,8 +22,6 @@ from engine.formats import (
 from engine.kernels.encode import put_varint, varint_size
 from engine.record.assembly import (
     CREATE_TIME,
-    INT_MAX,
-    LONG_MAX,
     BatchSpec,
     UnbuildableBatch,
     check_spec,

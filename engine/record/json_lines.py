@@ -9,10 +9,10 @@ from binascii import a2b_base64
 from typing import Any, NamedTuple, NoReturn
 
 from engine.errors import KafkalogError
+from engine.formats import LONG_MAX
 from engine.record.builder import wire_field
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_LONG_MAX = 2**63 - 1
 
 
 class LineInvalid(KafkalogError):
@@ -132,7 +132,7 @@ def _timestamp(members: dict[str, str]) -> int | None:
     timestamp = json.loads(members.get("timestamp", "null"))
     if timestamp is None:
         return None
-    if type(timestamp) is not int or not -1 <= timestamp <= _LONG_MAX:
+    if type(timestamp) is not int or not -1 <= timestamp <= LONG_MAX:
         raise LineInvalid(f"{members['timestamp']} is no timestamp: milliseconds since 1970 are wanted")
     return timestamp
 

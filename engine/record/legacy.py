@@ -20,6 +20,7 @@ from engine.formats import (
     BatchField,
     Codec,
     Status,
+    to_long,
 )
 from engine.kernels.checksum import IEEE, make_tables
 from engine.kernels.legacy import decode_messages, measure_messages
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from engine.record.columns import BatchColumns, RecordColumns
 
 _TABLES = make_tables(IEEE)
-_LONG = 1 << 64
 _EMPTY = memoryview(b"")
 
 _WHAT = {
@@ -204,5 +204,5 @@ def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
         if wrapper.offset < last:
             what = f"the wrapper's offset {wrapper.offset} is below {last}, the relative offset of its last message"
             return Problem("record-invalid", what)
-        base = (wrapper.offset - last + _LONG // 2) % _LONG - _LONG // 2
+        base = to_long(wrapper.offset - last)
     return InnerSet(data[:stop], base)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.arrow.incoming import IncomingRows, RowRefused, Sheet, groups
-from engine.formats import BatchField
+from engine.formats import INT_MAX, BatchField
 from engine.log.segment.log_segment import LogSegment
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec
 from engine.record.columns import BatchColumns
@@ -27,7 +27,6 @@ _WAITING = 4 << 20  # bytes of one Kafka partition that wait to be packed
 _WAITING_IN_ALL = 64 << 20
 _OPEN_FILES = 100  # logs that stay open
 _ROOMY = 8  # Kafka partitions that keep the room of what they have packed
-_INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ class TaskWriter:
         keys = wide.dictionary_encode()
         numbers = keys.dictionary.to_pylist()
         for code, chosen, first, end in groups(keys.indices, len(numbers)):
-            yield (names[numbers[code] >> 32], numbers[code] & _INT_MAX), chosen, first, end
+            yield (names[numbers[code] >> 32], numbers[code] & INT_MAX), chosen, first, end
 
     def _partition(self, key: tuple[str, int]) -> StagedPartition:
         staged = self._staged.get(key)
@@ -245,7 +244,7 @@ class StagedPartition:
                 based = stamp
             elif size > config.segment_size - batch_size or (based >= 0 and stamp - based > longest):
                 break
-            if table[BatchField.LAST_OFFSET, row] - segment.base_offset > _INT_MAX:
+            if table[BatchField.LAST_OFFSET, row] - segment.base_offset > INT_MAX:
                 break
             size, row = size + batch_size, row + 1
         return row

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from engine.formats import LONG_MAX
+
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterable
 
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Bounds:
     prefix: str = ""  # of topics
     partitions: frozenset[int] | None = None
     first_offset: int = 0
-    end_offset: int = _LARGEST  # exclusive
+    end_offset: int = LONG_MAX  # exclusive
     from_ms: int | None = None
 
     def wants(self, topic: str, partition: int) -> bool:
@@ -54,7 +55,7 @@ def _narrowed(bounds: Bounds, column: str, kind: str, value: Any) -> Bounds:
     if column == "offset":
         return _by_offset(bounds, kind, value)
     if column == "timestamp" and kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
-        return replace(bounds, from_ms=max(_milliseconds(value), bounds.from_ms or -_LARGEST))
+        return replace(bounds, from_ms=max(_milliseconds(value), bounds.from_ms or -LONG_MAX))
     return bounds
 
 

@@ -14,6 +14,7 @@ from engine.arrow.heads import head_batches
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
+from engine.formats import LONG_MAX
 from engine.layout import FileKind, parse_file_name
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _ROWS = 10_000
 _KEPT = 1000  # findings of one code in one file; more are counted
-_LAST_MS = (2**63 - 1) // 1000
+_LAST_MS = LONG_MAX // 1000
 
 
 def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
@@ -45,7 +46,7 @@ def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
     wanted = [one for one in find_places(options.paths) if options.wants(*one.key) and bounds.wants(*one.key)]
     try:
         return [
-            Piece(place.path, *place.key, 0, 2**63 - 1,
+            Piece(place.path, *place.key, 0, LONG_MAX,
                   sum(files.info(f"{place.path}/{name}").size for name in files.list(place.path) if name.endswith(".log")))
             for place in wanted
         ]  # fmt: skip

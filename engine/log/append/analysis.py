@@ -9,6 +9,7 @@ from engine.formats import (
     CODEC_MASK,
     CODEC_NAMES,
     CONTROL_FLAG,
+    INT_MAX,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from engine.record.columns import BatchColumns
 
 UNKNOWN_OFFSET = -1
-_INT_MAX = 2**31 - 1
 _SHOWN_OFFSETS = 10
 
 
@@ -279,7 +279,7 @@ def maybe_roll(log: UnifiedLog, size: int, info: LogAppendInfo) -> LogSegment:
     if not segment.should_roll(params):
         return segment
     known = info.first_offset != UNKNOWN_OFFSET
-    return log.roll(info.first_offset if known else info.last_offset - _INT_MAX)
+    return log.roll(info.first_offset if known else info.last_offset - INT_MAX)
 
 
 def segment_ms(log: UnifiedLog) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import BATCH_HEADER, NO_TIMESTAMP, BatchField, Codec, Status
+from engine.formats import BATCH_HEADER, INT_MAX, NO_TIMESTAMP, BatchField, Codec, Status
 from engine.kernels.admission import VERDICTS, Flag, Verdict, judge_records, stamp_batches
 from engine.kernels.decode import decode_records
 from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row, segment_ms
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
-_INT_MAX = 2**31 - 1
 
 
 class Appended(NamedTuple):
@@ -131,7 +130,7 @@ class BulkAppender:
         flush_at = log.recovery_point + config.flush_messages
         for batch_size, count, stamp in zip(sizes, counts, stamps, strict=True):
             timestamp = stamp if append_time is None else append_time
-            if size > config.segment_size - batch_size or end_offset + count - 1 - segment.base_offset > _INT_MAX:
+            if size > config.segment_size - batch_size or end_offset + count - 1 - segment.base_offset > INT_MAX:
                 break
             if size:
                 waited = timestamp - based if based is not None and based >= 0 else log.now - segment.created

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from engine.formats import MAGIC_V2, NO_PRODUCER_ID, BatchField, ControlType
+from engine.formats import INT_MAX, MAGIC_V2, NO_PRODUCER_ID, BatchField, ControlType
 from engine.log.append.bulk import Appended, BulkAppender
 from engine.log.append_errors import CorruptRecord
 from engine.log.producers.append_info import AppendOrigin
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from engine.record.lines import LineReader
     from engine.record.packing import Packer
 
-_INT_MAX = 2**31 - 1
 
 
 class Intake(Protocol):
@@ -98,7 +97,7 @@ class FollowerIntake:
     leader_epoch  batches of a higher epoch are skipped, as are those behind them
     """
 
-    def __init__(self, log: UnifiedLog, leader_epoch: int = _INT_MAX) -> None:
+    def __init__(self, log: UnifiedLog, leader_epoch: int = INT_MAX) -> None:
         self.appended: list[Appended] = []
         self._log, self._leader_epoch = log, leader_epoch
         self._batches = BatchColumns()

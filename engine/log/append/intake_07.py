@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.formats import RecordField
+from engine.formats import INT_MAX, RecordField
 from engine.log.append.bulk import Appended
 from engine.log.kafka07.segment import ILLEGAL_STATE, Refused07
 from engine.record.columns import RecordColumns
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from engine.log.kafka07.log import Log07
     from engine.record.lines import LineReader
 
-_LARGEST_SIZE = 2**31 - 1
 
 
 class LineIntake07:
@@ -85,7 +84,7 @@ class SetIntake07:
         start = at = 0
         while len(data) - at >= SIZE_FIELD:
             size = SIZE_FIELD + int.from_bytes(data[at : at + SIZE_FIELD], "big")
-            if size > _LARGEST_SIZE:
+            if size > INT_MAX:
                 raise Refused07(ILLEGAL_STATE, None, f"the size of an entry of the input is {size - SIZE_FIELD}")
             if size > len(data) - at:
                 break

@@ -14,6 +14,8 @@ from engine.formats import (
     CODEC_NAMES,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
+    LONG_MAX,
+    LONG_MIN,
     MAGIC_V2,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
@@ -21,6 +23,7 @@ from engine.formats import (
     BatchField,
     Codec,
     RecordField,
+    to_long,
 )
 from engine.kernels.admission import VERDICTS, Flag, Verdict, judge_records
 from engine.kernels.select import largest_timestamp
@@ -44,7 +47,6 @@ if TYPE_CHECKING:
     from engine.record.columns import RecordColumns
 
 _FIXED = TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG  # what new attributes take over
-_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _SHOWN_ERRORS = 3
 _AT = BATCH_HEADER.positions
 
@@ -182,13 +184,13 @@ class LogValidator:
         return bool(table[BatchField.MAGIC, row] and table[BatchField.ATTRIBUTES, row] & TIMESTAMP_TYPE_FLAG)
 
     def _is_out_of_bounds(self, timestamp: int) -> bool:
-        difference = _to_long(self._now - timestamp)
+        difference = to_long(self._now - timestamp)
         before, after = self._config.message_timestamp_before_max_ms, self._config.message_timestamp_after_max_ms
-        return difference > before or _to_long(-difference) > after
+        return difference > before or to_long(-difference) > after
 
     def _bounds_text(self, timestamp: int, offset: int) -> str:
-        low = _to_long(self._now - self._config.message_timestamp_before_max_ms)
-        high = _to_long(self._now + self._config.message_timestamp_after_max_ms)
+        low = to_long(self._now - self._config.message_timestamp_before_max_ms)
+        high = to_long(self._now + self._config.message_timestamp_after_max_ms)
         return (
             f"Timestamp {timestamp} of message with offset {offset} is out of range. "
             f"The timestamp should be within [{low}, {high}]"
@@ -273,9 +275,9 @@ def timestamp_type(config: LogConfig) -> int:
 def timestamp_bounds(config: LogConfig, now: int) -> tuple[int, int]:
     """Timestamps that need no closer look. The append time admits all."""
     if timestamp_type(config) == LOG_APPEND_TIME:
-        return _LONG_MIN, _LONG_MAX
+        return LONG_MIN, LONG_MAX
     low = max(now - config.message_timestamp_before_max_ms, 0)
-    return low, min(now + config.message_timestamp_after_max_ms, _LONG_MAX)
+    return low, min(now + config.message_timestamp_after_max_ms, LONG_MAX)
 
 
 def renew_checksum(data: bytearray | memoryview, at: int, size: int) -> None:
@@ -314,8 +316,3 @@ def _errors_text(errors: list[tuple[int, str]]) -> str:
         f"One or more records have been rejected due to {len(errors)} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]"
     )
-
-
-def _to_long(value: int) -> int:
-    """`value` in 64 bits, as Java's arithmetic leaves it."""
-    return (value + 2**63) % 2**64 - 2**63

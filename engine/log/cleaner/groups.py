@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.formats import INT_MAX
 from engine.log.cleaner.filter_pass import Counted, FilterPass
 from engine.log.errors import SegmentOffsetOverflow
 from engine.log.producers.loading import delete_producer_snapshots
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
-_INT_MAX = 2**31 - 1
 
 
 class GroupOverflow(Exception):
@@ -50,7 +50,7 @@ def group_segments_by_size(
             groups
             and together[0] <= max_size
             and max(together[1:]) <= max_index_size
-            and (segment.size == 0 or last_offset - groups[-1][0].base_offset <= _INT_MAX)
+            and (segment.size == 0 or last_offset - groups[-1][0].base_offset <= INT_MAX)
         ):
             groups[-1].append(segment)
             sizes = together

@@ -6,7 +6,7 @@ from heapq import heapify, heappop
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
+from engine.formats import CONTROL_FLAG, INT_MAX, LONG_MAX, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
 from engine.kernels.cleaning import next_in_transaction
 from engine.kernels.select import next_unsound
 from engine.log.fetch.reading import FetchIsolation, read
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-_LARGEST_FETCH = 2**31 - 1  # bytes: a whole segment
-_LARGEST_OFFSET = 2**63 - 1
+_LARGEST_FETCH = INT_MAX  # bytes: a whole segment
 
 
 class Run(NamedTuple):
@@ -70,7 +69,7 @@ class RecordFetcher:
         self._log, self._isolation, self._report = log, isolation, report
         self.offset = offset  # of the next record, or of what stands in its place
         self._left = max_bytes
-        self._end = _LARGEST_OFFSET if end is None else end
+        self._end = LONG_MAX if end is None else end
         self._only_sound = only_sound
         self._limit = max_decompressed_bytes
         self._is_first = True
@@ -122,7 +121,7 @@ class RecordFetcher:
 
     def _stop(self, segment: LogSegment, stop: int) -> int:
         """The byte of the segment where reading may stop, at most `stop`: behind the batch that holds offset end − 1."""
-        if self._end == _LARGEST_OFFSET:
+        if self._end == LONG_MAX:
             return stop
         head = segment.translate_offset(self._end - 1)
         return stop if head is None else min(stop, head.position + head.size)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
+from engine.formats import LONG_MAX, LONG_MIN
 from engine.log.kafka07.segment import (
     EMPTY_SET,
     ILLEGAL_STATE,
@@ -32,7 +33,6 @@ LATEST_TIME = -1
 EARLIEST_TIME = -2
 FETCH_SIZE = 300 * 1024  # bytes that a consumer of 0.7 asks for (fetch.size)
 MAX_FETCH_SIZE = 64 << 20  # larger entries are not read
-_LONG = range(-(2**63), 2**63)
 
 
 class Log07:
@@ -299,7 +299,7 @@ def _segment(files: Files, directory: str, name: str) -> Segment07:
     digits = name[: -len(SUFFIX_07)]
     sign, number = (digits[:1], digits[1:]) if digits[:1] in ("+", "-") else ("", digits)
     path = f"{directory}/{name}"
-    if not (number.isascii() and number.isdigit() and len(number) <= 4096) or int(sign + number) not in _LONG:
+    if not (number.isascii() and number.isdigit() and len(number) <= 4096) or not LONG_MIN <= int(sign + number) <= LONG_MAX:
         raise Refused07(NUMBER_FORMAT, f'For input string: "{digits}"', f"{path}: its name is not an offset",
                         do="rename it so that it does not end in .kafka")  # fmt: skip
     return Segment07(files, path, int(sign + number))

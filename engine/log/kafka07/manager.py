@@ -9,6 +9,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.formats import INT_MAX
 from engine.log.kafka07.log import EARLIEST_TIME, LATEST_TIME, Log07, open_log_07
 from engine.log.kafka07.segment import (
     EMPTY_SET,
@@ -34,7 +35,6 @@ OFFSET_OUT_OF_RANGE_CODE = 1
 WRONG_PARTITION_CODE = 3
 UNKNOWN_CODE = -1
 
-_INT_MAX = 2**31 - 1
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _HEAD = struct.Struct(">ih")  # bytes behind the first field, error code
 
@@ -199,7 +199,7 @@ def topic_partition_07(name: str) -> tuple[str, int]:
     if not hyphen:
         what = f"{name}: a directory that is no TOPIC-PARTITION stops the start of a 0.7 broker"
         raise Refused07(STRING_INDEX, f"begin 0, end -1, length {len(name)}", what, do="move it out of the log dir")
-    if not (number.isascii() and number.isdigit() and len(number) < 100 and int(number) <= _INT_MAX):
+    if not (number.isascii() and number.isdigit() and len(number) < 100 and int(number) <= INT_MAX):
         what = f"{name}: its partition is no number, which stops the start of a 0.7 broker"
         raise Refused07(NUMBER_FORMAT, f'For input string: "{number}"', what, do="move it out of the log dir")
     return topic, int(number)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnreadableFile
 from engine.findings import Severity
-from engine.formats import OFFSET_INDEX_ENTRY
+from engine.formats import LONG_MAX, OFFSET_INDEX_ENTRY
 from engine.layout import (
     FileKind,
     file_name,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-LONG_MAX = 2**63 - 1
 # what stops a broker and an (unclean) recovery mends
 REPAIRABLE = (
     AppendRefused, CorruptIndex, CorruptRecord, IndexFull, IndexOffsetOverflow, InvalidOffset, InvalidTimestamp,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Severity
-from engine.formats import BATCH_HEADER, CODEC_MASK, BatchField
+from engine.formats import BATCH_HEADER, CODEC_MASK, INT_MAX, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.layout import log_file_name
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segments import LogSegments
     from engine.log.segment.recovery import Disorder, SegmentScan
 
-_LARGEST_INDEX = 2**31 - 1
+_LARGEST_INDEX = INT_MAX
 _CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec
 _WHY = {
     ScanStop.TORN: "the file ends inside a batch",

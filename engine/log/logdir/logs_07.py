@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
+from engine.formats import LONG_MAX
 from engine.layout import FileKind, parse_file_name
 from engine.log.kafka07.log import Log07, open_log_07
 from engine.log.kafka07.segment import Config07
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.server_config import ServerConfig
 
-_FOREVER = 2**63 - 1
+_FOREVER = LONG_MAX
 _MOST_RUNS = 1000  # of sound entries behind damage that are looked for
 # today's name of a topic setting → what it is in 0.7
 _TOPIC_SETTINGS = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.formats import LONG_MAX
 from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.cleaner.checkpoint import clean_offsets
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
 
-_LONG_MAX = 2**63 - 1
 
 
 def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None, *, force: bool) -> LogDir:
@@ -36,7 +36,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
             continue
         ratio = cleanable_ratio_at_most(files, place, clean_until.get(place.key, 0))
         least = config.min_cleanable_ratio if min_ratio is None else min_ratio
-        if ratio > 0 and (force or ratio > least or config.max_compaction_lag_ms < _LONG_MAX):
+        if ratio > 0 and (force or ratio > least or config.max_compaction_lag_ms < LONG_MAX):
             found.append((ratio, place))
     found.sort(key=lambda pair: -pair[0])
     return replace(log_dir, places=tuple(place for _, place in found))

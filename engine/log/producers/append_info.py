@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from engine.formats import NO_PRODUCER_EPOCH, ControlType
+from engine.formats import INT_MAX, NO_PRODUCER_EPOCH, ControlType
 from engine.log.append_errors import (
     IllegalArgument,
     InvalidProducerEpoch,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.log.scan.producer_rows import ProducerRow, TxnMarker
 
 TRANSACTION_VERSION_UNKNOWN = -1
-_INT_MAX, _SHORT_MAX = 2**31 - 1, 2**15 - 1
+_SHORT_MAX = 2**15 - 1
 _STRICT_VERSION = 2  # from this transaction version on a marker has a larger epoch than the transaction
 
 
@@ -132,4 +132,4 @@ class ProducerAppendInfo:
 
 
 def _in_sequence(last_seq: int, next_seq: int) -> bool:
-    return next_seq == last_seq + 1 or (next_seq == 0 and last_seq == _INT_MAX)
+    return next_seq == last_seq + 1 or (next_seq == 0 and last_seq == INT_MAX)

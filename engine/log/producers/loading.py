@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
+from engine.formats import CONTROL_FLAG, INT_MAX, TRANSACTIONAL_FLAG, BatchField
 from engine.kernels.placement import next_producer
 from engine.log.errors import CorruptRecord
 from engine.log.scan.producer_rows import ProducerRow
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
 
-INT_MAX = 2**31 - 1
 
 
 def rebuild_producer_state(

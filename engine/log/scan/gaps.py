@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CODEC_MASK, MAGIC_V2, BatchField
+from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.select import next_break, next_cleaned
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 KEPT = 1000  # gaps remembered one by one
-EVERY_OFFSET = (-(2**63), 2**63)
+EVERY_OFFSET = (LONG_MIN, LONG_MAX + 1)
 
 
 class Gap(NamedTuple):
@@ -90,7 +90,7 @@ class HeaderGaps:
             self._disorder(Gap(claimed, first, position))
         elif holes and claimed is not None and first > claimed + 1 and not self.compacted:
             self._hole(Gap(claimed, first, position))
-        if last < first or last - first >= 2**31:
+        if last < first or last - first > INT_MAX:
             self._disorder(Gap(first, last, position))
             return None
         return int(last)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
+from engine.formats import INT_MAX, LOG_OVERHEAD, LONG_MAX, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.kernels.placement import PLACE_FIELDS, Place, Placed, place_entries
@@ -27,7 +27,7 @@ from engine.log.scan.batch_search import (
     search_for_offset,
     search_for_timestamp,
 )
-from engine.log.segment.segment_files import INT_MAX, SegmentFiles
+from engine.log.segment.segment_files import SegmentFiles
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 
@@ -299,7 +299,7 @@ class LogSegment(SegmentFiles):
     def first_batch_timestamp(self) -> int:
         """As `rolling_based_timestamp`, 2^63 − 1 where there is none (getFirstBatchTimestamp)."""
         timestamp = self.rolling_based_timestamp
-        return timestamp if timestamp is not None and timestamp >= 0 else 2**63 - 1
+        return timestamp if timestamp is not None and timestamp >= 0 else LONG_MAX
 
     def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
         """How long the segment waits to be rolled, ms: by timestamps, without them by the clock."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.files import WritableFile, look
+from engine.formats import INT_MAX
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import Files, OpenFile
 
-INT_MAX = 2**31 - 1
 
 
 class SegmentFiles:

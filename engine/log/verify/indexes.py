@@ -11,7 +11,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
-from engine.formats import NO_TIMESTAMP, Status
+from engine.formats import LONG_MIN, NO_TIMESTAMP, Status
 from engine.kernels import verify as kernel
 from engine.record.columns import Table
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MAX_FINDINGS = 1000  # of one code in one file that are reported one by one
 _DOUBTFUL = 256  # entries that one kernel call describes
-_LONG_MIN = -(2**63)
 
 
 class FileFindings:
@@ -60,7 +59,7 @@ class _Check:
         self._order: list[int] | None = None  # numbers of the entries, where they had to be sorted
         self._entries = index.used
         self._state = memoryview(array("q", [0] * kernel.STATE_FIELDS))
-        self._state[kernel.BEFORE] = _LONG_MIN
+        self._state[kernel.BEFORE] = LONG_MIN
         self._state[kernel.PENDING] = self._state[kernel.DECIDED] = -1
         self._state[kernel.LARGEST] = NO_TIMESTAMP
         self._doubtful = Table(kernel.DOUBTFUL_FIELDS, _DOUBTFUL)
@@ -204,7 +203,7 @@ class TimeCheck(_Check):
             number = self._number(place)
             offset = self.index.entry(number).offset
             what = f"entry {number}: the log ends at offset {self._state[kernel.BEFORE]}"
-            if not self._state[kernel.NEXT] and self._state[kernel.BEFORE] == _LONG_MIN:
+            if not self._state[kernel.NEXT] and self._state[kernel.BEFORE] == LONG_MIN:
                 what = f"entry {number}: the log has no batches"
             self.findings.add("timeindex-offset-not-found", what + ": not harmless", number * self._size, offset)
         if self._record_offsets:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
+from engine.formats import CONTROL_FLAG, LONG_MIN, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.verify import first_from, next_hole, next_producer
 from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-_LONG_MIN = -(2**63)
 _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
     BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
@@ -117,7 +116,7 @@ class ProducerCheck:
         table, row = window.batches.table, 0
         if self._first_offset is None:
             self._first_offset = table[BatchField.BASE_OFFSET, 0]
-            self._end = max(self._first_offset - 1, _LONG_MIN)
+            self._end = max(self._first_offset - 1, LONG_MIN)
         if not self._has_holes:
             self._has_holes = next_hole(table, 0, window.rows, self._end) < window.rows
         while row < window.rows:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from engine.errors import KafkalogError
 from engine.files import replace
 from engine.findings import Severity
+from engine.formats import INT_MAX
 from engine.layout import FileKind, file_name, log_file_name, parse_file_name, producer_snapshot_file_name
 from engine.log.loading.epoch_repair import epochs_in_logs
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
@@ -41,7 +42,7 @@ class LogDamaged(KafkalogError):
 class _KnownEpochs:
     """Takes no epochs: the checkpoint is not what is rebuilt with a segment."""
 
-    latest_epoch = 2**31 - 1
+    latest_epoch = INT_MAX
 
     def assign(self, _epoch: int, _start_offset: int) -> None:
         """Nothing to note."""
