@@ -76,14 +76,15 @@ class Outcome:
             self._stream.error(error)
         _line("error", error.code, "red", str(error), error.do)
 
-    def finish(self) -> int:
-        """Say what was left out; returns the exit status."""
+    def finish(self, instead: int = 0) -> int:
+        """Say what was left out; returns the exit status. `instead`: that of a signal that ended the work, 0: none did."""
+        status = instead or self._status
         for (code, path), count in self._counts.items():
             if count > SHOWN_PER_CODE:
                 click.echo(f"{printable(path)}: {count - SHOWN_PER_CODE} more findings [{code}]", err=True)
         if self._stream is not None:
-            self._stream.end(self._status)
-        return self._status
+            self._stream.end(status)
+        return status
 
     def _show(self, finding: Finding) -> None:
         kind = finding.kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,18 +14,19 @@ from engine.discovery import discover
 from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
-from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Severity
 from engine.layout import FileKind, parent_of, parse_file_name
 from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
+from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
-from kafkalog_cli.progress import Progress, watched_reader
+from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
+    from engine.files import Files, ReadOnlyFiles
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
@@ -60,29 +61,55 @@ def verify_all(
 ) -> int:
     """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status."""
     say_interpreted()
+    writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
         outlive_output()
     out = TextBuffer(raw_stdout() if rebuild is None else outliving(raw_stdout()))
     stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
     outcome = Outcome(stream=stream)
-    with Progress() as progress:
-        files = watched_reader(progress)
-        directories = _partitions(files, paths, outcome)
-        progress.expect_partitions(files, directories)
-        for result in _results(files, directories, jobs or min(8, os.cpu_count() or 1)):
-            done = result.verification
-            if done is not None:
-                progress.done_with(done.path)
-            if rebuild is not None and done is not None and done.worst is not None:
-                _show(_rebuilt(result, done.path, rebuild), outcome, stream, progress.say)
-            else:
-                _show(result, outcome, stream, progress.say)
-    status = outcome.finish()
-    out.flush()
+    tally = _Tally()
+    with INTERRUPTION if writes else nullcontext():
+        try:
+            with Progress() as progress:
+                disk = watched_disk(progress, None) if writes else None
+                files = watched_reader(progress) if disk is None else disk
+                tally.directories = _partitions(files, paths, outcome)
+                progress.expect_partitions(files, tally.directories)
+                with closing(_results(files, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
+                    for result in results:
+                        done = result.verification
+                        if done is not None:
+                            progress.done_with(done.path)
+                        if rebuild is not None and done is not None and done.worst is not None:
+                            result = _rebuilt(result, done.path, rebuild, files, disk)  # noqa: PLW2901  # it looks anew
+                        _show(result, outcome, stream, progress.say)
+                        tally.done += 1
+        except Interrupted:
+            say_interrupted(tally.text())
+        status = outcome.finish(INTERRUPTION.status if writes else 0)
+        out.flush()
     return status
 
 
-def _results(files: ReadOnlyFiles, directories: list[str], jobs: int) -> Iterator[_Verified]:
+class _Tally:
+    """How far it came, for those who find the work half done."""
+
+    def __init__(self) -> None:
+        self.directories: list[str] = []
+        self.done = 0
+
+    def text(self) -> str:
+        """One line."""
+        if not self.directories:
+            return "nothing was begun"
+        done = f"{self.done} of {len(self.directories)} partitions are done"
+        if self.done == len(self.directories):
+            return done
+        return (f"{done}, the next one is {printable(self.directories[self.done])}; files in work are as a crash would leave "
+                "them: call it again to go on")
+
+
+def _results(files: ReadOnlyFiles, directories: list[str], jobs: int) -> Generator[_Verified, None, None]:
     """What comes of each directory, in order, `jobs` of them read at the same time."""
     stop = Event()
     if min(jobs, len(directories)) <= 1:
@@ -97,20 +124,20 @@ def _results(files: ReadOnlyFiles, directories: list[str], jobs: int) -> Iterato
         pool.shutdown(cancel_futures=True)
 
 
-def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild) -> _Verified:
-    """Rebuild what is broken in `directory`, and verify it again."""
+def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild, reader: ReadOnlyFiles, disk: Files | None) -> _Verified:
+    """Rebuild what is broken in `directory`, and verify it again. `disk`: None in a dry run."""
     from engine.config import LogConfig
-    from engine.files import Files, now_ms
+    from engine.files import now_ms
     from engine.log.logdir.locking import locked
     from engine.log.verify.rebuild import Rebuilder
     from engine.overlay import OverlayFiles
 
     now = now_ms() if rebuild.now is None else rebuild.now
-    files = OverlayFiles(ReadOnlyFiles(), now) if rebuild.dry_run else Files()
+    files = OverlayFiles(reader, now) if disk is None else disk
     log_dir = parent_of(files.absolute(directory))
     try:
-        with nullcontext() if rebuild.dry_run else locked(files, [log_dir]):
-            if not rebuild.dry_run:  # only now nobody else changes it
+        with nullcontext() if disk is None else locked(disk, [log_dir]):
+            if disk is not None:  # only now nobody else changes it
                 result = _verify(files, directory, Event())
                 if result.error is not None or result.verification is None or result.verification.worst is None:
                     return result

@@ -167,6 +167,29 @@ def test_every_writer(tmp_path, sound, name):
         assert {path: data for path, data in files_of(copy / "data").items() if path.endswith(".log") and data} == wanted
 
 
+@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "1"), (signal.SIGTERM, "2")])
+def test_verify_index_rebuild(tmp_path, sound, number, jobs):
+    """Logs are not touched; what was not rebuilt yet is still named, and the next run does it."""
+    logs = {path: data for path, data in files_of(sound / "data").items() if path.endswith(".log")}
+    for path in sorted((sound / "data").glob("*/*index"))[::2]:
+        path.write_bytes(path.read_bytes()[:-1] + b"x" * 7)
+    words = ["verify-index", "--rebuild", "--format", "json", "--jobs", jobs, "--now", NOW, "data"]
+    stopped, last = stopped_at_each_place(tmp_path, sound, words, number, count=24)
+    begun = 0
+    for copy in stopped:
+        line = told(copy, number.name)
+        assert "of 2 partitions are done" in line or "nothing was begun" in line
+        end = json.loads((copy / "out").read_text())["objects"][-1]  # the document is whole
+        assert (end["type"], end["exit_status"]) == ("end", 128 + number)
+        begun += files_of(copy / "data") != files_of(sound / "data")
+        left = files_of(copy / "data")
+        assert {path: data for path, data in left.items() if path.endswith(".log")} == logs
+        assert kafkalog("verify-index", "--rebuild", "--now", NOW, str(copy / "data")).status in (0, 1)
+        assert kafkalog("verify-index", str(copy / "data")).status == 0
+        assert files_of(copy / "data") == files_of(last / "data")
+    assert begun > 1
+
+
 def test_restore_goes_on_where_it_was_stopped(tmp_path, source):
     before = files_of(source / "data")
     assert kafkalog("recover", "--quarantine", str(source / "kept"), "--now", NOW, str(source / "data")).status == 1
