@@ -219,12 +219,28 @@ class ReadOnlyFiles:
             raise unreadable(path, error) from error
         return True
 
+    def plain(self, directory: str) -> list[str]:
+        """Names of the plain files in `directory`, sorted, symbolic links followed; links that lead nowhere are none.
+
+        As `list` and `info` of each, but the directory itself mostly tells what stands in it. Raises UnreadableFile.
+        """
+        try:
+            with os.scandir(directory) as entries:
+                found = [(entry.name, entry.is_symlink(), entry.is_file(follow_symlinks=False)) for entry in entries]
+        except (OSError, ValueError) as error:
+            raise unreadable(directory, error) from error
+        return sorted(name for name, is_link, is_file in found if is_file or (is_link and self._leads_to_file(directory, name)))
+
     def list(self, directory: str) -> list[str]:
         """Names in `directory`, sorted. Raises UnreadableFile."""
         try:
             return sorted(os.listdir(directory))
         except (OSError, ValueError) as error:
             raise unreadable(directory, error) from error
+
+    def _leads_to_file(self, directory: str, name: str) -> bool:
+        info = look(self, f"{directory}/{name}")
+        return info is not None and info.is_file
 
     def special(self, directory: str) -> dict[str, str]:
         """Names in `directory` that are neither plain files nor directories themselves, and what they are instead.

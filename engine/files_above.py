@@ -26,6 +26,10 @@ class FilesAbove(Files):
         """As Files does."""
         return self._below.exists(path)
 
+    def plain(self, directory: str) -> list[str]:
+        """As Files does."""
+        return self._below.plain(directory)
+
     def list(self, directory: str) -> list[str]:
         """As Files does."""
         return self._below.list(directory)

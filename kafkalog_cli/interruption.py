@@ -158,6 +158,11 @@ class HeedingFiles(Files):
         INTERRUPTION.check()
         return super().info(path)
 
+    def plain(self, directory: str) -> list[str]:
+        """As Files does."""
+        INTERRUPTION.check()
+        return super().plain(directory)
+
     def list(self, directory: str) -> list[str]:
         """As Files does."""
         INTERRUPTION.check()

@@ -64,6 +64,34 @@ def test_what_is_written_can_be_read(seam):
         assert file.read(0, 3) == b"oNE"
 
 
+def test_plain_files_of_a_directory(seam):
+    files, top = seam
+    for name in ("c", "a", "gone"):
+        put(files, f"{top}/{name}", b"x")
+    files.make_directory(f"{top}/directory")
+    files.rename(f"{top}/c", f"{top}/b")
+    files.remove(f"{top}/gone")
+    assert files.plain(top) == ["a", "b"]
+    assert files.plain(f"{top}/directory") == []
+    with pytest.raises(UnreadableFile, match="No such file"):
+        files.plain(f"{top}/missing")
+    with pytest.raises(UnreadableFile, match="Not a directory"):
+        files.plain(f"{top}/a")
+
+
+@pytest.mark.parametrize("make_seam", [Files, lambda: OverlayFiles(Files(), now=0)])
+def test_links_are_plain_where_they_lead_to_a_file(tmp_path, make_seam):
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "directory").mkdir()
+    for name, to in {"link": "file", "nowhere": "missing", "circle": "circle", "to-directory": "directory"}.items():
+        (tmp_path / name).symlink_to(to)
+    os.mkfifo(tmp_path / "fifo")
+    files = make_seam()
+    assert files.plain(str(tmp_path)) == ["file", "link"]
+    files.rename(f"{tmp_path}/link", f"{tmp_path}/renamed")
+    assert files.plain(str(tmp_path)) == ["file", "renamed"]
+
+
 def test_truncate_cuts_and_lengthens_with_zeros(seam):
     files, top = seam
     with files.open_writable(f"{top}/a", create=True) as file:

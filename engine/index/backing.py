@@ -17,13 +17,14 @@ class Backing:
 
     Zeros that lengthen it are only written where it is renamed: until then no reader asks for them, and most files are
     trimmed again before that.
+    exists  is it there? None: ask the disk
     """
 
-    def __init__(self, files: ReadOnlyFiles, path: str, *, writable: bool) -> None:
+    def __init__(self, files: ReadOnlyFiles, path: str, *, writable: bool, exists: bool | None = None) -> None:
         self.files = files
         self.path = path
         self.writable = writable
-        self.exists = files.exists(path)
+        self.exists = files.exists(path) if exists is None else exists
         self.length = files.info(path).size if self.exists else 0
         self._on_disk = self.length  # bytes that the file has
         self._changed = False  # since the last sync

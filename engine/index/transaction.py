@@ -46,10 +46,15 @@ class TransactionIndex(IndexFile):
     _last_offset: int | None = None  # of the entries appended since the index was opened
 
     @classmethod
-    def open(cls, files: ReadOnlyFiles, path: str, base_offset: int, *, writable: bool = True) -> Self:
-        """Open the file at `path`, which may be missing: then the first entry makes it. Raises UnreadableFile."""
+    def open(
+        cls, files: ReadOnlyFiles, path: str, base_offset: int, *, writable: bool = True, exists: bool | None = None
+    ) -> Self:
+        """Open the file at `path`, which may be missing: then the first entry makes it. Raises UnreadableFile.
+
+        exists  is it there? None: ask the disk
+        """
         index = cls(bytearray(), base_offset, path)
-        backing = Backing(files, path, writable=writable)
+        backing = Backing(files, path, writable=writable, exists=exists)
         index._attach(backing, backing.length)
         return index
 

@@ -67,13 +67,18 @@ class OverlayFiles(Files):
         source = self._tree.unchanged(path)
         return self._tree.find(path) is not None if source is None else self.disk.exists(source)
 
+    def plain(self, directory: str) -> list[str]:
+        """Names of the plain files in `directory`, sorted. Raises UnreadableFile."""
+        node = self._directory(directory)
+        names = set() if node.source is None else set(self.disk.plain(node.source or "/"))
+        with self._changes.lock:
+            changed = dict(node.changed)
+        files = (name for name, child in changed.items() if isinstance(child, File))
+        return sorted(names.difference(changed).union(name for name in files if self.info(f"{directory}/{name}").is_file))
+
     def list(self, directory: str) -> list[str]:
         """Names in `directory`, sorted. Raises UnreadableFile."""
-        node = self._tree.find(directory)
-        if node is None:
-            raise self._missing(directory)
-        if isinstance(node, File):
-            raise UnreadableFile(f"{directory}: Not a directory")
+        node = self._directory(directory)
         names = set() if node.source is None else set(self.disk.list(node.source or "/"))
         with self._changes.lock:
             changed = dict(node.changed)
@@ -81,14 +86,19 @@ class OverlayFiles(Files):
 
     def special(self, directory: str) -> dict[str, str]:
         """Names in `directory` that are neither plain files nor directories, and what they are. Raises UnreadableFile."""
-        node = self._tree.find(directory)
-        if not isinstance(node, Directory):
-            raise self._missing(directory) if node is None else UnreadableFile(f"{directory}: Not a directory")
+        node = self._directory(directory)
         found = {} if node.source is None else self.disk.special(node.source or "/")
         with self._changes.lock:
             changed = dict(node.changed)
         kept = {name: child for name, child in changed.items() if isinstance(child, File) and child.source is not None}
         return {name: what for name, what in found.items() if name not in changed or name in kept}
+
+    def _directory(self, path: str) -> Directory:
+        """The directory at `path`. Raises UnreadableFile."""
+        node = self._tree.find(path)
+        if not isinstance(node, Directory):
+            raise self._missing(path) if node is None else UnreadableFile(f"{path}: Not a directory")
+        return node
 
     def resolve(self, path: str) -> str:
         """`path` with every symbolic link followed, absolute. Raises UnreadableFile."""

@@ -29,6 +29,9 @@ class Disk(Protocol):
     def exists(self, path: str, /) -> bool:
         """Is there anything?"""
 
+    def plain(self, directory: str, /) -> list[str]:
+        """Names of the plain files in a directory."""
+
     def list(self, directory: str, /) -> list[str]:
         """Names in a directory."""
 

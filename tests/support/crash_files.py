@@ -249,6 +249,13 @@ class CrashFiles(Files):
             return False
         return True
 
+    def plain(self, directory: str) -> list[str]:
+        self.passes("list", directory)
+        node = self._node(directory, unreadable)
+        if isinstance(node, FileNode):
+            raise unreadable(directory, _os_error(errors.ENOTDIR))
+        return sorted(name for name, child in node.entries.items() if isinstance(child, FileNode))
+
     def list(self, directory: str) -> list[str]:
         self.passes("list", directory)
         node = self._node(directory, unreadable)

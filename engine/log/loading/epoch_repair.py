@@ -12,7 +12,7 @@ from engine.layout import FileKind
 from engine.log.append_errors import IllegalArgument
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.report import Action
-from engine.log.segment.leftovers import offset_of, plain_files
+from engine.log.segment.leftovers import offset_of
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEp
 
 def epochs_in_logs(files: Files, directory: str) -> Iterator[EpochEntry]:
     """Where each epoch begins, each above all before it; of a log with damage what stands before that."""
-    logs = [(offset, name) for name in plain_files(files, directory)
+    logs = [(offset, name) for name in files.plain(directory)
             if name.endswith(_LOG) and (offset := offset_of(name)) is not None]
     latest = -1
     for _, name in sorted(logs):

@@ -16,6 +16,8 @@ from engine.layout import (
     file_name,
     log_file_name,
     offset_index_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
 )
 from engine.log.append_errors import AppendRefused
 from engine.log.errors import (
@@ -40,7 +42,7 @@ from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
 from engine.log.scan.batch_search import last_head
 from engine.log.segment.deferred import DELETED, DeferredDeletion
-from engine.log.segment.leftovers import Leftovers, offset_of, plain_files
+from engine.log.segment.leftovers import Leftovers, offset_of
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
 from engine.log.segment.scan_ahead import ScanAhead
@@ -192,9 +194,10 @@ class LogLoader:
     def _note_changes(self, names: list[str], epochs: list[EpochEntry]) -> None:
         """Report what became of the snapshots that were there as `names`, and of the `epochs`."""
         corrupt = {event.path for event in self.report.find(Action.REMOVED)}
-        gone = [name for name in names if name.endswith(_SNAPSHOT) and not self.files.exists(self._path(name))]
-        for name in gone:
-            if name not in corrupt:
+        snapshots = [name for name in names if name.endswith(_SNAPSHOT)]
+        left = set(self.files.plain(self.directory)) if snapshots else ()
+        for name in snapshots:
+            if name not in left and name not in corrupt:
                 self.report.add(Action.REMOVED, name, "no segment begins where it was taken, or the state was rebuilt")
         if self.epochs.entries != epochs:
             before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
@@ -239,8 +242,10 @@ class LogLoader:
         deleted, _ = split_overflowed_segment(place, segment)
         delete_producer_snapshots(deleted, self.producers, self.deferred)
 
-    def _open_segment(self, base_offset: int) -> LogSegment:
-        return LogSegment(self.files, self.directory, base_offset, self.config, self.now)
+    def _open_segment(self, base_offset: int, there: set[str] | None = None) -> LogSegment:
+        """`there`: the names that the directory has, if they are known."""
+        has_txn_index = None if there is None else transaction_index_file_name(base_offset) in there
+        return LogSegment(self.files, self.directory, base_offset, self.config, self.now, has_txn_index=has_txn_index)
 
     def close_handlers(self) -> None:
         """Let go of all files: the log could not be loaded."""
@@ -263,7 +268,7 @@ class LogLoader:
         """Open every `.log`, recovering those without an offset index or with a bad transaction index."""
         self.segments.close()
         self.segments.clear()
-        names, self._listed = self._listed or plain_files(self.files, self.directory), []
+        names, self._listed = self._listed or self.files.plain(self.directory), []
         there = set(names)
         opened = self._expect_scans(names, there)
         for name in names:
@@ -276,13 +281,13 @@ class LogLoader:
             elif is_index:
                 self._remove_orphan(name, offset, there)
             else:
-                self._load_segment(opened.get(offset) or self._open_segment(offset))
+                self._load_segment(opened.get(offset) or self._open_segment(offset, there), there)
 
     def _expect_scans(self, names: list[str], there: set[str]) -> dict[int, LogSegment]:
         """Open the segments without an offset index, which will be recovered, and begin to scan them; by base offset."""
         bases = [offset for name in names if name.endswith(_LOG) and (offset := offset_of(name)) is not None
                  and name == log_file_name(offset) and offset_index_file_name(offset) not in there]
-        opened = {base: self._open_segment(base) for base in bases if not self._waits(base)}
+        opened = {base: self._open_segment(base, there) for base in bases if not self._waits(base)}
         self._scans.expect(opened.values())
         return opened
 
@@ -304,10 +309,11 @@ class LogLoader:
             reason = _ALONE if has_entries and not was_deleted else "an index without a log"
             self.report.add(Action.REMOVED, name, reason, severity=Severity.WARNING)
 
-    def _load_segment(self, segment: LogSegment) -> None:
-        is_new = not self.files.exists(segment.time_index_path)
+    def _load_segment(self, segment: LogSegment, there: set[str]) -> None:
+        has_offset_index = offset_index_file_name(segment.base_offset) in there
+        has_time_index = time_index_file_name(segment.base_offset) in there
         try:
-            segment.sanity_check(time_index_newly_created=is_new)
+            segment.sanity_check(time_index_newly_created=not has_time_index, has_offset_index=has_offset_index)
             if segment.base_offset in self._unsplittable:  # its recovery was given up; its index is a part only
                 self._recover_while_loading(segment, "its offsets do not fit its index")
         except OffsetIndexMissing:

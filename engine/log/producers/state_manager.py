@@ -315,12 +315,9 @@ class ProducerStateManager:
         found: dict[int, str] = {}
         if not self.files.exists(self.directory):
             return found
-        for name in self.files.list(self.directory):
-            if not name.endswith(_SUFFIX):
-                continue
-            offset, path = parse_long(name.partition(".")[0]), f"{self.directory}/{name}"
-            if offset is not None and self.files.info(path).is_file:
-                found[offset] = path
+        for name in self.files.plain(self.directory):
+            if name.endswith(_SUFFIX) and (offset := parse_long(name.partition(".")[0])) is not None:
+                found[offset] = f"{self.directory}/{name}"
         return found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.index.time import TimeIndex
 from engine.layout import FileKind, log_file_name, offset_index_file_name, time_index_file_name
 from engine.log.segment.deferred import DELETED
-from engine.log.segment.leftovers import offset_of, plain_files
+from engine.log.segment.leftovers import offset_of
 from engine.log.segment.splitting import CLEANED
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int) 
     leftovers = 0
     old: list[OldSegment] = []
     for directory in directories:
-        names = plain_files(files, directory)
+        names = files.plain(directory)
         leftovers += sum(files.info(f"{directory}/{name}").size for name in names if name.endswith((DELETED, CLEANED)))
         old += _old_segments(files, directory, names)
     size, end_offsets, segments = leftovers, dict[str, int](), 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.files import look
 from engine.findings import Severity
 from engine.layout import FileKind, parse_long
 from engine.log.errors import CorruptRecord
@@ -20,7 +19,7 @@ from engine.log.segment.splitting import CLEANED, SWAP
 
 if TYPE_CHECKING:
     from engine.config import LogConfig
-    from engine.files import Files, ReadOnlyFiles
+    from engine.files import Files
     from engine.log.report import Report
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
@@ -33,12 +32,6 @@ def offset_of(name: str) -> int | None:
     return parse_long(number) if dot else None
 
 
-def plain_files(files: ReadOnlyFiles, directory: str) -> list[str]:
-    """Names of the plain files in `directory`, sorted; links that lead nowhere are none."""
-    found = ((name, look(files, f"{directory}/{name}")) for name in files.list(directory))
-    return [name for name, info in found if info is not None and info.is_file]
-
-
 class Leftovers:
     """The left-over files of one partition directory. `settle` does it all."""
 
@@ -48,7 +41,7 @@ class Leftovers:
 
     def settle(self) -> list[str]:
         """Remove and rename; returns the names of the plain files that are there afterwards."""
-        names = plain_files(self._files, self._directory)
+        names = self._files.plain(self._directory)
         swaps = self._remove_temporary(names)
         if not self._changed and not swaps:
             return names
@@ -58,7 +51,7 @@ class Leftovers:
         self._sync()
         self._complete_swaps()
         self._sync()
-        return plain_files(self._files, self._directory)
+        return self._files.plain(self._directory)
 
     def _remove_temporary(self, names: list[str]) -> list[str]:
         """Remove `.deleted`, `.cleaned` and the `.swap` of unfinished splits; returns the `.swap` that remain."""
@@ -99,14 +92,14 @@ class Leftovers:
         return (min(first for first, _ in bounds), max(end for _, end in bounds)) if bounds else None
 
     def _remove_covered(self, first: int, end: int) -> None:
-        for name in plain_files(self._files, self._directory):
+        for name in self._files.plain(self._directory):
             offset = None if name.endswith(SWAP) else offset_of(name)
             if offset is not None and first <= offset < end:
                 self._remove(name, f"replaced by the {SWAP} files of offsets {first} to {end}")
 
     def _complete_swaps(self) -> None:
         """Rename every `.swap`, logs first: an index without suffix beside a `.log.swap` would be taken for an old one."""
-        names = [name for name in plain_files(self._files, self._directory) if name.endswith(SWAP)]
+        names = [name for name in self._files.plain(self._directory) if name.endswith(SWAP)]
         for name in sorted(names, key=lambda name: (not name.endswith(_LOG + SWAP), name)):
             if offset_of(name) is None:
                 continue

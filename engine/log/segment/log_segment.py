@@ -75,6 +75,7 @@ class LogSegment(SegmentFiles):
     file_already_exists  False: a new one, whose .log is allocated in full where the topic says `preallocate`
     writable             False: nothing is ever made or changed; missing files count as empty
     roll_jitter_ms       how much earlier than segment.ms it rolls
+    has_txn_index        does its .txnindex exist? None: ask the disk
 
     Raises UnreadableFile, UnwritableFile, SegmentTooLarge. Not for several threads.
     """
@@ -91,9 +92,11 @@ class LogSegment(SegmentFiles):
         file_already_exists: bool = True,
         writable: bool = True,
         roll_jitter_ms: int = 0,
+        has_txn_index: bool | None = None,
     ) -> None:
         super().__init__(
-            files, directory, base_offset, config, suffix, file_already_exists=file_already_exists, writable=writable
+            files, directory, base_offset, config, suffix, file_already_exists=file_already_exists, writable=writable,
+            has_txn_index=has_txn_index,
         )
         self.created = now
         self.roll_jitter_ms = roll_jitter_ms
@@ -308,12 +311,13 @@ class LogSegment(SegmentFiles):
 
     # repairing
 
-    def sanity_check(self, *, time_index_newly_created: bool) -> None:
+    def sanity_check(self, *, time_index_newly_created: bool, has_offset_index: bool | None = None) -> None:
         """Raises OffsetIndexMissing and CorruptIndex where loading must recover the segment.
 
+        has_offset_index  does its .index exist? None: ask the disk
         Offset and time index are not looked at. A time index that was missing is made, empty.
         """
-        if not self.files.exists(self.offset_index_path):
+        if not (self.files.exists(self.offset_index_path) if has_offset_index is None else has_offset_index):
             raise OffsetIndexMissing(f"{self.offset_index_path}: no offset index beside the log")
         if time_index_newly_created:
             self.time_index.resize(0)

@@ -39,6 +39,7 @@ class SegmentFiles:
         *,
         file_already_exists: bool,
         writable: bool,
+        has_txn_index: bool | None = None,
     ) -> None:
         self.files = files
         self.directory = directory
@@ -50,7 +51,9 @@ class SegmentFiles:
         self._file: OpenFile | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
-        self.txn_index = TransactionIndex.open(files, self.txn_index_path, base_offset, writable=writable)
+        self.txn_index = TransactionIndex.open(
+            files, self.txn_index_path, base_offset, writable=writable, exists=has_txn_index
+        )
         self._is_dirty = False  # is there anything in the .log that was not synced?
 
     def __repr__(self) -> str:

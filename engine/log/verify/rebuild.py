@@ -17,7 +17,7 @@ from engine.log.loading.epoch_repair import epochs_in_logs
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.segment.leftovers import offset_of, plain_files
+from engine.log.segment.leftovers import offset_of
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
 from engine.overlay import OverlayFiles
@@ -81,7 +81,7 @@ class Rebuilder:
     def _open_segments(self) -> LogSegments:
         """All segments; only those that are rebuilt may change anything."""
         segments = LogSegments()
-        for name in plain_files(self._files, self._directory):
+        for name in self._files.plain(self._directory):
             base = offset_of(name)
             if base is not None and name == log_file_name(base):
                 writable = base in self._bases
