@@ -194,10 +194,10 @@ class LogLoader:
     def _note_changes(self, names: list[str], epochs: list[EpochEntry]) -> None:
         """Report what became of the snapshots that were there as `names`, and of the `epochs`."""
         corrupt = {event.path for event in self.report.find(Action.REMOVED)}
-        snapshots = [name for name in names if name.endswith(_SNAPSHOT)]
-        left = set(self.files.plain(self.directory)) if snapshots else ()
-        for name in snapshots:
-            if name not in left and name not in corrupt:
+        left = self.producers.snapshot_paths
+        gone = [name for name in names if name.endswith(_SNAPSHOT) and self._path(name) not in left]
+        for name in gone:
+            if name not in corrupt and not self.files.exists(self._path(name)):
                 self.report.add(Action.REMOVED, name, "no segment begins where it was taken, or the state was rebuilt")
         if self.epochs.entries != epochs:
             before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"

@@ -257,6 +257,11 @@ class ProducerStateManager:
         return self._load_snapshots()
 
     @property
+    def snapshot_paths(self) -> frozenset[str]:
+        """Where snapshots are."""
+        return frozenset(self._snapshots.values())
+
+    @property
     def latest_snapshot_offset(self) -> int | None:
         """The offset of the newest snapshot."""
         return max(self._snapshots, default=None)
