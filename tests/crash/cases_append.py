@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from engine.formats import Codec, ControlType
+from engine.log.append.adoption import adopt_segment, move_batches
 from engine.log.append.bulk import BulkAppender
 from engine.log.producers.append_info import AppendOrigin
-from tests.crash.cases_log import opened
-from tests.crash.partitions import ABORTED, DIRECTORY, IDEMPOTENT, batches_of, closed, marker, plain, see, segments
+from kafkalog_cli import appending
+from tests.crash.cases_log import END, opened
+from tests.crash.partitions import ABORTED, DIRECTORY, IDEMPOTENT, TOPIC, batches_of, closed, marker, plain, see, segments
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
@@ -89,7 +93,65 @@ def append_case(name, disk, append):
     return Case(name, disk, work, check)
 
 
+def adopt_case():
+    """Segments that others wrote become the last ones: behind records, and in the place of an empty segment."""
+    source = "/d/t-1"
+    parts = [(0, [plain(0, epoch=0), plain(3, epoch=0)])]
+    files = CrashFiles(closed(parts))
+    files.rename(DIRECTORY, source)
+    written = files.disk().below("d/t-1")
+    disk = closed(segments())
+    copies = {f"d/t-{number}/{path.rpartition('/')[2]}": data for path, data in written.items() for number in (1, 2)
+              if not path.endswith((".snapshot", "checkpoint"))}
+    disk = Disk(disk.contents | copies, disk.directories | {"d/t-1", "d/t-2"})
+
+    def work(files, acknowledge):
+        for number in (1, 2):
+            move_batches(files, f"/d/t-{number}/{0:020}.log", log_end(number), 3)
+            if number == 2:
+                log = opened(files, recovery_point=log_end(number))
+                log.roll()
+                log.close()
+            log = opened(files, recovery_point=log_end(number))
+            adopt_segment(log, f"/d/t-{number}", 0, log_end(number), log_end(number) + 6, 3)
+            acknowledge(log.recovery_point)
+            log.close()
+
+    def log_end(number):
+        return END + 6 * (number - 1)
+
+    whole = CrashFiles(disk)
+    work(whole, lambda _: None)
+    wanted = see(whole.disk(), clean=True)
+    assert wanted.end == END + 12
+
+    def check(disk, acknowledged, done):
+        for recovery_point in {0, acknowledged or 0}:
+            seen = see(disk, recovery_point=recovery_point)
+            assert seen.batches == {base: batch for base, batch in wanted.batches.items() if base < seen.end}
+            assert seen.end >= (acknowledged or END)
+        if done:
+            assert see(disk, clean=True) == wanted
+
+    return Case("adopt", disk, work, check)
+
+
+def make_case():
+    """append --create makes the directory of the partition."""
+
+    def work(files, _acknowledge):
+        with patch("engine.files.Files", lambda: files):
+            assert appending._make(DIRECTORY, create=True, dry_run=False)
+
+    def check(disk, _acknowledged, done):
+        assert not done or TOPIC in disk.directories
+
+    return Case("append-make", EMPTY, work, check)
+
+
 CASES_APPEND = [
+    make_case(),
+    adopt_case(),
     append_case("append", closed(segments()), one_by_one),
     append_case("append-new", EMPTY, together),
     append_case("append-many", closed(segments()), together),

@@ -63,12 +63,13 @@ def recover_case(case_name, disk, good, *, recovery_point=0, config=CONFIG):
     return Case(case_name, disk, work, check)
 
 
-def damaged_middle():
+def damaged_middle(good=2):
+    """One batch of the second segment is damaged; there are `good` before it."""
     parts = segments()
     disk = closed(parts)
     data = bytearray(disk.contents[name(12)])
-    data[len(parts[1][1][0]) + len(parts[1][1][1]) + 70] ^= 1
-    good = batches_of([parts[0], (12, parts[1][1][:2])])
+    data[sum(map(len, parts[1][1][:good])) + 70] ^= 1
+    good = batches_of([parts[0], (12, parts[1][1][:good])])
     return Disk(disk.contents | {name(12): bytes(data)}, disk.directories), good
 
 
@@ -173,6 +174,28 @@ def roll_case():
         assert not done or disk.contents[name(END)] == b""
 
     return Case("roll", disk, work, check)
+
+
+def roll_empty_case():
+    """Onto its own offset, where an empty segment stands: its files go, and nothing but that changes names."""
+    files = CrashFiles(closed(segments()))
+    log = opened(files)
+    log.roll()
+    log.close()
+    disk = files.disk()
+    before = see(disk, clean=True)
+
+    def work(files, _acknowledge):
+        log = opened(files)
+        log.roll()
+        log.close()
+
+    def check(disk, _acknowledged, done):
+        for clean in (False, True) if done else (False,):
+            assert see(disk, recovery_point=END, clean=clean) == before
+        assert not done or tidy(disk)
+
+    return Case("roll-empty", disk, work, check)
 
 
 def append_case(case_name, *, roll=False):
@@ -400,6 +423,7 @@ CASES_LOG = [
     truncate_case("truncate-middle", 20),
     truncate_case("truncate-fully", 100, fully=True),
     roll_case(),
+    roll_empty_case(),
     append_case("append-flush"),
     append_case("append-flush-roll", roll=True),
     truncate_and_append_case(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.checkpoint.offsets import decode_offset_checkpoint
+from engine.log.loading.loader import open_log
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager, Settings, purge_deleted_directories
@@ -11,8 +12,9 @@ from engine.log.operations.operation import OperationOptions, operate
 from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Report
 from engine.log.retention.rules import delete_old_segments
+from engine.record.batch import read_batches
 from tests.crash.cases_log import END, damaged_middle
-from tests.crash.partitions import CONFIG, NOW, TOPIC, batches_of, closed, name, see, segments
+from tests.crash.partitions import CONFIG, NOW, TOPIC, batches_of, closed, name, plain, see, segments
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
@@ -132,6 +134,65 @@ def recover_case(case_name, *, extra=None, clean_before=False, salvage=False, ma
     return Case(case_name, disk, work, check)
 
 
+def salvage_below_case():
+    """Damage below the recovery point: a broker that starts meanwhile reads the segment with the indexes that are there."""
+    damaged, good = damaged_middle(0)  # so that nothing stays where it was
+    disk = log_dir(damaged, clean=False)
+    disk = disk._replace(contents=disk.contents | {POINTS: f"0\n1\nt 0 {END}\n".encode()}, unsynced=frozenset())
+
+    def work(files, _acknowledge):
+        managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+
+    whole = CrashFiles(disk)
+    work(whole, None)
+    wanted = broker_sees(whole.disk())
+    assert wanted.batches.items() > good.items()
+
+    def check(after, _acknowledged, done):
+        seen = every_batch_is_found(after)
+        if after.contents[name(12)] == disk.contents[name(12)]:  # without its index a broker cuts it where it is damaged
+            assert good.keys() <= seen <= before
+        else:
+            assert seen == set(wanted.batches)
+        assert not done or broker_sees(after) == wanted
+
+    before = every_batch_is_found(disk)
+    return Case("log-dir-salvage-below", disk, work, check)
+
+
+def every_batch_is_found(disk):
+    """Base offsets of all batches, damaged ones too; lookups by offset find each where a broker starts on that disk."""
+    files, found = CrashFiles(disk), set()
+    log = open_log(files, "/" + TOPIC, CONFIG, now=NOW, clean_shutdown=False, recovery_point=END)
+    for segment in log.segments:
+        with files.open(segment.log_path) as file:
+            for batch in read_batches(file, lambda _finding: None):
+                found.add(batch.base_offset)
+                assert segment.translate_offset(batch.base_offset).position == batch.position
+    log.close_handlers()
+    return found
+
+
+def mend_metadata_case():
+    """A small file of the metadata log, which no checkpoint and no new name of the same directory brings to the disk."""
+    disk = log_dir(closed(segments()), clean=False)
+    directory = "d/__cluster_metadata-0"
+    there = closed([(0, [plain(0)])]).below(TOPIC)
+    contents = {f"{directory}/{path.rpartition('/')[2]}": data for path, data in there.items()}
+    contents |= {f"{directory}/quorum-state": b"garbage"}
+    disk = disk._replace(contents=disk.contents | contents, directories=disk.directories | {directory}, unsynced=frozenset())
+    assert stops_a_broker(disk)
+
+    def work(files, _acknowledge):
+        managed(files, lambda manager, errors: recover(manager, RecoverOptions(), errors))
+
+    def check(after, _acknowledged, done):
+        assert broker_sees(after)
+        assert not done or f"{directory}/quorum-state" not in after.contents
+
+    return Case("log-dir-mend-metadata", disk, work, check)
+
+
 def purge_case():
     """Directories of deleted topics: gone for sure when it says so."""
     gone = "d/old-0.0123456789abcdef0123456789abcdef-delete"
@@ -158,6 +219,8 @@ CASES_MANAGER = [
     recover_case("log-dir-mark-clean-again", clean_before=True),
     recover_case("log-dir-mend", extra={POINTS: b"garbage", f"{TOPIC}/leader-epoch-checkpoint": b"garbage"}),
     recover_case("log-dir-salvage", salvage=True),
+    salvage_below_case(),
+    mend_metadata_case(),
     purge_case(),
 ]
 assert CONFIG.segment_size == 1600  # as SETTINGS

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EINTR)
 DRAWN = 3
+PACKAGES = ("engine", "kafkalog_cli")  # those of kafkalog_spark: tests/spark/test_sink_files.py
+SYNCS = ("sync", "sync_directory")
 
 
 class Case(NamedTuple):
@@ -180,36 +182,40 @@ def troubles(case: Case, error: int, *, step: int = 1) -> list[str]:
 
 
 def sync_sites() -> list[Site]:
-    """Every call of `sync` and `sync_directory` in the engine, but for seams that hand it on."""
-    sites: list[Site] = []
-    for path in sorted((ROOT / "engine").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef) and node.name not in ("sync", "sync_directory"):
-                sites += _sites_in(path.relative_to(ROOT).as_posix(), node)
-    return sites
-
-
-def _sites_in(path: str, function: ast.FunctionDef) -> list[Site]:
-    calls = [
-        node
-        for node in _inside(function)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("sync", "sync_directory")
-    ]
-    calls.sort(key=lambda node: node.lineno)
+    """Every use of `sync` and `sync_directory` in the packages, but for seams that hand it on."""
     return [
-        Site(path, function.name, number, range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        for number, node in enumerate(calls)
+        site
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for site in sites_in(path.relative_to(ROOT).as_posix(), path.read_text())
     ]
 
 
-def _inside(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """The nodes of a function, without those of functions in it."""
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef):
-            waiting.extend(ast.iter_child_nodes(node))
+def sites_in(path: str, source: str) -> list[Site]:
+    """Those in the file at `path`, called or handed on; function by function, in the order of their lines."""
+    found: dict[str, list[ast.Attribute | ast.Call]] = {}
+
+    def walk(node: ast.AST, function: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                walk(child, child.name)
+                continue
+            if function not in SYNCS and _is_sync(child.func if isinstance(child, ast.Call) else child):
+                found.setdefault(function, []).append(child)
+                walk(child.func.value if isinstance(child, ast.Call) else child, function)
+                continue
+            walk(child, function)
+
+    walk(ast.parse(source), "<module>")
+    return [
+        Site(path, function, number, range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        for function, nodes in found.items()
+        for number, node in enumerate(sorted(nodes, key=lambda node: node.lineno))
+    ]
+
+
+def _is_sync(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in SYNCS
 
 
 def passes(case: Case, site: Site) -> bool:

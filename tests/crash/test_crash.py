@@ -12,36 +12,45 @@ from tests.crash.cases_append import CASES_APPEND
 from tests.crash.cases_compact import CASES_COMPACT
 from tests.crash.cases_log import CASES_LOG
 from tests.crash.cases_manager import CASES_MANAGER
-from tests.crash.sweep import ERRORS, cuts, passes, play, stops, sync_sites, troubles
+from tests.crash.sweep import ERRORS, cuts, passes, play, sites_in, stops, sync_sites, troubles
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
 CASES = [*CASES_07, *CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_MANAGER]
 BY_NAME = {case.name: case for case in CASES}
 
-# which operation notices that a sync is missing; `make crash` looks through all of them for the others
+# which operation notices that a sync is missing
 NOTICES = {
+    "kafkalog_cli/appending.py:_make:0": "append-make",
     "engine/files.py:replace:0": "recover-middle",
     "engine/files.py:replace:1": "log-dir-delete-records",
     "engine/index/backing.py:sync_changes:0": "recover-no-indexes",
-    "engine/log/segment/deferred.py:mark_segments:0": "recover-middle",
+    "engine/index/entries.py:flush:0": "append-flush",
+    "engine/log/append/adoption.py:adopt_segment:0": "adopt",
+    "engine/log/append/adoption.py:move_batches:0": "adopt",
+    "engine/log/kafka07/log.py:_delete_while:0": "retain-size-07",
     "engine/log/kafka07/log.py:open_log_07:0": "append-07",
     "engine/log/kafka07/log.py:roll:0": "append-07",
-    "engine/log/kafka07/log.py:_delete_while:0": "retain-size-07",
     "engine/log/kafka07/manager.py:get_or_create:0": "broker-07",
     "engine/log/kafka07/manager.py:mark_clean_07:0": "broker-07",
     "engine/log/kafka07/manager.py:start:0": "broker-07",
     "engine/log/kafka07/segment.py:flush:0": "append-07",
     "engine/log/kafka07/segment.py:recover:0": "recover-07",
     "engine/log/logdir/log_manager.py:purge_deleted_directories:0": "log-dir-purge",
+    "engine/log/operations/mending.py:_set_aside:0": "log-dir-mend-metadata",
+    "engine/log/operations/operation.py:take_marker:0": "log-dir-delete-records",
+    "engine/log/operations/recover.py:_forget_clean_shutdown:0": "log-dir-mark-clean-again",
+    "engine/log/operations/salvage.py:_write:0": "log-dir-salvage",
+    "engine/log/operations/salvage.py:_write:1": "log-dir-salvage-below",
+    "engine/log/operations/salvage.py:_write:2": "log-dir-salvage-below",
+    "engine/log/partition/local_log.py:flush:0": "append-flush",
+    "engine/log/partition/local_log.py:roll:0": "append-new",
+    "engine/log/partition/local_log.py:sync_new_names:0": "roll",
+    "engine/log/producers/state_manager.py:take_snapshot:0": "recover-retain",
+    "engine/log/quarantine/manifest.py:__init__:0": "quarantine",
     "engine/log/quarantine/manifest.py:append:0": "quarantine",
     "engine/log/quarantine/manifest.py:close:0": "quarantine",
-    "engine/log/operations/operation.py:take_marker:0": "log-dir-delete-records",
-    "engine/log/quarantine/seam.py:_begin:0": "quarantine",
-    "engine/log/operations/recover.py:_forget_clean_shutdown:0": "log-dir-mark-clean-again",
-    "engine/log/quarantine/seam.py:_copy:0": "quarantine-far",
-    "engine/log/quarantine/seam.py:_store:0": "quarantine-far",
-    "engine/log/quarantine/seam.py:_take_away:0": "quarantine-far",
     "engine/log/quarantine/restore.py:_move:0": "restore",
+    "engine/log/quarantine/restore.py:_note:0": "restore",
     "engine/log/quarantine/restore.py:_put:0": "restore-everything",
     "engine/log/quarantine/restore.py:_undo:0": "restore-everything",
     "engine/log/quarantine/restore.py:_undo:1": "restore-everything",
@@ -50,34 +59,22 @@ NOTICES = {
     "engine/log/quarantine/restore.py:_undo_rename:0": "restore-everything",
     "engine/log/quarantine/restore.py:_without_new:0": "restore-force",
     "engine/log/quarantine/restore.py:restore:0": "restore-far",
-    "engine/log/operations/salvage.py:_write:0": "log-dir-salvage",
+    "engine/log/quarantine/seam.py:_begin:0": "quarantine",
+    "engine/log/quarantine/seam.py:_begin:1": "quarantine",
+    "engine/log/quarantine/seam.py:_copy:0": "quarantine-far",
+    "engine/log/quarantine/seam.py:_store:0": "quarantine-far",
+    "engine/log/quarantine/seam.py:_take_away:0": "quarantine-far",
+    "engine/log/segment/deferred.py:mark_segments:0": "recover-middle",
+    "engine/log/segment/deferred.py:run:0": "roll-empty",
+    "engine/log/segment/leftovers.py:_sync:0": "swap",
     "engine/log/segment/log_segment.py:sync_changes:0": "truncate-tail",
+    "engine/log/segment/segment_files.py:flush:0": "split",
+    "engine/log/segment/splitting.py:replace_segments:0": "split",
+    "engine/log/segment/splitting.py:replace_segments:1": "compact",
     "engine/log/verify/rebuild.py:run:0": "rebuild",
 }
 assert len(BY_NAME) == len(CASES)
 SITES = {str(site): site for site in sync_sites()}
-# what no operation here notices, and why: another sync follows before anything relies on it
-COVERED = {
-    "engine/log/append/adoption.py:move_batches:0": "tests/spark/test_sink_files.py leaves it out",
-    "engine/log/append/adoption.py:adopt_segment:0": "closing the log syncs new names; tests/spark/test_sink_files.py stops there",
-    "engine/log/partition/local_log.py:roll:0": "a flush syncs new names",
-    "engine/log/quarantine/manifest.py:__init__:0": "the sync of the first entry is that of the same file",
-    "engine/log/operations/mending.py:_set_aside:0": "checkpoints are written into the same directory behind it",
-    "engine/log/quarantine/restore.py:_put:1": "the file was there before, or is renamed and synced then",
-    "engine/log/operations/salvage.py:_write:1": "without a marker indexes are made anew",
-    "engine/log/operations/salvage.py:_write:2": "recovery follows, and ends with a sync of the directory",
-    "engine/log/segment/splitting.py:replace_segments:1": "a `.swap` is put in its place by the next start, and closing syncs the directory",
-}
-
-# which `make crash` proves, as one of all operations notices them
-PROVED_IN_FULL = frozenset({
-    "engine/index/entries.py:flush:0", "engine/log/partition/local_log.py:flush:0",
-    "engine/log/partition/local_log.py:sync_new_names:0", "engine/log/producers/state_manager.py:take_snapshot:0",
-    "engine/log/quarantine/restore.py:_note:0", "engine/log/quarantine/seam.py:_begin:1",
-    "engine/log/segment/deferred.py:run:0", "engine/log/segment/leftovers.py:_sync:0",
-    "engine/log/segment/segment_files.py:flush:0", "engine/log/segment/splitting.py:replace_segments:0",
-})  # fmt: skip
-
 pytestmark = pytest.mark.crash
 by_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 
@@ -102,15 +99,31 @@ def test_every_failure_is_told_and_the_log_still_opens(case, error):
 
 def test_every_sync_is_known():
     """A name that moved would otherwise go untested, and so would a new one."""
-    assert sorted(NOTICES.keys() | COVERED.keys() | PROVED_IN_FULL) == sorted(SITES)
+    assert sorted(NOTICES) == sorted(SITES)
 
 
-@pytest.mark.parametrize("site", sorted(SITES) if FULL else sorted(NOTICES))
+def test_a_new_sync_is_found():
+    """Wherever it stands: at the top of a file, in a class, in a function in a function, handed on instead of called."""
+    source = """
+files.sync_directory("/d")
+class One:
+    file.sync()
+    def close(self):
+        with open_it() as file:
+            later(file.sync)
+        if self.files.sync_directory(self.path) or [one.sync() for one in self.all]:
+            def inner():
+                self.file.sync()
+    def sync(self):
+        self.below.sync()
+"""
+    found = [f"{site.function}:{site.number}" for site in sites_in("a.py", source)]
+    assert found == ["<module>:0", "<module>:1", "close:0", "close:1", "close:2", "inner:0"]
+
+
+@pytest.mark.parametrize("site", sorted(NOTICES))
 def test_a_missing_sync_is_noticed(site):
-    if site in COVERED:
-        pytest.skip(COVERED[site])
-    first = [BY_NAME[NOTICES[site]]] if site in NOTICES else []
-    coming_by = [case for case in [*first, *CASES] if passes(case, SITES[site])]
-    assert coming_by, "no operation under test comes by here"
-    chosen = coming_by if FULL else coming_by[:1]
-    assert any(cuts(case, left_out=SITES[site], drawn=20, only_first=True) for case in chosen)
+    case = BY_NAME[NOTICES[site]]
+    assert passes(case, SITES[site]), "the operation does not come by here"
+    # most are noticed without chance, at the end of the operation
+    assert any(cuts(case, left_out=SITES[site], drawn=drawn, only_first=True) for drawn in (0, 20))

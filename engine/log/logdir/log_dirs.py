@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind
-from engine.errors import UnreadableFile, UsageError
+from engine.errors import UsageError
+from engine.files import look
 from engine.layout import (
     FileKind,
     PartitionDir,
@@ -67,17 +68,20 @@ class LogDir:
 
 
 def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
-    """What is in the log dir at `path`. Raises UnreadableFile."""
+    """What is in the log dir at `path`.
+
+    Raises UnreadableFile, also where a name in it can not be looked at: who passes over a partition must not mark the log dir
+    as clean.
+    """
     places: list[Place] = []
     foreign: list[str] = []
     plain: list[str] = []
     for name in sorted(files.list(path), key=directory_order):
         parsed = parse_partition_dir(name)
-        try:
-            is_directory = files.info(f"{path}/{name}").is_directory
-        except UnreadableFile:  # a running broker has removed it, or it is a link to nowhere
+        info = look(files, f"{path}/{name}")
+        if info is None:  # a running broker has removed it, or it is a link to nowhere
             continue
-        if not is_directory:
+        if not info.is_directory:
             plain.append(name)
         elif name == REMOTE_INDEX_CACHE:
             continue

@@ -267,13 +267,15 @@ def _set_time(files: Files, entry: Entry) -> None:
 
 
 def _put(files: Files, stored: str, path: str, position: int) -> int:
-    """Write what is stored into `path` from `position` on, where the file then ends; returns its size."""
+    """Write what is stored into `path` from `position` on, where the file then ends; returns its size.
+
+    A name that is new by this is on the disk only after a sync of its directory.
+    """
     with files.open(stored) as source, files.open_writable(path, create=True) as file:
         size = source.size()
         file.truncate(position)
         files.copy(source, 0, size, file, position)
         file.sync()
-    files.sync_directory(parent_of(path))
     return size
 
 
