@@ -82,11 +82,14 @@ def test_what_brokers_wrote_has_no_faults():
 
 def test_damaged_epochs_of_the_recovery_cases_are_noticed(corpus):
     for name, faulty in (("garbage", True), ("count", True), ("unordered", True), ("ahead", False), ("behind", False)):
-        for path in corpus.rglob(f"recover-epochs-{name}/before/*/leader-epoch-checkpoint"):
+        paths = list(corpus.rglob(f"recover-epochs-{name}/before/*/leader-epoch-checkpoint"))
+        assert paths, name
+        for path in paths:
             assert bool(decode_leader_epochs(path.read_bytes(), str(path)).findings) == faulty, path
 
 
 def test_every_file_of_the_corpus_is_discovered():
+    assert log_roots()
     for logs in log_roots():
         discovery = discover(ReadOnlyFiles(), str(logs))
         missed = {str(path) for path in logs.rglob("*") if path.is_file()} - set(discovery.paths)
