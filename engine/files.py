@@ -393,6 +393,22 @@ class Files(ReadOnlyFiles):
         return Lock(path, descriptor)
 
 
+def nameless_file() -> WritableFile:
+    """A new file among the temporary ones that no name leads to: it is gone once it is closed, or its process killed.
+
+    Raises UnwritableFile.
+    """
+    from tempfile import TemporaryFile, gettempdir
+
+    where = "a temporary file"
+    try:
+        where = f"{where} in {gettempdir()}"
+        with TemporaryFile(prefix="kafkalog-", buffering=0) as file:
+            return WritableFile(where, os.dup(file.fileno()))
+    except OSError as error:
+        raise unwritable(where, error) from error
+
+
 def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
     """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.errors import KafkalogError, UsageError
-from engine.files import Files, is_locked
+from engine.files import Files, is_locked, nameless_file
 from engine.findings import Severity
 from engine.layout import FileKind, PartitionKind, file_name
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
@@ -237,19 +237,11 @@ def _finish_quarantines(seams: Iterable[Files]) -> None:
             seam.finish()
 
 
-@contextmanager
-def _spill() -> Iterator[Spill]:
-    """Where a dry run puts what is too much for memory, among the temporary files."""
-    from tempfile import TemporaryDirectory
-
+def _spill() -> closing[Spill]:
+    """Where a dry run puts what is too much for memory."""
     from engine.overlay.spill import Spill
 
-    with TemporaryDirectory(prefix="kafkalog-", ignore_cleanup_errors=True) as directory:
-        spill = Spill(Files(), f"{directory}/dry-run")
-        try:
-            yield spill
-        finally:
-            spill.close()
+    return closing(Spill(nameless_file))
 
 
 def _shown(report: Report, form: str, opening: Opening) -> str:

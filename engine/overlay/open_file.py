@@ -58,7 +58,9 @@ class OverlayFile(OpenFile):
             elif part.path is None:
                 view[:] = bytes(part.size)
             else:
-                count = self._source(part.path).read_into(view, part.position)
+                spill = self._changes.spill
+                spilled = None if spill is None else spill.file_of(part.path)
+                count = (spilled or self._source(part.path)).read_into(view, part.position)
                 if count < part.size:  # another process cut it meanwhile
                     return done + count
             done += part.size

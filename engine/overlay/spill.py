@@ -1,4 +1,4 @@
-"""A file that takes what is too much for memory while changes are only tried out. Nothing else knows of it."""
+"""A file that takes what is too much for memory while changes are only tried out. It has no name: nothing is left of it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 from engine.overlay.pieces import Piece
 
 if TYPE_CHECKING:
-    from engine.files import Buffer, Files, WritableFile
+    from collections.abc import Callable
+
+    from engine.files import Buffer, WritableFile
 
 WORTH_IT = 64 << 10  # bytes of one write: less stays in memory
 IN_MEMORY = 32 << 20  # bytes of such writes that stay in memory too
 
 
 class Spill:
-    """Takes written bytes to the file at `path`, once there are many of them. `close` removes it."""
+    """Takes written bytes to the file that `make` makes, once there are many of them. `close` lets go of it."""
 
-    def __init__(self, files: Files, path: str) -> None:
-        self._files, self._path = files, path
+    def __init__(self, make: Callable[[], WritableFile]) -> None:
+        self._make = make
         self._file: WritableFile | None = None
         self._size, self._in_memory = 0, 0
         self._lock = Lock()
@@ -33,15 +35,18 @@ class Spill:
                 self._in_memory += size
                 return None
             if self._file is None:
-                self._file = self._files.open_writable(self._path, create=True)
+                self._file = self._make()
             at = self._size
             self._file.write_at(at, data)
             self._size += size
-        return Piece(size, None, self._path, at)
+        return Piece(size, None, self._file.path, at)
+
+    def file_of(self, path: str) -> WritableFile | None:
+        """The file that a piece with this path lies in, if it is here."""
+        return self._file if self._file is not None and self._file.path == path else None
 
     def close(self) -> None:
-        """Remove the file, if there is one."""
+        """Close the file, if there is one: with that it is gone."""
         if self._file is not None:
             self._file.close()
             self._file = None
-            self._files.remove(self._path)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from engine.files import ReadOnlyFiles
+from engine.overlay.spill import Spill
 from tests.support.file_work import tree
 from tests.support.live_keys import last_records, lost_keys
 from tests.support.run import kafkalog
@@ -136,7 +137,18 @@ def test_a_dry_run_says_what_all_rounds_leave(log_dir):
     assert {**tried, "dryRun": False} == done
 
 
-def test_what_a_dry_run_writes_spills(log_dir, monkeypatch, tmp_path):
+def test_what_a_dry_run_writes_spills_to_a_file_without_a_name(log_dir, monkeypatch, tmp_path):
+    named = []
+
+    class Watched(Spill):
+        def file_of(self, path):
+            named.extend((tmp_path / "temporary").iterdir())
+            file = super().file_of(path)
+            spilled.append(file is not None)
+            return file
+
+    spilled: list[bool] = []
+    monkeypatch.setattr("engine.overlay.spill.Spill", Watched)
     monkeypatch.setattr("engine.overlay.spill.WORTH_IT", 1)
     monkeypatch.setattr("engine.overlay.spill.IN_MEMORY", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
@@ -146,9 +158,20 @@ def test_what_a_dry_run_writes_spills(log_dir, monkeypatch, tmp_path):
     options = ("--force", "--dedupe-buffer-size", "192", log_dir / "a-0")
     [tried] = reports(compact("--dry-run", *options))
     assert tree(ReadOnlyFiles(), str(log_dir)) == before
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert any(spilled)
+    assert named == [], "a dry run that is killed would leave it"
     [done] = reports(compact(*options))
     assert {**tried, "dryRun": False} == done
+
+
+def test_a_dry_run_without_a_place_for_temporary_files_says_so(log_dir, monkeypatch, tmp_path):
+    monkeypatch.setattr("engine.overlay.spill.WORTH_IT", 1)
+    monkeypatch.setattr("engine.overlay.spill.IN_MEMORY", 0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    append(log_dir, "a-0", [str(n % 13) for n in range(60)])
+    done = compact("--dry-run", "--force", log_dir / "a-0")
+    assert done.status == 8
+    assert f"a temporary file in {tmp_path / 'nowhere'}: No such file or directory" in done.err
 
 
 @pytest.mark.parametrize("content", ["0\n9\na 0 4\n", "nonsense\n", "0\n2\na 0 4\nb zero 4\n"])
