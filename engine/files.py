@@ -14,6 +14,7 @@ import stat
 import struct
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from engine.errors import LogDirLocked, UnreadableFile, UnwritableFile, became_shorter
@@ -407,6 +408,24 @@ def nameless_file() -> WritableFile:
             return WritableFile(where, os.dup(file.fileno()))
     except OSError as error:
         raise unwritable(where, error) from error
+
+
+def zeros(size: int) -> memoryview:
+    """`size` bytes of memory, all zero, at least one: each page is taken when it is touched, all are given back at once.
+
+    Where the operating system has large pages they are asked for: access here and there finds its way sooner.
+    Raises MemoryError.
+    """
+    import mmap
+
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{size} bytes") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel that was built without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)
 
 
 def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import FileChangedWhileReading, UnreadableFile
-from engine.files import ReadOnlyFiles
+from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
+from engine.files import ReadOnlyFiles, nameless_file, zeros
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
@@ -97,3 +97,25 @@ def test_bytes_go_to_another_file(tree, tmp_path):
         with open(tmp_path / "out", "ab") as out, pytest.raises(FileChangedWhileReading):
             file.send(out.fileno(), 8, 5)
     assert (tmp_path / "out").read_bytes()[:10] == b"2345623456"
+
+
+def test_a_file_without_a_name_takes_bytes_and_is_nowhere(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with nameless_file() as file:
+        file.write_at(0, b"12", b"345")
+        assert file.read(1, 3) == b"234"
+        assert file.size() == 5
+        assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(UnwritableFile, match=r"a temporary file in .*nowhere: No such file or directory"):
+        nameless_file()
+
+
+def test_zeros_are_memory_of_ones_own():
+    memory = zeros(1 << 20)
+    assert not any(memory)
+    memory.cast("Q")[3] = 7
+    assert sum(memory) == 7
+    assert not any(zeros(1 << 20))
+    with pytest.raises(MemoryError):
+        zeros(1 << 62)

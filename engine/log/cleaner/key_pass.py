@@ -31,7 +31,7 @@ def build_offset_map(
     need be: `offset_map.latest_offset` says how far it came. Raises Uncleanable.
     Returns the offsets that survive, as far as the records are such that an offset stands for one of them.
     """
-    offset_map.clear()
+    offset_map.clear(end - start)
     order = _Order()
     dirty = log.segments.values(start, end)
     transactions = CleanedTransactionMetadata()

@@ -6,6 +6,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UsageError
+from engine.files import zeros
 from engine.formats import Status
 from engine.kernels.cleaning import note_survivors
 from engine.kernels.offset_map import CAPACITY, ENTRIES, LATEST, SLOT_WORDS, find_key, mark_retained, move_entries, put_keys
@@ -18,7 +19,7 @@ BYTES_PER_ENTRY = 8 * SLOT_WORDS
 LOAD_FACTOR = 0.9  # log.cleaner.io.buffer.load.factor
 DEDUPE_BUFFER_SIZE = 128 << 20  # log.cleaner.dedupe.buffer.size
 _SMALL = 1 << 20  # bytes to begin with: a map that fits the cache is three times as fast
-_LARGE = 16 << 20  # beyond this it grows to its limit at once, so that no two large ones stand side by side
+_LARGE = 16 << 20  # beyond this it grows to its last size at once, so that no two large ones stand side by side
 _ROOMY = 0.6  # of the slots may be taken before it grows
 
 _SLOT_LIMIT = 2**32 - 1
@@ -56,10 +57,11 @@ class SkimpyOffsetMap:
             raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} are the least")
         self._secret = secret
         self._state = array("q", (0, 0, 0))
-        self.clear()
+        self.clear(0)
 
-    def clear(self) -> None:
-        """Forget everything."""
+    def clear(self, most_keys: int) -> None:
+        """Forget everything. It is told how many keys may come at most, so as to take no memory for more."""
+        self._last_size = min(int(most_keys / _ROOMY) + 1, self._limit)
         self._slots = _slots(min(_SMALL // BYTES_PER_ENTRY, self._limit))
         self._state[ENTRIES] = 0
         self._state[LATEST] = -1
@@ -129,8 +131,8 @@ class SkimpyOffsetMap:
 
     def _grow(self) -> None:
         size = len(self._slots) // SLOT_WORDS
-        wanted = self._limit if size * BYTES_PER_ENTRY >= _LARGE else min(4 * size, self._limit)
-        slots = _slots(wanted)
+        last_size = self._last_size if size < self._last_size else self._limit
+        slots = _slots(last_size if 4 * size * BYTES_PER_ENTRY > _LARGE else min(4 * size, last_size))
         if move_entries(self._slots, slots) != len(self):
             raise AssertionError("a larger map has no room for the entries of a smaller one")
         self._slots = slots
@@ -142,5 +144,9 @@ class SkimpyOffsetMap:
 
 
 def _slots(count: int) -> memoryview:
-    """`count` empty slots; the operating system gives the memory when it is first touched."""
-    return memoryview(bytearray(count * BYTES_PER_ENTRY)).cast("Q")
+    """`count` empty slots. Raises UsageError where there is no memory for them."""
+    try:
+        return zeros(count * BYTES_PER_ENTRY).cast("Q")
+    except MemoryError as error:
+        what = f"an offset map of {count * BYTES_PER_ENTRY} bytes: the operating system does not give so much memory"
+        raise UsageError(what, do="give it less with --dedupe-buffer-size, which may take more rounds") from error
