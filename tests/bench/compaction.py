@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import subprocess
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from engine.files import Files
 from engine.formats import BATCH_HEADER, CODEC_MASK, BatchField, Codec
 from engine.record.codecs import inflate
 from engine.record.windows import LogWalk
-from tests.bench.measure import Run, WrongRunError, median, run
+from tests.bench.measure import Run, WrongRunError, median, run, seconds_side_by_side
 from tests.bench.report import Result
 
 if TYPE_CHECKING:
@@ -59,23 +60,36 @@ def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, record
 
 
 def two_at_once(java: list[str], kafkalog: list[str], home: Path, records: int, runs: int) -> Result:
-    """Two partitions side by side against the same two one after the other. One processor can not show it."""
+    """Two partitions side by side against the same two one after the other. One processor can not show it.
+
+    The row tells too what two whole processes gain, which share nothing: more than that no machine gives to threads.
+    """
     source = generated(java, home, "lz4", records, KEYS)
     top = home / "compact-two"
+    both = [top / f"topic-{number}" for number in range(2)]
+    each = [top / f"d{number}/topic-0" for number in range(2)]  # a process locks its log dir
     alone: list[Run] = []
     together: list[Run] = []
+    apart: list[float] = []
     for _ in range(runs):
         for jobs, into in ((1, alone), (2, together)):
-            shutil.rmtree(top, ignore_errors=True)
-            for number in range(2):
-                shutil.copytree(source, top / f"topic-{number}")
-            command = [*_command(kafkalog, MAP), "--jobs", str(jobs), str(top / "topic-0"), str(top / "topic-1")]
-            into.append(run(command, home, home / "compact.out"))
+            _copies(source, top, both)
+            into.append(run([*_command(kafkalog, MAP), "--jobs", str(jobs), *map(str, both)], home, home / "compact.out"))
+        _copies(source, top, each)
+        apart.append(seconds_side_by_side([[*_command(kafkalog, MAP), str(target)] for target in each], home))
     shutil.rmtree(top)
     one, two = median(alone), median(together)
     target = TWO_AT_ONCE if (os.cpu_count() or 1) > 1 else None
-    return Result("lz4, two partitions", "compact --jobs 2, against --jobs 1", two.seconds, one.seconds, target, two.peak_bytes,
-                  None, None, PEAK_LIMIT, two.cpu_seconds, one.cpu_seconds)  # fmt: skip
+    file = f"lz4, two partitions (two whole processes: {one.seconds / statistics.median(apart):.2f}x)"
+    return Result(file, "compact --jobs 2, against --jobs 1", two.seconds, one.seconds, target, two.peak_bytes, None, None,
+                  PEAK_LIMIT, two.cpu_seconds, one.cpu_seconds)  # fmt: skip
+
+
+def _copies(source: Path, top: Path, targets: list[Path]) -> None:
+    """A copy at each of `targets`, and nothing else below `top`."""
+    shutil.rmtree(top, ignore_errors=True)
+    for target in targets:
+        shutil.copytree(source, target)
 
 
 def curve(java: list[str], kafkalog: list[str], home: Path, largest: int) -> list[Result]:
