@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from binascii import hexlify
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ _KAFKAS: dict[str, Callable[[bytes], bytes] | None] = {
     "StringDecoder": None,
     "IntegerDecoder": _number(4),
     "LongDecoder": _number(8),
-    "DefaultDecoder": lambda data: data.hex().encode(),
+    "DefaultDecoder": hexlify,
 }
 
 

@@ -22,7 +22,7 @@ from engine.record import lz4_frames, zstd_frames
 from engine.record.damage import CorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from zstandard import ZstdCompressor, ZstdDecompressor
 
@@ -56,11 +56,14 @@ LEVELS = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, 9), Codec.ZSTD: (-131072, 2
 _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, system unknown: as Java writes it
 _GZIP_BUFFER = 8192  # GzipCompression's input buffer; decides whether another member is looked for
 _GZIP_TRAILER = 8
+_GZIP_STEP = 64 << 10  # compressed bytes that zlib gets at a time: it copies what it leaves
+_GZIP_PIECE = 1 << 20  # inflated bytes that it hands out at a time: it holds them twice
 _GZIP_HCRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"  # version 1, readable since version 1
 _XERIAL_BLOCK = 32 * 1024  # SnappyOutputStream's default
+_SNAPPY_PIECE = 1 << 20  # inflated bytes that may be there twice
 _SNAPPY_BEST_RATIO = 64  # no element of a block makes more bytes than this out of one of its own
 
 _ZSTD_WINDOW = 1 << 27  # what zstd-jni accepts by default
@@ -90,7 +93,7 @@ class _Output:
         self.left = limit
         self.data: bytes | bytearray = b""
 
-    def add(self, part: bytes) -> None:
+    def add(self, part: bytes | bytearray) -> None:
         """Take a part; raises _OverLimitError after taking what still fits."""
         whole = len(part) <= self.left
         if not whole:
@@ -108,7 +111,10 @@ class _Output:
     def cut(self, size: int) -> None:
         """Take back what came behind the first `size` bytes."""
         self.left += len(self.data) - size
-        self.data = self.data[:size]
+        if isinstance(self.data, bytearray):
+            del self.data[size:]
+        else:
+            self.data = self.data[:size]
 
 
 def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MAGIC_V2) -> Inflated:
@@ -172,7 +178,7 @@ def _level(codec: Codec, level: int | None) -> int:
 def _inflate_gzip(data: memoryview, output: _Output, _magic: int) -> None:
     start = _gzip_header(data, 0)
     filled = start  # up to here Java's buffer has taken the input
-    step = len(data)
+    step = _GZIP_STEP
     while True:
         end, size, crc = _gzip_member(data, start, step, output)
         step = _GZIP_BUFFER  # a thousand tiny members must not copy what is left a thousand times
@@ -235,15 +241,27 @@ def _gzip_member(data: memoryview, start: int, step: int, output: _Output) -> tu
         while not inflater.eof:
             if at >= len(data):
                 raise CorruptError("ends inside the compressed data")
-            part = inflater.decompress(data[at : at + step], output.left + 1)
-            output.add(part)
-            size, crc = size + len(part), zlib.crc32(part, crc)
+            for part in _gzip_parts(inflater, data[at : at + step], output):
+                output.add(part)
+                size, crc = size + len(part), zlib.crc32(part, crc)
             at = min(at + step, len(data))
     except zlib.error as error:
         output.cut(before)
         _salvage_gzip(data[start:], output)
         raise CorruptError(str(error).partition(": ")[2] or str(error)) from None
     return at - len(inflater.unused_data), size, crc
+
+
+def _gzip_parts(inflater: zlib._Decompress, data: memoryview, output: _Output) -> Iterator[bytes]:
+    """What comes out of the next bytes of a deflate stream, some at a time."""
+    left: Buffer = data
+    while not inflater.eof:
+        most = min(output.left + 1, _GZIP_PIECE)
+        part = inflater.decompress(left, most)
+        yield part
+        left = inflater.unconsumed_tail
+        if not left and len(part) < most:
+            return
 
 
 def _salvage_gzip(data: memoryview, output: _Output) -> None:
@@ -312,9 +330,21 @@ def _snappy_block(block: memoryview, output: _Output) -> None:
     if declared > output.left:
         raise _OverLimitError
     try:
-        output.add(snappy.uncompress(block))
+        output.add(snappy.uncompress(block) if declared <= _SNAPPY_PIECE else _large_snappy_block(block, declared))
     except snappy.UncompressError as error:
         raise CorruptError(f"a block that can not be decompressed: {error.__cause__ or error}") from None
+
+
+def _large_snappy_block(block: memoryview, declared: int) -> bytearray:
+    """The same by the library below, which takes a buffer to fill: the one above makes a copy of what comes out."""
+    import cramjam
+
+    data = bytearray(declared)
+    try:
+        cramjam.snappy.decompress_raw_into(block, data)
+    except cramjam.DecompressionError as error:
+        raise CorruptError(f"a block that can not be decompressed: {error}") from None
+    return data
 
 
 def _deflate_snappy(data: Buffer, level: int | None) -> bytes:

@@ -6,6 +6,7 @@ all data. Damage becomes findings; what could be decoded before it is in the col
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,6 +164,7 @@ class ChunkReader:
         self._limit = limit
         self._records = RecordColumns() if records is None else records
         self._room = memoryview(b"")  # where compressed batches are inflated, once there is one
+        self._large: memoryview | None = None  # what a batch became that has no room there
 
     def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
         """Batches row … last_row − 1 of `window` (default: all) in order, with their records."""
@@ -188,7 +190,9 @@ class ChunkReader:
 
     def _wrapper(self, window: Window, row: int) -> Iterator[Chunk]:
         """One compressed v0/v1 entry, a wrapper around an inner set."""
+        self._let_go()
         entry = decode_entry(window.data, window.batches, row, self._records, self._limit)
+        self._large = entry.data if len(entry.data) > _ARENA else None
         due = row
         for count in entry.counts():
             yield Chunk(entry.data, window.batches, due, row + 1, self._records, 0, count, control=False)
@@ -211,9 +215,18 @@ class ChunkReader:
             self._room = memoryview(bytearray(_ARENA))
         arenas = _Arenas(window, row, end, self._limit, self._room)
         while not arenas.exhausted:
+            self._let_go()
             arena = arenas.fill()
+            self._large = arena.data if len(arena.data) > len(self._room) else None
             yield from self._decode(window, arena.data, arena.row, arena.end, control, arena.problems)
-            del arena  # a large one must not be there beside the next
+            del arena
+
+    def _let_go(self) -> None:
+        """Free what a large batch became: it must not be there beside the next, though the caller still has the chunk."""
+        if self._large is not None:
+            with suppress(BufferError):  # somebody needs it for longer
+                self._large.release()
+            self._large = None
 
     def _decode(
         self, window: Window, data: memoryview, row: int, end: int, control: bool, problems: dict[int, tuple[str, str]]

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -19,9 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
-from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, Codec
+from engine.formats import BATCH_HEADER, CODEC_MASK, CODEC_NAMES, LOG_OVERHEAD, BatchHeader, Codec
 from engine.record import lz4_frames
 from engine.record.codecs import LEVELS, InflateStatus, deflate, inflate
+from engine.record.reader import ChunkReader
+from engine.record.windows import LogWalk
+from tests.fuzz.mutate import repaired
+from tests.support.memory_files import MemoryFiles
 
 DATA = Path(__file__).parents[1] / "data"
 LIMIT = 1 << 20
@@ -367,6 +372,31 @@ def test_bombs_stay_small():
     root = str(Path(__file__).parents[2])
     run = subprocess.run([sys.executable, "-c", BOMB, root], capture_output=True, text=True, check=True)
     assert int(run.stdout) < 24 * 1024  # KiB beyond the bombs themselves, 4 GiB would come out
+
+
+def raw_snappy(data):
+    return bytes(snappy.compress(data))
+
+
+@pytest.mark.parametrize("limit", [24 << 20, 64 << 20], ids=["over the limit", "all of it"])
+@pytest.mark.parametrize("packed", [
+    *(pytest.param((codec, deflate), id=CODEC_NAMES[codec]) for codec in COMPRESSING), pytest.param((2, raw_snappy), id="raw snappy"),
+])
+def test_what_comes_out_is_there_once(packed, limit):
+    """And not a second time in the library's own buffer, or while the next batch is inflated."""
+    codec, pack = packed
+    data = bytes(40 << 20)
+    body = pack(data) if pack is raw_snappy else pack(codec, data)
+    head = BatchHeader(0, 0, 0, 2, 0, codec, 0, 0, 0, -1, -1, -1, 1)
+    with MemoryFiles({"x.log": repaired(BATCH_HEADER.pack(head) + body) * 3}).open("x.log") as file:
+        tracemalloc.start()
+        reader = ChunkReader("x.log", lambda _: None, limit)
+        for window in LogWalk(file):
+            for _chunk in reader.chunks(window):
+                pass
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < min(limit, len(data)) * 9 // 8 + (12 << 20), "a buffer that grows has some room at its end"
 
 
 def test_threads_do_not_share_contexts():
