@@ -49,6 +49,7 @@ class TextBuffer:
         if self.at:
             self.flush()
         elif len(self.data) >= _LARGEST:
-            raise KafkalogError("the headers of one record need more than 1 GiB of text", do="a lower --max-decompressed-bytes leaves its batch out")
+            what = "the headers of one record need more than 1 GiB of text"
+            raise KafkalogError(what, do="a lower --max-decompressed-bytes leaves its batch out")
         else:
             self.data = memoryview(bytearray(max(2 * len(self.data), len(self._other))))
