@@ -10,9 +10,6 @@ from engine.checkpoint.text import (
     Checkpoint,
     decode_checkpoint,
     encode_checkpoint,
-    quoted,
-    text_lines,
-    words,
 )
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
@@ -22,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.files import ReadOnlyFiles
-
-
-_MEND = "kafkalog recover rebuilds it from the log"
 
 
 class MalformedCheckpoint(KafkalogError):
@@ -56,30 +50,10 @@ def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
 
     A file that ends before the number of entries has none. Mirrors CheckpointFile.CheckpointReadBuffer.
     """
-    lines = [line.text for line in text_lines(data)]
-    version, count = (_number(path, lines[at]) if at < len(lines) else 0 for at in (0, 1))
-    if version != 0:
-        raise MalformedCheckpoint(f"{path}: unrecognised version {version}, 0 is expected", do=_MEND)
-    entries: list[EpochEntry] = []
-    for line in lines[2:]:
-        entry = None if line is None else _parse(words(line))
-        if entry is None:
-            raise _malformed(path, line)
-        entries.append(entry)
-    if count != len(entries):
-        raise MalformedCheckpoint(f"{path}: {count} entries are announced, {len(entries)} are there", do=_MEND)
-    return entries
-
-
-def _number(path: str, line: str | None) -> int:
-    number = None if line is None else parse_int(line)
-    if number is None:
-        raise _malformed(path, line)
-    return number
-
-
-def _malformed(path: str, line: str | None) -> MalformedCheckpoint:
-    return MalformedCheckpoint(f"{path}: malformed line {quoted(line)}", do=_MEND)
+    checkpoint = decode_checkpoint(data, path, _parse)
+    if checkpoint.fault is not None:
+        raise MalformedCheckpoint(f"{path}: {checkpoint.fault}", do="kafkalog recover rebuilds it from the log")
+    return checkpoint.entries
 
 
 def _parse(words: list[str]) -> EpochEntry | None:

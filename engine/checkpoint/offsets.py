@@ -44,7 +44,7 @@ def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffs
 
 
 def _parse(words: list[str]) -> PartitionOffset | None:
-    if len(words) != 3 or not words[0]:
+    if len(words) != 3:
         return None
     partition, offset = parse_int(words[1]), parse_long(words[2])
     return None if partition is None or offset is None else PartitionOffset(words[0], partition, offset)
@@ -55,7 +55,9 @@ def _doubtful(entries: list[PartitionOffset], path: str) -> list[Finding]:
     seen: set[tuple[str, int]] = set()
     for topic, partition, offset in entries:
         what = None
-        if partition < 0 or offset < 0:
+        if not topic:
+            what = f"partition {partition}, offset {offset}: the topic is missing"
+        elif partition < 0 or offset < 0:
             what = f"{topic} {partition} {offset}: neither can be negative"
         elif (topic, partition) in seen:
             what = f"{topic} {partition} is there twice: the broker takes the last one"
@@ -77,12 +79,4 @@ def encode_offset_checkpoint(entries: Iterable[PartitionOffset]) -> bytes:
 
 def checkpoint_fault(files: ReadOnlyFiles, path: str) -> str | None:
     """Why Kafka can not read the offset checkpoint at `path`; None where it can."""
-
-    def parse(words: list[str]) -> bool | None:
-        fits = len(words) == 3 and parse_int(words[1]) is not None and parse_long(words[2]) is not None
-        return True if fits else None
-
-    data = files.read(path, MAX_CHECKPOINT_SIZE)
-    checkpoint = decode_checkpoint(data, path, parse)
-    ends_early = checkpoint.version == 0 and checkpoint.expected is None and data.count(b"\n") <= 1
-    return checkpoint.findings[0].what if checkpoint.findings and not ends_early else None
+    return read_offset_checkpoint(files, path).fault

@@ -35,12 +35,15 @@ class Checkpoint(NamedTuple, Generic[Entry]):
     version, expected  the first two lines, None where they are missing, as in the empty files that brokers leave;
                        `expected` is the number of entries
     entries            the lines that make sense, in file order
+    fault              why Kafka reads nothing of it, None where it does: one that ends before the number of entries has
+                       none for Kafka
     """
 
     version: int | None
     expected: int | None
     entries: list[Entry]
     findings: list[Finding]
+    fault: str | None = None
 
 
 class Line(NamedTuple):
@@ -87,6 +90,11 @@ class Faults:
             where = Where(self._path, line.position)
             self._findings.append(Finding(self._code, where, f"line {line.number}: {what}"))
 
+    @property
+    def first(self) -> str | None:
+        """The first fault in words, None where there is none."""
+        return self._findings[0].what if self._findings else None
+
     def all(self) -> list[Finding]:
         """What was noted."""
         if not self._more:
@@ -117,7 +125,7 @@ def decode_checkpoint(
     found_version = parse_int(first.text or "")
     if found_version != version:
         faults.add(f"version {quoted(first.text)}, only {version} exists", first)
-        return Checkpoint(found_version, None, [], faults.all())
+        return Checkpoint(found_version, None, [], faults.all(), faults.first)
     second = next(lines, None)
     if second is None:
         faults.add("the number of entries is missing")
@@ -128,7 +136,7 @@ def decode_checkpoint(
     entries = _entries(lines, parse, faults)
     if count is not None and count != len(entries):
         faults.add(f"{count} entries are announced, {len(entries)} are there", second)
-    return Checkpoint(found_version, count, entries, faults.all())
+    return Checkpoint(found_version, count, entries, faults.all(), faults.first)
 
 
 def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], faults: Faults) -> list[Entry]:

@@ -34,7 +34,7 @@ def test_bad_lines():
 
 def test_leader_epochs():
     checkpoint = decode_leader_epochs(b"0\n2\n0 0\n2 88\n", "x")
-    assert checkpoint == (0, 2, [EpochEntry(0, 0), EpochEntry(2, 88)], [])
+    assert checkpoint == (0, 2, [EpochEntry(0, 0), EpochEntry(2, 88)], [], None)
 
 
 def test_leader_epochs_must_grow():
@@ -47,7 +47,7 @@ def test_leader_epochs_must_grow():
 @given(st.lists(st.builds(PartitionOffset, topics, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
                 unique_by=lambda entry: entry[:2]))
 def test_offsets_written_are_read(entries):
-    assert decode_offset_checkpoint(encode_offset_checkpoint(entries), "x") == (0, len(entries), entries, [])
+    assert decode_offset_checkpoint(encode_offset_checkpoint(entries), "x") == (0, len(entries), entries, [], None)
 
 
 @given(st.lists(st.builds(EpochEntry, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))))

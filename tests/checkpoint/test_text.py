@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.checkpoint import text
+from engine.checkpoint.leader_epochs import MalformedCheckpoint, decode_leader_epochs, parse_leader_epochs
+from engine.checkpoint.offsets import decode_offset_checkpoint
 from engine.checkpoint.text import decode_checkpoint, encode_checkpoint, text_lines, words
 
 
@@ -31,13 +34,13 @@ def test_words_are_split_as_in_java():
 
 
 def test_a_sound_file():
-    assert decode(b"0\n2\na\nb\n") == (0, 2, ["a", "b"], [])
-    assert decode(b"0\r\n1\r\na") == (0, 1, ["a"], [])
-    assert decode(b"0\n0\n") == (0, 0, [], [])
+    assert decode(b"0\n2\na\nb\n") == (0, 2, ["a", "b"], [], None)
+    assert decode(b"0\r\n1\r\na") == (0, 1, ["a"], [], None)
+    assert decode(b"0\n0\n") == (0, 0, [], [], None)
 
 
 def test_an_empty_file_is_what_a_broker_leaves():
-    assert decode(b"") == (None, None, [], [])
+    assert decode(b"") == (None, None, [], [], None)
 
 
 def test_faults_name_their_line():
@@ -72,7 +75,7 @@ def test_entries_and_findings_are_bounded(monkeypatch):
 
 @given(st.lists(st.from_regex(r"[a-z0-9.]+", fullmatch=True)))
 def test_what_is_written_is_read(lines):
-    assert decode(encode_checkpoint(lines)) == (0, len(lines), lines, [])
+    assert decode(encode_checkpoint(lines)) == (0, len(lines), lines, [], None)
 
 
 @given(st.one_of(st.binary(), st.text().map(str.encode), st.binary().map(lambda data: b"0\n1\n" + data)))
@@ -80,3 +83,36 @@ def test_any_bytes(data):
     decode(data)
     lines = list(text_lines(data))
     assert [line.number for line in lines] == list(range(1, len(lines) + 1))
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (b"", None),
+        (b"0\n", None),  # it ends before the number of entries: Kafka takes it for an empty one
+        (b"0\n0\n", None),
+        (b"0\n1\n7 0\n", None),
+        (b"0\n1\n7 0", None),
+        (b"1\n1\n7 0\n", "line 1: version '1', only 0 exists"),
+        (b"x\n", "line 1: version 'x', only 0 exists"),
+        (b"0\nabc", "line 2: not a number of entries: 'abc'"),
+        (b"0\n-1\n", "line 2: not a number of entries: '-1'"),
+        (b"0\n1\n7\n", "line 3: malformed: '7'"),
+        (b"0\n2\n7 0\n", "line 2: 2 entries are announced, 1 are there"),
+        (b"0\n1\n-7 -1\n", None),  # odd, but Kafka reads it
+    ],
+)
+def test_what_kafka_can_not_read(data, fault):
+    assert decode_leader_epochs(data, "p").fault == fault
+    if fault is None:
+        assert parse_leader_epochs(data, "p") == decode_leader_epochs(data, "p").entries
+    else:
+        with pytest.raises(MalformedCheckpoint) as raised:
+            parse_leader_epochs(data, "p")
+        assert str(raised.value) == f"p: {fault}"
+
+
+def test_an_offset_without_a_topic_is_doubtful_but_read_as_kafka_reads_it():
+    checkpoint = decode_offset_checkpoint(b"0\n1\n 0 5\n", "p")
+    assert (checkpoint.fault, checkpoint.entries) == (None, [("", 0, 5)])
+    assert [finding.what for finding in checkpoint.findings] == ["partition 0, offset 5: the topic is missing"]
