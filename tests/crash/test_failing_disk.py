@@ -1,0 +1,198 @@
+"""Each command as a whole over a disk that refuses: one call of the operating system fails, for every call in turn.
+
+The command says so and ends with 8, never with a traceback; the log opens afterwards, and lacks nothing that should be there.
+Every write is a short one. The suite takes some calls, `make crash` all of them with every error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from engine import files as seam
+from engine.files import ReadOnlyFiles
+from engine.record.batch import read_batches
+from tests.support.run import kafkalog
+
+pytestmark = pytest.mark.crash
+
+FULL = os.environ.get("KAFKALOG_CRASH") == "full"
+NOW = "1700681300000"
+LOG = "data/u-rolls-0"
+LOOKS = frozenset(("stat", "listdir", "scandir", "preadv", "pread", "fstat"))
+CHANGES = frozenset(("pwritev", "ftruncate", "fsync", "rename", "unlink", "mkdir", "rmdir", "utime"))
+ERRORS = {
+    "look": (errno.EIO, errno.EACCES),
+    "change": (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EINTR, errno.EDQUOT),
+}
+SLICE = 13  # calls of each command that the suite fails
+
+
+class FailingOs:
+    """The module os, of which call number `fail_at` (from 0, of those that go to the disk) is refused with `error`."""
+
+    def __init__(self, fail_at=None, error=errno.EIO):
+        self.calls = []  # (what, is it a change, path or descriptor)
+        self._fail_at, self._error = fail_at, error
+
+    def __getattr__(self, name):
+        real = getattr(os, name)
+        if name not in LOOKS | CHANGES | {"open"}:
+            return real
+
+        def call(*arguments, **settings):
+            flags = arguments[1] if name == "open" else 0
+            self.calls.append((name, name in CHANGES or bool(flags & (os.O_RDWR | os.O_CREAT)), arguments[0]))
+            if len(self.calls) - 1 == self._fail_at:
+                raise OSError(self._error, os.strerror(self._error))
+            if name == "pwritev":
+                return self._short(*arguments)
+            return real(*arguments, **settings)
+
+        return call
+
+    @staticmethod
+    def _short(descriptor, parts, position):
+        first = next(memoryview(part).cast("B") for part in parts if len(part))
+        return os.pwritev(descriptor, [first[: max(1, len(first) // 2)]], position)
+
+
+class Command(NamedTuple):
+    words: tuple[str, ...]
+    prepare: str = "sound"  # which directory it works on
+    again: tuple[int, ...] = (0, 1)  # statuses of the same command when nothing fails any more; empty: it is not repeated
+
+
+COMMANDS = {
+    "append": Command(("append", "--now", NOW, "--timestamp", NOW, "--input-format", "text", "--input", "lines",
+                       "--flush-messages", "2", "--batch-size", "1", LOG), again=()),
+    "append-create": Command(("append", "--create", "--now", NOW, "--timestamp", NOW, "--input-format", "text", "--input",
+                              "lines", "--topic-id", "Ssx5VgobQZyBz3LWRQ0uyQ", "data/new-0"), again=()),
+    "roll": Command(("roll", "--now", NOW, LOG)),
+    "recover": Command(("recover", "--jobs", "1", "--no-quarantine", "--now", NOW, "data"), "damaged"),
+    "recover-quarantine": Command(("recover", "--jobs", "1", "--quarantine", "kept", "--now", NOW, "data"), "damaged", ()),
+    "recover-salvage": Command(("recover", "--jobs", "1", "--no-quarantine", "--salvage", "--mark-clean", "--now", NOW, "data"),
+                               "damaged"),
+    "retain": Command(("retain", "--now", NOW, "--config", "retention.bytes=1", LOG)),
+    "restore": Command(("restore", "kept"), "quarantined"),
+    "truncate": Command(("truncate", "--now", NOW, "--to", "100", LOG)),
+    "delete-records": Command(("delete-records", "--now", NOW, "--before", "90", LOG)),
+    "compact": Command(("compact", "--force", "--now", NOW, "--config", "cleanup.policy=compact", LOG)),
+    "verify-index": Command(("verify-index", "--rebuild", "--jobs", "1", "--now", NOW, "data"), "broken"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def directories(own_corpus, tmp_path_factory):
+    """By name: what commands work on. All stand at the same path when they are worked on: manifests hold absolute ones."""
+    top = tmp_path_factory.mktemp("failing")
+    work = top / "work"
+    (work / "data").mkdir(parents=True)
+    for name in ("d1/u-plain-0", "d0/u-rolls-0"):
+        shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean" / name, work / "data" / name[3:])
+    shutil.copy(own_corpus / "kafka-4.3.1/logs/unclean/d1/meta.properties", work / "data")
+    (work / "lines").write_text("one\ntwo\nthree\nfour\nfive\n")
+    damage(work / "data/u-rolls-0/00000000000000000000.log")
+    shutil.copytree(work, top / "damaged")
+    assert kafkalog("recover", "--quarantine", "kept", "--now", NOW, "data", cwd=work).status == 1
+    shutil.copytree(work, top / "quarantined")
+    shutil.rmtree(work / "kept")
+    shutil.rmtree(work / "data/u-rolls-0")
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0/u-rolls-0", work / "data/u-rolls-0")
+    assert kafkalog("recover", "--no-quarantine", "--now", NOW, "data", cwd=work).status in (0, 1)
+    shutil.copytree(work, top / "sound")
+    for path in sorted(work.glob("data/*/*index"))[::2]:
+        path.write_bytes(path.read_bytes()[:-1] + b"x" * 7)
+    shutil.copytree(work, top / "broken")
+    return top
+
+
+def damage(log):
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+
+
+def run(directories, command, fail_at=None, error=errno.EIO):
+    """(what it printed, the calls); what is left stands in `work`."""
+    work = directories / "work"
+    shutil.rmtree(work)
+    shutil.copytree(directories / command.prepare, work)
+    failing = FailingOs(fail_at, error)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seam, "os", failing)
+        done = kafkalog(*command.words, cwd=work)
+    return done, failing.calls
+
+
+def batches(top):
+    """(partition, last offset, bytes) of the sound batches in `top`."""
+    found, files = set(), ReadOnlyFiles()
+    for log in sorted(Path(top).glob("data/*/*.log")):
+        with files.open(str(log)) as file:
+            for batch in read_batches(file, lambda _finding: None):
+                if batch.is_valid:
+                    found.add((log.parent.name, batch.last_offset, file.read_exactly(batch.position, batch.size_in_bytes)))
+    return found
+
+
+def acknowledged(out):
+    """The offset behind the last record that was said to be in the log."""
+    return max((int(end) + 1 for end in re.findall(rb": offsets \d+ to (\d+) \(\d+ records?\)", out)), default=0)
+
+
+def problem(directories, name, number, error, final):
+    """What is wrong when call `number` of a command fails, None where nothing is."""
+    command = COMMANDS[name]
+    before = batches(directories / command.prepare)
+    done, calls = run(directories, command, number, error)
+    if number >= len(calls):
+        return None
+    work, is_change = directories / "work", calls[number][1]
+    if done.status != 8 and (is_change or done.status not in (0, 1, 4)):
+        return f"status {done.status}"
+    if done.status == 8 and os.strerror(error) not in done.err + done.out.decode():
+        return f"does not say why: {done.err}"
+    if name not in ("restore", "recover-salvage"):  # which want the damage to be there
+        again = kafkalog("recover", "--no-quarantine", "--now", NOW, "data", cwd=work)
+        is_half_made = name == "append-create" and again.out.count(b"refused") == 1 and b"refused partition.metadata" in again.out
+        if not (again.status in (0, 1) or is_half_made) or (b"with loss" in again.out and command.prepare != "damaged"):
+            return f"can not be opened: {again.out} {again.err}"
+    if command.again:
+        again = kafkalog(*command.words, cwd=work)
+        if again.status not in command.again:
+            return f"a second run ends with {again.status}: {again.out} {again.err}"
+    left = batches(work)
+    if command.again and left != final:
+        return f"a second run does not come to the same end: {len(final - left)} missing, {len(left - final)} too many"
+    if not before & final <= left <= before | final:
+        return f"{len(before & final - left)} batches missing, {len(left - before - final)} too many"
+    printed = acknowledged(done.out) if name.startswith("append") else 0
+    if printed and max((last for _, last, _ in left - before), default=-1) + 1 < printed:
+        return f"acknowledged up to {printed}, and not there"
+    return None
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_call_that_fails(directories, name):
+    done, calls = run(directories, COMMANDS[name])
+    assert done.status in (0, 1), done.err
+    final = batches(directories / "work")
+    wrong = []
+    step = 1 if FULL else max(1, len(calls) // SLICE)
+    for number in range(0, len(calls), step):
+        kind = "change" if calls[number][1] else "look"
+        for error in ERRORS[kind] if FULL else ERRORS[kind][number // step % len(ERRORS[kind]) :][:1]:
+            try:
+                found = problem(directories, name, number, error, final)
+            except Exception as trace:  # noqa: BLE001 - whatever it is, it is wrong
+                found = f"{type(trace).__name__}: {trace}"
+            if found:
+                wrong.append(f"{errno.errorcode[error]} at call {number} of {len(calls)} {calls[number]}: {found}")
+    assert wrong == []
