@@ -90,6 +90,8 @@ def _verdict(report: Report) -> str:
         return "something is left that is wrong"
     if report.has_problems_left:
         return "records are missing"
+    if report.worst is Severity.INFO and report.unread_below is not None:
+        return "nothing was wrong in what was read"
     return {
         Severity.INFO: "nothing was wrong", Severity.WARNING: "repaired without loss", Severity.ERROR: "repaired, with loss",
     }[report.worst]
