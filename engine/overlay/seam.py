@@ -46,8 +46,8 @@ class OverlayFiles(Files):
         if source is not None:
             try:
                 return self.disk.info(source)
-            except UnreadableFile as error:
-                raise self._missing(path) from error
+            except UnreadableFile as error:  # in the words of the disk: asked again it may say something else
+                raise UnreadableFile(path + str(error).removeprefix(source), path=path) from error
         node = self._tree.find(path)
         if node is None:
             raise self._missing(path)
