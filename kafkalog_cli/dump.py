@@ -58,6 +58,12 @@ class Target(NamedTuple):
     is_named: bool = True  # the user named this very file
     is_listed: bool = False  # by --files, so that kafka-dump-log's ways count
 
+    @property
+    def log_name(self) -> FileName:
+        """What the name of a log says: selections look into nothing else."""
+        assert self.name is not None
+        return self.name
+
 
 def dump_all(
     files: ReadOnlyFiles, paths: tuple[str, ...], listed: str | None, options: DumpOptions,
@@ -194,7 +200,7 @@ def _count(
     reports = DumpReports()
     for target in targets:
         try:
-            counted = tally(files, target.path, target.name, options, selection, outcome.finding, reports)  # type: ignore[arg-type]
+            counted = tally(files, target.path, target.log_name, options, selection, outcome.finding, reports)
         except KafkalogError as error:
             renderer.flush()
             outcome.error(error)
@@ -220,10 +226,10 @@ def _behind_tail(
     for index in range(len(targets) - 1, -1, -1):
         target = targets[index]
         try:
-            counted = tally(files, target.path, target.name, options, selection, _unheard, DumpReports())  # type: ignore[arg-type]
+            counted = tally(files, target.path, target.log_name, options, selection, _unheard, DumpReports())
         except KafkalogError:
             continue  # the dump itself will say so
-        by_record = options.iterates and target.name.kind is not FileKind.LOG_07  # type: ignore[union-attr]
+        by_record = options.iterates and target.log_name.kind is not FileKind.LOG_07
         found += counted.record_count if by_record else counted.batch_count
         if found >= wanted:
             return targets[index:], found - wanted
