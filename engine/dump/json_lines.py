@@ -14,7 +14,7 @@ from engine.dump.json_stream import text_field
 from engine.dump.kernel_records import put_records
 from engine.dump.record_text import decoder_for
 from engine.findings import Finding, Where
-from engine.formats import AbortedTxn, BatchField, ControlType, ProducerSnapshotEntry, RecordField, Status
+from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField, Status
 from engine.index.offset import OffsetPosition
 from engine.index.time import TimestampOffset
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
@@ -206,10 +206,7 @@ class JsonRenderer:
         return fields
 
     def _record_finding(self, code: str, chunk: Chunk, record: int, base: int, what: str) -> None:
-        row = chunk.records.table[RecordField.BATCH, record]
-        position = base + chunk.batches.table[BatchField.POSITION, row]
-        where = Where(self._path, position, chunk.records.table[RecordField.OFFSET, record])
-        self._report(Finding(code, where, what))
+        self._report(Finding(code, chunk.where(record, self._path, base), what))
 
 
 def control_object(key: bytes | None, value: bytes | None) -> dict[str, object]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from engine.dump.kernel_records import put_records
 from engine.dump.record_text import control_record_text, printable, printer_for, terminal_safe
-from engine.findings import Finding, Where
-from engine.formats import BatchField, RecordField, Status
+from engine.findings import Finding
+from engine.formats import RecordField, Status
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.text import print_batches, print_records
 from engine.layout import FileKind, file_name
@@ -195,7 +195,4 @@ class TextRenderer:
         return text
 
     def _record_finding(self, code: str, chunk: Chunk, record: int, base: int, what: str) -> None:
-        row = chunk.records.table[RecordField.BATCH, record]
-        position = base + chunk.batches.table[BatchField.POSITION, row]
-        where = Where(self._path, position, chunk.records.table[RecordField.OFFSET, record])
-        self._report(Finding(code, where, what))
+        self._report(Finding(code, chunk.where(record, self._path, base), what))

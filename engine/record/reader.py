@@ -72,6 +72,12 @@ class Chunk(NamedTuple):
             at += max(size, 0)
         return headers
 
+    def where(self, record: int, path: str, base: int) -> Where:
+        """The place of one record as findings name it: its batch in the file `path`, whose window begins at byte `base`."""
+        row = self.records.table[RecordField.BATCH, record]
+        position = base + self.batches.table[BatchField.POSITION, row]
+        return Where(path, position, self.records.table[RecordField.OFFSET, record])
+
     def _bytes(self, position: int, size: int, record: int) -> bytes | None:
         table = self.records.table
         length = table[size, record]
