@@ -36,37 +36,41 @@ Header = TypeVar("Header", bound=tuple[Any, ...])
 class Layout(Generic[Header]):
     """A fixed byte layout: `size` in bytes, `positions` by field name, `read` and `pack`.
 
-    unpack_from  the fields as a plain tuple, for loops: as struct.Struct.unpack_from
+    struct  all fields as one struct.Struct: plain tuples, for loops
+    fields  the same for single fields, by name
     """
 
-    __slots__ = ("_fields", "_struct", "kind", "positions", "size", "unpack_from")
+    __slots__ = ("fields", "kind", "positions", "size", "struct")
 
     def __init__(self, kind: type[Header]) -> None:
         self.kind = kind
         self.positions: dict[str, int] = {}
-        self._fields: dict[str, struct.Struct] = {}
+        self.fields: dict[str, struct.Struct] = {}
         codes, at = ">", 0
         for name in kind._fields:  # type: ignore[attr-defined]  # every NamedTuple has it
             code = kind.__annotations__[name].__metadata__[0]
             self.positions[name] = at
-            self._fields[name] = struct.Struct(">" + code)
+            self.fields[name] = struct.Struct(">" + code)
             codes += code
-            at += self._fields[name].size
-        self._struct = struct.Struct(codes)
-        self.size: int = self._struct.size
-        self.unpack_from = self._struct.unpack_from
+            at += self.fields[name].size
+        self.struct = struct.Struct(codes)
+        self.size: int = self.struct.size
 
     def read(self, buffer: bytes | bytearray | memoryview, at: int = 0) -> Header:
         """The fields at byte position `at`. Raises struct.error where fewer than `size` bytes are left."""
-        return self.kind(*self._struct.unpack_from(buffer, at))
+        return self.kind(*self.struct.unpack_from(buffer, at))
 
     def field(self, name: str, buffer: bytes | bytearray | memoryview, at: int = 0) -> int:
         """One field of the layout that begins at byte position `at`. Raises struct.error where its bytes end."""
-        return self._fields[name].unpack_from(buffer, at + self.positions[name])[0]  # type: ignore[no-any-return]
+        return self.fields[name].unpack_from(buffer, at + self.positions[name])[0]  # type: ignore[no-any-return]
+
+    def put(self, name: str, buffer: bytearray | memoryview, at: int, value: int) -> None:
+        """Write one field of the layout that begins at byte position `at`. Raises struct.error for a value outside of it."""
+        self.fields[name].pack_into(buffer, at + self.positions[name], value)
 
     def pack(self, header: Header) -> bytes:
         """The bytes of `header`. Raises struct.error for values outside their field."""
-        return self._struct.pack(*header)
+        return self.struct.pack(*header)
 
 
 class BatchHeader(NamedTuple):

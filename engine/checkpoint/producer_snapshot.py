@@ -6,7 +6,6 @@ the last producer. The order of the producers is that of a Java HashMap (see `pr
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 VERSION = 1
 MAX_SNAPSHOT_SIZE = 64 * 1024 * 1024  # bytes: 1.4 million producers
 
-_SHORT = struct.Struct(">h")
 _CRC_AT = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
 _COUNT_AT = PRODUCER_SNAPSHOT_HEADER.positions["entry_count"]
 
@@ -43,12 +41,12 @@ class ProducerSnapshot:
     def __init__(self, data: bytes, path: str) -> None:
         self.data = data
         self.path = path
-        self.version: int | None = _SHORT.unpack_from(data)[0] if len(data) >= _CRC_AT else None
+        self.version: int | None = PRODUCER_SNAPSHOT_HEADER.field("version", data) if len(data) >= _CRC_AT else None
         self.stored_crc: int | None = None
         self.computed_crc: int | None = None
         self.count: int | None = None
         if len(data) >= _COUNT_AT:
-            self.stored_crc = int.from_bytes(data[_CRC_AT:_COUNT_AT], "big")
+            self.stored_crc = PRODUCER_SNAPSHOT_HEADER.field("crc", data)
             self.computed_crc = crc32c(memoryview(data)[_COUNT_AT:])
         if len(data) >= PRODUCER_SNAPSHOT_HEADER.size:
             self.count = PRODUCER_SNAPSHOT_HEADER.read(data).entry_count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 from array import array
 from bisect import bisect_right
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
     from engine.files import Buffer
 
-_ENTRY = struct.Struct(">ii")
-_INT = struct.Struct(">i")
+_ENTRY, _OFFSET, _POSITION = OFFSET_INDEX_ENTRY.struct, *OFFSET_INDEX_ENTRY.fields.values()
 _POSITION_AT = OFFSET_INDEX_ENTRY.positions["position"]
 
 
@@ -106,7 +104,7 @@ class OffsetIndex(SparseIndex):
             return self.base_offset
         if self._data is not None:
             return self._offset_at(len(self) - 1)
-        return self.absolute(_INT.unpack(self._file.read(self._size - self.entry_size, _INT.size))[0])
+        return self.absolute(_OFFSET.unpack(self._file.read(self._size - self.entry_size, _OFFSET.size))[0])
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry: the last offset of a batch, and the byte position where that batch begins.
@@ -131,7 +129,7 @@ class OffsetIndex(SparseIndex):
             return
         if len(self) + count > self.max_entries:
             raise IndexFull(f"{self.path}: Attempt to append {count} entries to {len(self)} of {self.max_entries}.")
-        first = self.absolute(_INT.unpack_from(entries)[0])
+        first = self.absolute(_OFFSET.unpack_from(entries)[0])
         if len(self) and first <= self.last_offset:
             raise InvalidOffset(f"{self.path}: Attempt to append an offset {first} behind {self.last_offset}")
         self._add(entries)
@@ -143,10 +141,10 @@ class OffsetIndex(SparseIndex):
         self.truncate_to_entries(keep)
 
     def _offset_at(self, number: int) -> int:
-        return self.absolute(_INT.unpack_from(self.data, number * self.entry_size)[0])
+        return self.absolute(_OFFSET.unpack_from(self.data, number * self.entry_size)[0])
 
     def _position_at(self, number: int) -> int:
-        position: int = _INT.unpack_from(self.data, number * self.entry_size + _POSITION_AT)[0]
+        position: int = _POSITION.unpack_from(self.data, number * self.entry_size + _POSITION_AT)[0]
         return position
 
     def sanity(self) -> list[Finding]:

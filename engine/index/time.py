@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
     from engine.files import Buffer
 
-_ENTRY = struct.Struct(">qi")
-_LONG = struct.Struct(">q")
+_ENTRY, _TIMESTAMP = TIME_INDEX_ENTRY.struct, TIME_INDEX_ENTRY.fields["timestamp"]
 
 
 class TimestampOffset(NamedTuple):
@@ -113,7 +111,7 @@ class TimeIndex(SparseIndex):
             return
         if len(self) + count > self.max_entries - 1:
             raise IndexFull(f"{self.path}: Attempt to append {count} entries to {len(self)} of {self.max_entries}.")
-        first = _LONG.unpack_from(entries)[0]
+        first = _TIMESTAMP.unpack_from(entries)[0]
         if first <= self.last_entry().timestamp:
             raise InvalidTimestamp(f"{self.path}: Attempt to append a timestamp {first} no larger than the last")
         self._add(entries)
@@ -128,7 +126,7 @@ class TimeIndex(SparseIndex):
         return self.entry(number).offset
 
     def _timestamp_at(self, number: int) -> int:
-        timestamp: int = _LONG.unpack_from(self.data, number * self.entry_size)[0]
+        timestamp: int = _TIMESTAMP.unpack_from(self.data, number * self.entry_size)[0]
         return timestamp
 
     def sanity(self) -> list[Finding]:

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 
 CREATE_TIME, LOG_APPEND_TIME = 0, 1  # timestamp types, as attribute bit 3 says them
 
-_CRC = struct.Struct(">I")
-_SIZE = struct.Struct(">i")
+_SIZE = LEGACY_V0.fields["key_size"]  # a value has such a one too
 _CHECKED_FROM = BATCH_HEADER.positions["attributes"]
 _LEGACY_CRC_AT = LEGACY_V0.positions["crc"]
 _LEGACY_CHECKED_FROM = LEGACY_V0.positions["magic"]
@@ -265,7 +264,7 @@ def _encode_entries(spec: BatchSpec, rows: _Rows) -> bytes:
     rows.expect_end(status, done)
     at = 0
     for end in ends:
-        _CRC.pack_into(out, at + _LEGACY_CRC_AT, zlib.crc32(out[at + _LEGACY_CHECKED_FROM : end]))
+        LEGACY_V0.put("crc", out, at, zlib.crc32(out[at + _LEGACY_CHECKED_FROM : end]))
         at = end
     return bytes(out)
 
@@ -280,4 +279,4 @@ def _wrap(spec: BatchSpec, value: bytes | bytearray, last_offset: int, max_times
         head = LEGACY_V1.pack(LegacyHeaderV1(*fields, max_timestamp, -1))
     head += _SIZE.pack(len(value))
     crc = zlib.crc32(value, zlib.crc32(head[_LEGACY_CHECKED_FROM:]))
-    return head[:_LEGACY_CRC_AT] + _CRC.pack(crc) + head[_LEGACY_CHECKED_FROM:] + value
+    return head[:_LEGACY_CRC_AT] + LEGACY_V0.fields["crc"].pack(crc) + head[_LEGACY_CHECKED_FROM:] + value

@@ -31,7 +31,7 @@ INVALID_MESSAGE_SIZE = "kafka.common.InvalidMessageSizeException"
 INDEX_OUT_OF_BOUNDS = "java.lang.IndexOutOfBoundsException"
 IO_EXCEPTION = "java.io.IOException"
 
-_read_v0, _read_v1 = ENTRY_07_V0.unpack_from, ENTRY_07.unpack_from
+_read_v0, _read_v1 = ENTRY_07_V0.struct.unpack_from, ENTRY_07.struct.unpack_from
 
 
 class MessageAndOffset(NamedTuple):

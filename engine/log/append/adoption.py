@@ -6,10 +6,9 @@ of them under a checksum.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
-from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE
+from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE
 from engine.layout import log_file_name
 from engine.log.append_errors import UnexpectedAppendOffset
 from engine.log.errors import CorruptRecord
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.partition.unified_log import UnifiedLog
 
-_HEAD = struct.Struct(">qii")  # base offset, length, leader epoch: where batches of format 2 begin
+_HEAD_SIZE = BATCH_HEADER.positions["magic"]  # offset, length, leader epoch
 
 
 def move_batches(files: Files, path: str, shift: int, leader_epoch: int) -> None:
@@ -32,10 +31,12 @@ def move_batches(files: Files, path: str, shift: int, leader_epoch: int) -> None
     with files.open_writable(path) as file:
         at, end = 0, file.size()
         while at < end:
-            base_offset, length, _ = _HEAD.unpack(file.read_exactly(at, _HEAD.size))
+            head = bytearray(file.read_exactly(at, _HEAD_SIZE))
+            length = BATCH_HEADER.field("batch_length", head)
             if length < MIN_RECORD_SIZE or length > end - at - LOG_OVERHEAD:
                 raise CorruptRecord(f"{path}: no batch has the size found at byte {at}")
-            file.write_at(at, _HEAD.pack(base_offset + shift, length, leader_epoch))
+            _move(head, 0, shift, leader_epoch)
+            file.write_at(at, head)
             at += LOG_OVERHEAD + length
         file.sync()
 
@@ -44,9 +45,14 @@ def move_in_memory(data: bytearray, shift: int, leader_epoch: int) -> None:
     """The same for the batches in `data`."""
     at = 0
     while at < len(data):
-        base_offset, length, _ = _HEAD.unpack_from(data, at)
-        _HEAD.pack_into(data, at, base_offset + shift, length, leader_epoch)
-        at += LOG_OVERHEAD + length
+        _move(data, at, shift, leader_epoch)
+        at += LOG_OVERHEAD + BATCH_HEADER.field("batch_length", data, at)
+
+
+def _move(data: bytearray, at: int, shift: int, leader_epoch: int) -> None:
+    """The same for the batch at `at`."""
+    BATCH_HEADER.put("base_offset", data, at, BATCH_HEADER.field("base_offset", data, at) + shift)
+    BATCH_HEADER.put("partition_leader_epoch", data, at, leader_epoch)
 
 
 def adopt_segment(

@@ -71,11 +71,11 @@ class Frame(NamedTuple):
         left = len(self.data) - self.end
         if left < LOG_OVERHEAD:
             return
-        size = int.from_bytes(self.data[self.end + 8 : self.end + 12], "big", signed=True)
+        size = BATCH_HEADER.field("batch_length", self.data, self.end)
         if size < MIN_RECORD_SIZE:
             raise CorruptRecord(f"Record size {size} is less than the minimum record overhead ({MIN_RECORD_SIZE})")
         if left >= HEADER_SIZE_UP_TO_MAGIC:
-            check_magic(int.from_bytes(self.data[self.end + 16 : self.end + 17], "big", signed=True))
+            check_magic(BATCH_HEADER.field("magic", self.data, self.end))
 
     def offsets(self) -> Iterator[int]:
         """The offsets of all records. Raises CorruptRecord where they can not be read."""

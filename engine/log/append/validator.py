@@ -216,15 +216,14 @@ class LogValidator:
         data, table = frame.data, frame.batches.table
         at, size = table[BatchField.POSITION, row], table[BatchField.SIZE, row]
         delta = table[BatchField.LAST_OFFSET, row] - table[BatchField.BASE_OFFSET, row]
-        data[at : at + 8] = (last_offset - delta).to_bytes(8, "big", signed=True)
-        epoch_at = at + _AT["partition_leader_epoch"]
-        data[epoch_at : epoch_at + 4] = self._leader_epoch.to_bytes(4, "big", signed=True)
+        BATCH_HEADER.put("base_offset", data, at, last_offset - delta)
+        BATCH_HEADER.put("partition_leader_epoch", data, at, self._leader_epoch)
         attributes = table[BatchField.ATTRIBUTES, row]
         if bool(attributes & TIMESTAMP_TYPE_FLAG) == self._type and table[BatchField.MAX_TIMESTAMP, row] == largest:
             return
         new = (attributes & (_FIXED | 0x07)) | (TIMESTAMP_TYPE_FLAG if self._type == LOG_APPEND_TIME else 0)
-        data[at + _AT["attributes"] : at + _AT["attributes"] + 2] = new.to_bytes(2, "big")
-        data[at + _AT["max_timestamp"] : at + _AT["max_timestamp"] + 8] = largest.to_bytes(8, "big", signed=True)
+        BATCH_HEADER.put("attributes", data, at, new)
+        BATCH_HEADER.put("max_timestamp", data, at, largest)
         renew_checksum(data, at, size)
 
     def _rebuild(self, frame: Frame, found: list[FrameRecords], next_offset: int) -> Validated:
@@ -283,7 +282,7 @@ def timestamp_bounds(config: LogConfig, now: int) -> tuple[int, int]:
 def renew_checksum(data: bytearray | memoryview, at: int, size: int) -> None:
     """Compute the checksum of the batch at byte `at` and write it."""
     crc = crc32c(memoryview(data)[at + _AT["attributes"] : at + size])
-    data[at + _AT["crc"] : at + _AT["crc"] + 4] = crc.to_bytes(4, "big")
+    BATCH_HEADER.put("crc", data, at, crc)
 
 
 def _gathered(found: list[FrameRecords]) -> tuple[Buffer, RecordColumns, int]:

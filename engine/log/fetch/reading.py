@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import (
+    BATCH_HEADER,
     CODEC_MASK,
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
@@ -148,7 +149,7 @@ def _first_offset(segment: LogSegment, found: FetchSlice) -> int:
     head = segment.log_file.read_exactly(found.position, HEADER_SIZE_UP_TO_MAGIC + 1)
     if head[-2] >= MAGIC_V2 or not head[-1] & CODEC_MASK:
         return found.base_offset
-    size = LOG_OVERHEAD + int.from_bytes(head[8:12], "big")
+    size = LOG_OVERHEAD + BATCH_HEADER.field("batch_length", head)
     from engine.record.reader import ChunkReader  # it brings all codecs
 
     reader = ChunkReader(segment.log_path, lambda _finding: None)

@@ -17,6 +17,7 @@ from engine.formats import (
     BATCH_HEADER,
     CODEC_MASK,
     HEADER_SIZE_UP_TO_MAGIC,
+    LEGACY_V0,
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_TIMESTAMP,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile
 
+_MAGIC_AT, _CHECKED_FROM = BATCH_HEADER.positions["magic"], BATCH_HEADER.positions["attributes"]
 WINDOW_SIZE = 1 << 20
 LARGEST_WINDOW = 4 << 20  # a larger batch is checked in pieces
 _MARKER_BYTES = 1 << 20  # that a compressed control batch may inflate to
@@ -164,7 +166,7 @@ class RecoveryWalk:
         """Whole size of the batch at the beginning of `data`; beyond the file where too little of it is left."""
         if len(data) <= HEADER_SIZE_UP_TO_MAGIC:
             return self._end + 1
-        return max(int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD, len(data) + 1)
+        return max(_size_at(data, 0), len(data) + 1)
 
     def _window(self, data: memoryview) -> Iterator[RowChunk]:
         """Walk over the whole batches of `data`."""
@@ -223,9 +225,9 @@ class RecoveryWalk:
     def _is_sound(self, data: memoryview, at: int) -> bool:
         """Is the checksum of the whole batch at `at` right?"""
         end = at + _size_at(data, at)
-        if 2 <= data[at + 16] < 128:
-            return crc32c(data[at + 21 : end]) == int.from_bytes(data[at + 17 : at + 21], "big")
-        return zlib.crc32(data[at + 16 : end]) == int.from_bytes(data[at + 12 : at + 16], "big")
+        if MAGIC_V2 <= data[at + _MAGIC_AT] < 128:
+            return crc32c(data[at + _CHECKED_FROM : end]) == BATCH_HEADER.field("crc", data, at)
+        return zlib.crc32(data[at + _MAGIC_AT : end]) == LEGACY_V0.field("crc", data, at)
 
     def _look_at_marker(self, data: memoryview, at: int) -> int:
         """Take the control batch at `at` → where the next one begins."""
@@ -260,14 +262,13 @@ class RecoveryWalk:
     def _large(self, position: int, size: int) -> Iterator[RowChunk]:
         """Walk over one batch of `size` bytes, more than a window may have, with its header alone."""
         head = memoryview(self._file.read_exactly(position, BATCH_HEADER.size))
-        is_legacy = not MAGIC_V2 <= head[16] < 128
+        is_legacy = not MAGIC_V2 <= head[_MAGIC_AT] < 128
         crc = 0
-        start = position + (16 if is_legacy else 21)
+        start = position + (_MAGIC_AT if is_legacy else _CHECKED_FROM)
         for at in range(start, position + size, WINDOW_SIZE):
             piece = self._file.read_exactly(at, min(WINDOW_SIZE, position + size - at))
             crc = zlib.crc32(piece, crc) if is_legacy else crc32c(piece, crc)
-        stored = head[12:16] if is_legacy else head[17:21]
-        if crc != int.from_bytes(stored, "big"):
+        if crc != (LEGACY_V0 if is_legacy else BATCH_HEADER).field("crc", head):
             self._stop_at(ScanStop.INVALID)
             return
         status = int(Walked.NO_ROOM)
@@ -288,15 +289,15 @@ class RecoveryWalk:
 
 def _size_at(data: memoryview, at: int) -> int:
     """Whole size of the batch at `at`, as its header says."""
-    return int.from_bytes(data[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD
+    return BATCH_HEADER.field("batch_length", data, at) + LOG_OVERHEAD
 
 
 def _last_offset(data: memoryview, at: int) -> int:
     """Last offset of the batch at `at`."""
-    offset = int.from_bytes(data[at : at + 8], "big", signed=True)
-    if not MAGIC_V2 <= data[at + 16] < 128:
+    offset = BATCH_HEADER.field("base_offset", data, at)
+    if not MAGIC_V2 <= data[at + _MAGIC_AT] < 128:
         return offset
-    return offset + int.from_bytes(data[at + 23 : at + 27], "big", signed=True)
+    return offset + BATCH_HEADER.field("last_offset_delta", data, at)
 
 
 def read_marker(window: Window, row: int, records: RecordColumns) -> TxnMarker | None:
