@@ -188,11 +188,6 @@ def producer_snapshot_file_name(offset: int, suffix: str = "") -> str:
     return _digits(offset) + FileKind.PRODUCER_SNAPSHOT.value + suffix
 
 
-def kraft_snapshot_file_name(end_offset: int, epoch: int, suffix: str = "") -> str:
-    """Name of a snapshot of the metadata log. Mirrors Snapshots.filenameFromSnapshotId."""
-    return f"{_digits(end_offset)}-{epoch:010d}{FileKind.KRAFT_SNAPSHOT.value}{suffix}"
-
-
 def parse_partition_dir(name: str) -> PartitionDir | None:
     """What the name of a directory says; None if it is no partition's.
 
@@ -224,19 +219,6 @@ def parent_of(path: str) -> str:
     while parent.endswith("/."):
         parent = parent[:-2]
     return parent or "/"
-
-
-def partition_dir_name(directory: PartitionDir) -> str:
-    """The name of a partition directory.
-
-    A topic too long for 255 characters is cut for -delete and -stray, as LocalLog.logDeleteDirName does.
-    """
-    if directory.kind is PartitionKind.PLAIN:
-        return f"{directory.topic}-{directory.partition}"
-    ending = f"-{directory.partition}.{directory.unique_id}{directory.kind.value}"
-    if directory.kind is PartitionKind.FUTURE:
-        return directory.topic + ending
-    return directory.topic[: 255 - len(ending)] + ending
 
 
 def file_order(name: str) -> tuple[int, int, int, str, int, str]:

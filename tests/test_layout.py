@@ -11,12 +11,10 @@ from engine.layout import (
     PartitionKind,
     canonical_name,
     file_order,
-    kraft_snapshot_file_name,
     log_file_name,
     offset_index_file_name,
     parse_file_name,
     parse_partition_dir,
-    partition_dir_name,
     producer_snapshot_file_name,
     time_index_file_name,
     transaction_index_file_name,
@@ -103,7 +101,6 @@ def test_builders_write_twenty_digits():
     assert time_index_file_name(1) == "00000000000000000001.timeindex"
     assert transaction_index_file_name(1, ".deleted") == "00000000000000000001.txnindex.deleted"
     assert producer_snapshot_file_name(10) == "00000000000000000010.snapshot"
-    assert kraft_snapshot_file_name(293, 2) == "00000000000000000293-0000000002.checkpoint"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +117,6 @@ def test_builders_write_twenty_digits():
 )
 def test_partition_directories(name, expected):
     assert parse_partition_dir(name) == expected
-    assert partition_dir_name(expected) == name
 
 
 @pytest.mark.parametrize(
@@ -130,13 +126,6 @@ def test_partition_directories(name, expected):
 )
 def test_other_directories(name):
     assert parse_partition_dir(name) is None
-
-
-def test_a_long_topic_is_cut_for_deletion_only():
-    deleted = partition_dir_name(PartitionDir("t" * 249, 0, PartitionKind.DELETE, HEX))
-    assert len(deleted) == 255
-    assert deleted.endswith(f"t-0.{HEX}-delete")
-    assert len(partition_dir_name(PartitionDir("t" * 249, 0, PartitionKind.FUTURE, HEX))) > 255
 
 
 @given(st.text())

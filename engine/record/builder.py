@@ -159,7 +159,10 @@ def end_txn_batch(
 def control_batch(
     kind: ControlType, value: bytes, *, base_offset: int, timestamp: int, partition_leader_epoch: int,
 ) -> bytes:
-    """A control batch of KRaft with the encoded message `value`. Mirrors MemoryRecordsBuilder.appendControlRecord."""
+    """A control batch of KRaft with the encoded message `value`; no command writes one.
+
+    Mirrors MemoryRecordsBuilder.appendControlRecord.
+    """
     record = NewRecord(base_offset, timestamp, encode_control_key(kind), value)
     return build_batch([record], control=True, partition_leader_epoch=partition_leader_epoch)
 

@@ -85,6 +85,19 @@ def test_flush_by_time_and_by_count():
     assert [operation.kind for operation in files.operations].count("sync") == 2
 
 
+def test_only_logs_whose_time_has_come_are_flushed():
+    files = CrashFiles(Disk({}, frozenset({"d"})))
+    manager = open_log_dir_07(files, "/d", {"num.partitions": "2", "log.flush.interval": "9", "log.default.flush.interval.ms": "1000"}, now=0)
+    late, early = manager.get_or_create("t", 0, 0), manager.get_or_create("t", 1, 0)
+    early.flush(500)
+    late.append(entry(b"1"), 100)
+    early.append(entry(b"2"), 900)
+    assert manager.flush_due(999) == []
+    assert manager.flush_due(1100) == ["t-0"]
+    assert (late.read(0, 100).read(), early.read(0, 100).size) == (entry(b"1"), 0)
+    assert manager.flush_due(1500) == ["t-1"]
+
+
 def test_bytes_without_messages_are_flushed_before_a_roll():
     files, log = new_log(flush_interval=1)
     log.append(wrapper(), 0)

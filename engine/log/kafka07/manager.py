@@ -133,7 +133,7 @@ class LogManager07:
         return {name: log.retain(now) for name, log in sorted(self.logs.items())}
 
     def flush_due(self, now: int) -> list[str]:
-        """Flush the logs whose time has come; their names (LogManager.flushAllLogs)."""
+        """Flush the logs whose time has come; their names (LogManager.flushAllLogs). For who runs a log dir as 0.7.2 does."""
         return [name for name, log in sorted(self.logs.items()) if log.maybe_flush(now)]
 
     def stop(self) -> None:

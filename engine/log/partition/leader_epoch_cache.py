@@ -1,6 +1,7 @@
 """Which leader wrote from which offset on, kept in leader-epoch-checkpoint. Mirrors LeaderEpochFileCache (KIP-101).
 
-What Kafka writes in the background is written at once.
+What Kafka writes in the background is written at once. Some questions only a running leader or follower asks
+(`epoch_for_offset`, `end_offset_for`, `previous_epoch` …): no command does, they are part of the engine's interface.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Idempotent and transactional producers of a partition, and their snapshots on disk. Mirrors ProducerStateManager.
 
-Verification of transactions (KIP-890) is left out: nobody verifies offline. Times are given, there is no clock.
+Verification of transactions (KIP-890) is left out: nobody verifies offline. Times are given, there is no clock. Expiry,
+late transactions and the removal of old snapshots are what a running broker asks for: no command does, they are part of the
+engine's interface.
 """
 
 from __future__ import annotations
