@@ -11,8 +11,10 @@ from engine.dump.reports import DumpReports
 from engine.dump.selection import Selection
 from engine.formats import Codec
 from engine.layout import file_name, parse_file_name
+from engine.log.scan import keys
 from engine.log.scan.cleaned import was_cleaned
 from engine.log.verify.continuity import ContinuityCheck
+from engine.record import columns
 from engine.record.builder import NewRecord, build_batch
 from engine.record.windows import LogWalk
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
@@ -263,6 +265,14 @@ def test_where_nothing_tells_of_the_cleaner_the_keys_do(data, others, code):
             check.feed(window)
     check.finish()
     assert [(finding.code, *finding.where[1:], finding.what) for finding in verified if finding.where.file == LOG] == findings
+
+
+def test_of_many_keys_the_first_speak_for_all(monkeypatch):
+    data = b"".join(keyed(3 * offset, b"%d" % offset) for offset in range(9)) + keyed(30, b"1") + keyed(40, b"z")
+    assert {finding[0] for finding in reported(data)[0]} == {"offset-gap"}
+    monkeypatch.setattr(keys, "_KEYS", 3)
+    monkeypatch.setattr(columns.RecordColumns.__init__, "__defaults__", (2,))
+    assert {finding[0] for finding in reported(data)[0]} == {"gaps-compacted"}
 
 
 def test_a_snapshot_of_the_metadata_has_no_first_offset():
