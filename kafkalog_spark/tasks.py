@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkalog_spark.table.options import ReadOptions
-    from kafkalog_spark.table.planning import Piece
 
-    Work = Callable[[list[Piece]], Iterator[pa.RecordBatch]]
+T = TypeVar("T")  # what a task works on: plain values
 
 
 def each(spark: SparkSession, count: int) -> DataFrame:
@@ -21,7 +20,9 @@ def each(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(0, count, 1, count)
 
 
-def run(spark: SparkSession, splits: Sequence[list[Piece]], schema: pa.Schema, work: Work) -> DataFrame:
+def run(
+    spark: SparkSession, splits: Sequence[list[T]], schema: pa.Schema, work: Callable[[list[T]], Iterator[pa.RecordBatch]]
+) -> DataFrame:
     """What `work` gives for each split, lazily, a task for each."""
     from kafkalog_spark.schema import ddl_of
 

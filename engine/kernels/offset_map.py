@@ -381,3 +381,59 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
 def _signed(value: cython.ulonglong) -> cython.longlong:
     """An offset as it was put. Offsets are not negative."""
     return value
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
+def take_entries(slots: cython.const[cython.ulonglong][::1], first: cython.Py_ssize_t, ones: cython.ulonglong[::1],
+                 others: cython.ulonglong[::1], offsets: cython.ulonglong[::1]):
+    """Write the entries of the map from slot `first` on into columns, as far as they fit → (next slot, how many)."""
+    end: cython.Py_ssize_t = slots.shape[0] // _WORDS
+    room: cython.Py_ssize_t = min(ones.shape[0], others.shape[0], offsets.shape[0])
+    count: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t
+    if first < 0: return end, 0
+    with cython.nogil:
+        while first < end and count < room:
+            at = first * _WORDS
+            first += 1
+            if slots[at] == 0 and slots[at + 1] == 0: continue
+            ones[count] = slots[at]
+            others[count] = slots[at + 1]
+            offsets[count] = slots[at + 2]
+            count += 1
+        return first, count
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def digest_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
+                end: cython.Py_ssize_t, start_offset: cython.longlong, asked: cython.const[cython.uchar][::1],
+                secret_0: cython.ulonglong, secret_1: cython.ulonglong, ones: cython.ulonglong[::1],
+                others: cython.ulonglong[::1], offsets: cython.ulonglong[::1]):
+    """Write digests and offsets of records that `put_keys` passed over into columns → (next record, how many, status).
+
+    asked    by batch: 0 of records below `start_offset` only, 1 of none, 2 of all; never of records without a key
+    columns  as `take_entries` writes them; where they are full, it stops
+    status   END · BAD_START (arguments that do not fit each other)
+    """
+    room: cython.Py_ssize_t = min(ones.shape[0], others.shape[0], offsets.shape[0])
+    count: cython.Py_ssize_t = 0
+    row: cython.Py_ssize_t
+    if first < 0 or end > records.shape[1]: return first, 0, _BAD_START
+    with cython.nogil:
+        while first < end and count < room:
+            row = records[_BATCH, first]
+            if row < 0 or row >= asked.shape[0]: return first, count, _BAD_START
+            if records[_KEY_SIZE, first] >= 0 and asked[row] != 1 and (
+                    asked[row] == 2 or records[_OFFSET, first] < start_offset):
+                if records[_KEY, first] < 0 or records[_KEY_SIZE, first] > data.shape[0] - records[_KEY, first]:
+                    return first, count, _BAD_START
+                ones[count], others[count] = _digest(
+                    data, records[_KEY, first], records[_KEY_SIZE, first], secret_0, secret_1)
+                offsets[count] = records[_OFFSET, first]
+                count += 1
+            first += 1
+        return first, count, _END

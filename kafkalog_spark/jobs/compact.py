@@ -1,21 +1,35 @@
-"""Compact many partitions as tasks, each with the engine's own cleaner: nothing of them passes through Spark."""
+"""Compact many partitions as tasks, each with the engine's own cleaner: nothing of them passes through Spark.
+
+A partition whose keys do not fit one task's offset map is cleaned by many tasks (see `shuffling`). The driver commits: it puts
+new segments in the place of the old ones once all of them are written.
+"""
 
 from __future__ import annotations
 
+import pickle
 import time
 from dataclasses import replace
 from functools import partial
 from secrets import randbits
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from engine.files import Files, now_ms
-from engine.log.cleaner.compaction import CompactionOptions
+from engine.findings import Severity
+from engine.log.cleaner.compaction import CompactionOptions, note_round
+from engine.log.cleaner.offset_map import capacity_of
+from engine.log.cleaner.pieces import put_planned
+from engine.log.cleaner.round_plan import plan_round
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.log_manager import Settings
 from engine.log.operations.compact import LogCompactor
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
+from engine.log.report import Action
 from engine.server_config import ServerConfig
-from kafkalog_spark.jobs.upkeep import TaskLogManager, Work, frame_of, opened, run_tasks
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.jobs.shuffling import Unsuited, clean_by_shuffle
+from kafkalog_spark.jobs.upkeep import EVENT_TYPES, TaskLogManager, Work, frame_of, opened, run_here, run_tasks
+from kafkalog_spark.sink.staging import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,22 +37,32 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from engine.errors import KafkalogError
+    from engine.log.cleaner.manager import LogToClean
+    from engine.log.cleaner.round_plan import RoundPlan
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
+    from kafkalog_spark.jobs.shuffling import Written
+    from kafkalog_spark.jobs.upkeep import Job
 
+STAGING = ".kafkalog-compaction"  # in a partition directory, where brokers look for no directories
+SHUFFLE = ("auto", "always", "never")
 _TASK_BYTES = 64 << 20  # of logs: a partition larger than that has a task of its own
 
 
 def compact(
     spark: SparkSession, *paths: str, config: dict[str, str] | None = None, options: CompactionOptions | None = None,
-    clean_start: bool = False, now: int | None = None,
+    shuffle: str = "auto", clean_start: bool = False, now: int | None = None,
 ) -> DataFrame:
     """Compact the partitions below `paths` that are due, as `kafkalog compact` would; what was done, as a table of events.
 
     config   topic settings over those of the metadata log        options  see CompactionOptions; the buffer is a task's
+    shuffle  auto: partitions whose dirty records may not fit the offset map of one task are cleaned by many tasks, which
+             shuffle digests of keys: in one round, as with a map that holds them all; always, never
     Raises LogDirError, also where a broker runs on one of the log dirs.
     """
+    if shuffle not in SHUFFLE:
+        raise OptionError(f"shuffle is {shuffle!r}: there are {', '.join(SHUFFLE)}")
     moment = now_ms() if now is None else now
     asked = options or CompactionOptions()
     asked = replace(asked, secret=(randbits(64), randbits(64)))
@@ -49,13 +73,52 @@ def compact(
         places = [
             place for log_dir in job.manager.cluster.log_dirs for place in log_dir.places if place.name.topic != METADATA_TOPIC
         ]
+        for place in places:
+            remove_tree(Files(), f"{place.path}/{STAGING}")  # of a job that died
         markers = {log_dir: take_marker(job.manager, log_dir) for log_dir in job.log_dirs}
         clean = {log_dir.path for log_dir, marker in markers.items() if clean_start or marker is not None}
-        rows = run_tasks(spark, job, places, Work(settings, moment, _plain, partial(_compact, asked, clean)), _TASK_BYTES)
+        work = Work(settings, moment, _plain, partial(_compact, asked, clean, shuffle))
+        rows = run_tasks(spark, job, places, work, _TASK_BYTES)
+        for place in places:
+            if place.path in job.plans:
+                rows += _by_shuffle(spark, job, place, asked, work)
         for log_dir, marker in markers.items():
             if marker is not None and not _failed(log_dir, rows):
                 put_marker(job.manager, log_dir, marker)
     return frame_of(spark, rows)
+
+
+def _by_shuffle(spark: SparkSession, job: Job, place: Place, asked: CompactionOptions, work: Work) -> list[dict[str, Any]]:
+    """Do the round that a task has planned; where that can not be, let one task do it with its offset map."""
+    plan: RoundPlan = pickle.loads(job.plans.pop(place.path))  # noqa: S301  # from a task of ours
+    files, staging = Files(), f"{place.path}/{STAGING}"
+    directory = f"{staging}/{uuid4().hex}"
+    try:
+        for path in (staging, directory):
+            files.make_directory(path)
+        written = clean_by_shuffle(spark, plan, asked.secret, asked.dedupe_buffer_size, directory)
+    except Unsuited as error:
+        remove_tree(files, staging)
+        told = {"directory": place.path, "operation": "compact", "action": Action.EXPLAINED.value, "file": "",
+                "reason": f"not by shuffle: {error}", "severity": Severity.INFO.value}  # fmt: skip
+        clean = {place.log_dir}  # a task of ours has closed it
+        alone = work._replace(operate=partial(_compact, asked, clean, "never"))
+        return [dict.fromkeys(EVENT_TYPES) | told, *run_tasks(spark, job, [place], alone, _TASK_BYTES)]
+    else:
+        return run_here(job, [place], work._replace(operate=partial(_put, plan, written)))
+    finally:
+        remove_tree(files, staging)
+
+
+def _put(plan: RoundPlan, written: Written, manager: TaskLogManager) -> Iterator[Report]:
+    """The commit of a round: new segments take the places of the old ones, as the cleaner's do."""
+    def put(log: UnifiedLog) -> None:
+        put_planned(log, plan, written.directories)
+        note_round(log, written.stats, plan.first_dirty_offset, plan.first_uncleanable_offset)
+        manager.clean_until[log.directory] = plan.first_uncleanable_offset
+
+    errors: list[KafkalogError] = []
+    yield from operate(manager, OperationOptions("compact", clean_start=True), put, errors)  # a task of ours has closed it
 
 
 def _plain(files: Files, _log_dir: LogDir, _places: list[Place]) -> Files:
@@ -70,11 +133,24 @@ def _failed(log_dir: LogDir, rows: list[dict[str, Any]]) -> bool:
     return any(row["action"] == "failed" and row["directory"].startswith(log_dir.path + "/") for row in rows)
 
 
-def _compact(asked: CompactionOptions, clean: set[str], manager: TaskLogManager) -> Iterator[Report]:
+def _compact(asked: CompactionOptions, clean: set[str], shuffle: str, manager: TaskLogManager) -> Iterator[Report]:
     def note(log: UnifiedLog, offset: int) -> None:
         manager.clean_until[log.directory] = offset
 
+    def hand_over(log: UnifiedLog, target: LogToClean) -> bool:
+        first, end = target.offsets.first_dirty_offset, target.first_uncleanable_offset
+        if shuffle == "never" or (shuffle == "auto" and end - first <= capacity_of(asked.dedupe_buffer_size)):
+            return False
+        plan = plan_round(log, first, end)
+        if not plan.fits_bits:
+            log.report.add(Action.EXPLAINED, "", "not by shuffle: offsets are too far apart for a bit each")
+            return False
+        manager.plans[log.directory] = pickle.dumps(plan)
+        return True
+
     errors: list[KafkalogError] = []
-    compactor = LogCompactor(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter, on_clean=note)
+    compactor = LogCompactor(
+        asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter, on_clean=note, hand_over=hand_over
+    )
     how = OperationOptions("compact", all(log_dir.path in clean for log_dir in manager.cluster.log_dirs))
     yield from operate(manager, how, compactor.work, errors)

@@ -8,7 +8,7 @@ each keeps an attempt that Spark gave up, and that still runs, apart from the ne
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -41,7 +41,7 @@ EVENT_TYPES: dict[str, pa.DataType] = {
     "firstOffset": pa.int64(), "endOffset": pa.int64(), "records": pa.int64(), "bytes": pa.int64(), "severity": pa.string(),
 }  # fmt: skip
 _NOTE_TYPES = EVENT_TYPES | {"firstBaseOffset": pa.int64(), "logStartOffset": pa.int64(), "recoveryPoint": pa.int64(),
-                             "cleanUntil": pa.int64()}  # fmt: skip
+                             "cleanUntil": pa.int64(), "plan": pa.binary()}  # fmt: skip
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
 STANDING = "standing"  # how a log was left: for the driver, not for the user
 _LOCKS = ".kafkalog-task-"  # names of the tasks' locks; plain files in a log dir are nothing to a broker
@@ -54,6 +54,7 @@ class TaskLogManager(LogManager):
         super().__init__(*values)
         self.noted: dict[Place, Standing] = {}
         self.clean_until: dict[str, int] = {}  # partition directory → offset
+        self.plans: dict[str, bytes] = {}  # partition directory → what is left to the driver, in words of the job
 
     def checkpoint(self, _log_dir: LogDir, standing: Any) -> None:
         """Keep what the driver will write."""
@@ -75,10 +76,19 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Log dirs that are locked, with the driver's manager."""
+    """Log dirs that are locked, with the driver's manager.
+
+    plans  by partition directory what tasks left to the driver, see TaskLogManager
+    """
 
     log_dirs: list[LogDir]
     manager: LogManager
+    plans: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Identities and the metadata log, which were read once."""
+        return replace(self.manager.cluster, log_dirs=())
 
 
 @contextmanager
@@ -124,23 +134,37 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Work, sp
         mine = [place for piece in pieces for place in splits[piece.partition]]
         yield from rows_as_batches(_rows(mine, work, cluster), _SCHEMA)
 
-    cluster = replace(job.manager.cluster, log_dirs=())  # identities and the metadata log, read once
+    cluster = job.cluster
     numbered = [[Piece("", "", number, 0, 0, 0)] for number in range(len(splits))]
+    if not places:
+        return []
+    found = run(spark, numbered, _SCHEMA, task).toLocalIterator(prefetchPartitions=True)
+    return _taken(job, by_path, (row.asDict() for row in found))
+
+
+def run_here(job: Job, places: list[Place], work: Work) -> list[dict[str, Any]]:
+    """As `run_tasks`, in the driver: for what is soon done, and must not be done twice. Raises LogDirError."""
+    return _taken(job, {place.path: place for place in places}, _rows(places, work, job.cluster))
+
+
+def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events among the rows that tasks found; how logs were left goes into the checkpoints, plans into the job."""
     rows: list[dict[str, Any]] = []
     standing: dict[str, dict[Place, Standing]] = {}
     clean: dict[str, int] = {}
     try:
-        if places:
-            for row in run(spark, numbered, _SCHEMA, task).toLocalIterator(prefetchPartitions=True):
-                if row["action"] != STANDING:
-                    rows.append({name: row[name] for name in EVENT_TYPES})
-                    continue
-                place = by_path[row["directory"]]
-                if row["recoveryPoint"] is not None:
-                    left = Standing(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
-                    standing.setdefault(place.log_dir, {})[place] = left
-                if row["cleanUntil"] is not None:
-                    clean[place.path] = row["cleanUntil"]
+        for row in found:
+            if row["action"] != STANDING:
+                rows.append({name: row.get(name) for name in EVENT_TYPES})
+                continue
+            place = by_path[row["directory"]]
+            if row.get("recoveryPoint") is not None:
+                left = Standing(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
+                standing.setdefault(place.log_dir, {})[place] = left
+            if row.get("cleanUntil") is not None:
+                clean[place.path] = row["cleanUntil"]
+            if row.get("plan") is not None:
+                job.plans[place.path] = bytes(row["plan"])
     finally:
         _checkpoint(job, standing, clean)
     return rows
@@ -193,6 +217,8 @@ def _standing_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
     for directory, offset in manager.clean_until.items():
         yield {"directory": directory, "action": STANDING, "cleanUntil": offset}
+    for directory, plan in manager.plans.items():
+        yield {"directory": directory, "action": STANDING, "plan": plan}
 
 
 def event_rows(report: Report) -> Iterator[dict[str, Any]]:

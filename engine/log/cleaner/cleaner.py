@@ -55,14 +55,13 @@ class Cleaner:
         """
         stats = CleanerStats()
         config, segments = log.config, log.segments
-        before = segments.values(0, first_dirty_offset)
-        legacy_delete_horizon = before[-1].last_modified - config.delete_retention_ms if before else 0
+        horizon = legacy_delete_horizon(log, first_dirty_offset)
         survivors = build_offset_map(
             log, first_dirty_offset, first_uncleanable_offset, self.offset_map, stats, self._on_bytes, self._space.columns
         )
         end_offset = self.offset_map.latest_offset + 1
         this_round = Round(
-            OffsetsByKey(self.offset_map, survivors), self._now, first_uncleanable_offset, legacy_delete_horizon, stats,
+            OffsetsByKey(self.offset_map, survivors), self._now, first_uncleanable_offset, horizon, stats,
             self._on_bytes, self._space,
         )  # fmt: skip
         transactions = CleanedTransactionMetadata()
@@ -94,6 +93,12 @@ class Cleaner:
             raise LogCleaningAborted(str(error)) from error
         if not isinstance(cleaned, Counted):
             put_in_place(log, cleaned, group)
+
+
+def legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:
+    """Ms: segments of formats 0 and 1 that were changed later keep their tombstones."""
+    before = log.segments.values(0, first_dirty_offset)
+    return before[-1].last_modified - log.config.delete_retention_ms if before else 0
 
 
 def with_ends(group: Sequence[LogSegment]) -> Iterator[tuple[LogSegment, int]]:

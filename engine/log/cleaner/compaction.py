@@ -57,12 +57,13 @@ class Compaction(NamedTuple):
 
 def compact(
     log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None], on_round: Callable[[int], None], *,
-    clock: Callable[[], float] = lambda: 0.0,
+    clock: Callable[[], float] = lambda: 0.0, hand_over: Callable[[UnifiedLog, LogToClean], bool] | None = None,
 ) -> Compaction:
     """Compact `log`, whose high watermark is set; what was done is noted in its report.
 
     on_bytes  told of bytes read and written        on_round  told after each round up to which offset the log is clean
     clock     seconds, for the duration of rounds
+    hand_over  asked where there is something to clean: True, if somebody else will do it
     Raises Uncleanable, MapTooSmall, UnwritableFile: the log is then as the last whole round left it.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
@@ -73,6 +74,8 @@ def compact(
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     if not options.force and not target.is_due(ratio):
         return _refused(log, target, f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}")
+    if hand_over is not None and target.offsets.first_dirty_offset < target.first_uncleanable_offset and hand_over(log, target):
+        return Compaction(target, [], None)
     cleaner = Cleaner(SkimpyOffsetMap(options.dedupe_buffer_size, options.secret), log.now, on_bytes)
     rounds: list[CleanerStats] = []
     clean_until, current = None, target
@@ -88,7 +91,7 @@ def compact(
             continue
         stats.seconds = clock() - started
         rounds.append(stats)
-        _note(log, stats, first_dirty, end_offset)
+        note_round(log, stats, first_dirty, end_offset)
         if end_offset <= first_dirty:
             what = f"{log.directory}: an offset map of {options.dedupe_buffer_size} bytes is full before one batch is read"
             raise MapTooSmall(what, do="give it more with --dedupe-buffer-size")
@@ -105,7 +108,8 @@ def _refused(log: UnifiedLog, target: LogToClean, why: str) -> Compaction:
     return Compaction(target, [], None)
 
 
-def _note(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
+def note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
+    """Note in the log's report what a round did."""
     gone = stats.messages_read - stats.messages_written
     what = (
         f"{gone} of {stats.messages_read} records go, {stats.tombstones_removed} of them tombstones whose time is over; "

@@ -9,9 +9,22 @@ from engine.errors import UsageError
 from engine.files import zeros
 from engine.formats import Status
 from engine.kernels.cleaning import note_survivors
-from engine.kernels.offset_map import CAPACITY, ENTRIES, LATEST, SLOT_WORDS, find_key, mark_retained, move_entries, put_keys
+from engine.kernels.offset_map import (
+    CAPACITY,
+    ENTRIES,
+    LATEST,
+    SLOT_WORDS,
+    digest_keys,
+    find_key,
+    mark_retained,
+    move_entries,
+    put_keys,
+    take_entries,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.record.columns import BatchColumns
     from engine.record.reader import Chunk
 
@@ -40,6 +53,18 @@ class Survivors(NamedTuple):
 NO_SURVIVORS = Survivors(0, -1, memoryview(array("Q", (0,))))
 
 
+class KeyColumns(NamedTuple):
+    """Digests of keys, as two halves, and offsets: columns of unsigned 64-bit numbers."""
+
+    ones: memoryview
+    others: memoryview
+    offsets: memoryview
+
+    def cut(self, count: int) -> KeyColumns:
+        """The first `count` rows."""
+        return KeyColumns(self.ones[:count], self.others[:count], self.offsets[:count])
+
+
 class SkimpyOffsetMap:
     """Key → last offset, as a digest of 128 bits and the offset.
 
@@ -52,7 +77,7 @@ class SkimpyOffsetMap:
 
     def __init__(self, memory: int, secret: tuple[int, int]) -> None:
         self._limit = min(memory // BYTES_PER_ENTRY, _SLOT_LIMIT)
-        self.capacity = int(self._limit * LOAD_FACTOR)
+        self.capacity = capacity_of(memory)
         if self.capacity < 1:
             raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} are the least")
         self._secret = secret
@@ -129,6 +154,29 @@ class SkimpyOffsetMap:
         if status != Status.END:
             raise AssertionError("columns, verdicts and counts that do not fit each other")
 
+    def take(self, rows: int) -> Iterator[KeyColumns]:
+        """All entries, at most `rows` at a time, which are valid until the next ones are asked for; the map is then empty."""
+        columns, at = _key_columns(max(1, min(rows, len(self)))), 0
+        end = len(self._slots) // SLOT_WORDS
+        while at < end:
+            at, count = take_entries(self._slots, at, *columns)
+            yield columns.cut(count)
+        self.clear()
+
+    def asking(self, chunk: Chunk, start_offset: int, asked: bytes | bytearray, rows: int) -> Iterator[KeyColumns]:
+        """The chunk's records that `put` passes over and whose keys may have a later offset, as `take` gives entries.
+
+        asked  by batch: 0 for records below `start_offset`, 1 for none, 2 for all
+        """
+        columns, at = _key_columns(rows), chunk.first
+        while at < chunk.end:
+            at, count, status = digest_keys(
+                chunk.data, chunk.records.table, at, chunk.end, start_offset, memoryview(asked), *self._secret, *columns
+            )
+            if status != Status.END:
+                raise AssertionError("columns, flags and offsets that do not fit each other")
+            yield columns.cut(count)
+
     def _grow(self) -> None:
         size = len(self._slots) // SLOT_WORDS
         last_size = self._last_size if size < self._last_size else self._limit
@@ -141,6 +189,15 @@ class SkimpyOffsetMap:
     def _set_capacity(self) -> None:
         size = len(self._slots) // SLOT_WORDS
         self._state[CAPACITY] = self.capacity if size == self._limit else int(size * _ROOMY)
+
+
+def capacity_of(memory: int) -> int:
+    """How many keys an offset map of so many bytes holds."""
+    return int(min(memory // BYTES_PER_ENTRY, _SLOT_LIMIT) * LOAD_FACTOR)
+
+
+def _key_columns(rows: int) -> KeyColumns:
+    return KeyColumns(*(memoryview(bytearray(8 * rows)).cast("Q") for _ in range(3)))
 
 
 def _slots(count: int) -> memoryview:

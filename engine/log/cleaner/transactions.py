@@ -21,9 +21,9 @@ class _Aborted:
 
     __slots__ = ("observed", "txn")
 
-    def __init__(self, txn: AbortedTxn) -> None:
+    def __init__(self, txn: AbortedTxn, *, observed: bool = False) -> None:
         self.txn = txn
-        self.observed = False
+        self.observed = observed
 
 
 class CleanedTransactionMetadata:
@@ -37,6 +37,15 @@ class CleanedTransactionMetadata:
         self._ahead: list[tuple[int, int, AbortedTxn]] = []  # a heap by first offset
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
+
+    def copy(self) -> CleanedTransactionMetadata:
+        """Another one that has read what this one has, and keeps nothing."""
+        other = CleanedTransactionMetadata()
+        other._ahead = list(self._ahead)
+        for producer_id, aborted in self._aborted.items():
+            other._aborted[producer_id] = _Aborted(aborted.txn, observed=aborted.observed)
+        other._committed = set(self._committed)
+        return other
 
     def add_aborted_transactions(self, transactions: Iterable[AbortedTxn]) -> None:
         """Aborted transactions that may lie ahead."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.log.cleaner.compaction import CompactionOptions
+    from engine.log.cleaner.manager import LogToClean
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
 
@@ -33,15 +34,17 @@ class LogCompactor:
               that is None comes from the checkpoint of the log dir
     on_bytes  told of bytes read, see Cleaner      clock  seconds, for how long rounds take
     on_clean  told up to which offset a log is clean; None: the checkpoint of the log dir is
+    hand_over  see cleaner.compaction.compact
     `metrics` count what was done.
     """
 
     def __init__(
         self, options: CompactionOptions, *, explain: bool, on_bytes: Callable[[int], None], clock: Callable[[], float],
         on_clean: Callable[[UnifiedLog, int], None] | None = None,
+        hand_over: Callable[[UnifiedLog, LogToClean], bool] | None = None,
     ) -> None:
         self._options, self._explain, self._on_bytes, self._clock = options, explain, on_bytes, clock
-        self._on_clean = on_clean
+        self._on_clean, self._hand_over = on_clean, hand_over
         self._checkpoints = Lock()  # one file for all logs of a log dir
         self.metrics = CleanerMetrics()
 
@@ -78,7 +81,7 @@ class LogCompactor:
                 checkpoint.write(log.local_log.files, offset)
 
         try:
-            done = compact(log, options, self._on_bytes, note, clock=self._clock)
+            done = compact(log, options, self._on_bytes, note, clock=self._clock, hand_over=self._hand_over)
         except Uncleanable as error:
             log.report.findings.append(error.finding)
             log.report.add(Action.REFUSED, "", f"not compacted, left as it is: {error}", severity=Severity.ERROR)

@@ -1,0 +1,84 @@
+"""Offsets that survive, as bits: gathered from many places in any order, in parts, and put together for some segments."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.kernels.cleaning import note_offsets
+from engine.log.cleaner.offset_map import Survivors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+PART_SHIFT = 18  # a part stands for 2^18 offsets
+PART_BYTES = 1 << PART_SHIFT >> 3
+_PART_WORDS = PART_BYTES >> 3
+
+
+class BitPart(NamedTuple):
+    """Bits of the offsets `number` << PART_SHIFT and following; not all of the set ones need be in one part."""
+
+    number: int
+    bits: bytes
+
+
+class OffsetBits:
+    """Takes offsets start … end − 1 and gives parts.
+
+    memory  bytes for bits: when they are full, `add` gives what there is
+    """
+
+    def __init__(self, start: int, end: int, memory: int) -> None:
+        self._first = start >> PART_SHIFT
+        count = ((end - 1) >> PART_SHIFT) - self._first + 1
+        self._places = memoryview(array("q", (-1,)) * count)
+        self._room = max(1, min(count, memory // PART_BYTES))
+        self._bits = memoryview(bytearray(self._room * PART_BYTES)).cast("Q")
+        self._taken = 0
+
+    def add(self, offsets: memoryview) -> Iterator[BitPart]:
+        """Set the bits of `offsets`, signed 64-bit numbers; gives parts where memory is full."""
+        at, start = 0, self._first << PART_SHIFT
+        while (at := note_offsets(offsets, at, start, PART_SHIFT, self._places, self._bits)) < len(offsets):
+            part = (offsets[at] - start) >> PART_SHIFT
+            if not 0 <= part < len(self._places):
+                raise ValueError(f"offset {offsets[at]} lies outside of what is cleaned")
+            if self._taken == self._room:
+                yield from self.take()
+            self._places[part] = self._taken * _PART_WORDS
+            self._taken += 1
+
+    def take(self) -> Iterator[BitPart]:
+        """All that was added since the last time."""
+        for part, place in enumerate(self._places):
+            if place >= 0:
+                mine = self._bits[place : place + _PART_WORDS].cast("B")
+                yield BitPart(self._first + part, bytes(mine))
+                mine[:] = bytes(PART_BYTES)
+                self._places[part] = -1
+        self._taken = 0
+
+
+def parts_of(start: int, end: int) -> range:
+    """The numbers of the parts that offsets start … end − 1 lie in."""
+    return range(start >> PART_SHIFT, ((end - 1) >> PART_SHIFT) + 1)
+
+
+def offsets_of(number: int) -> range:
+    """The offsets that a part stands for."""
+    return range(number << PART_SHIFT, (number + 1) << PART_SHIFT)
+
+
+def survivors_of(start: int, end: int, parts: Mapping[int, Sequence[bytes]]) -> Survivors:
+    """Which of the offsets start … end − 1 survive: those with a bit in one of the `parts`, by number."""
+    numbers = parts_of(start, end)
+    bits = bytearray(len(numbers) * PART_BYTES)
+    for place, number in enumerate(numbers):
+        found = parts.get(number, ())
+        if found:
+            together = 0
+            for one in found:
+                together |= int.from_bytes(one, "little")
+            bits[place * PART_BYTES : (place + 1) * PART_BYTES] = together.to_bytes(PART_BYTES, "little")
+    return Survivors(numbers[0] << PART_SHIFT, end - 1, memoryview(bits).cast("Q"))

@@ -1,0 +1,286 @@
+"""A round of cleaning of one partition, spread over tasks: for keys that do not fit one task's offset map.
+
+Digests of keys and their offsets are shuffled, no key and no value. Three steps: transactions are resolved from the headers of
+all segments; the last offset of each digest becomes a bit for each record that stays; each group of segments is written anew
+by the engine's second pass, into a directory that no other attempt uses. Nothing of the log is changed by it.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.errors import KafkalogError
+from engine.files import Files
+from engine.log.cleaner.offset_map import SkimpyOffsetMap
+from engine.log.cleaner.pieces import KeyReader, transaction_events, write_planned
+from engine.log.cleaner.round_plan import TransactionEvent, resolve_transactions
+from engine.log.cleaner.stats import CleanerStats
+from engine.log.cleaner.survivor_bits import OffsetBits, offsets_of, survivors_of
+from kafkalog_spark.schema import ddl_of
+from kafkalog_spark.table.levels import rows_as_batches
+from kafkalog_spark.tasks import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from engine.log.cleaner.round_plan import RoundPlan, SegmentToClean, Transactions
+    from engine.log.cleaner.transactions import CleanedTransactionMetadata
+
+_TASK_BYTES = 64 << 20  # of segments
+_BITS_MEMORY = 64 << 20  # bytes of a task
+_PARTS = 64  # of a batch: 2 MiB
+_EVENTS = pa.schema([
+    ("segment", pa.int64()), ("position", pa.int64()), ("producerId", pa.int64()), ("lastOffset", pa.int64()),
+    ("control", pa.int32()), ("problem", pa.string()),
+])  # fmt: skip
+_KEYS = pa.schema([("one", pa.int64()), ("other", pa.int64()), ("at", pa.int64())])
+_BITS = pa.schema([("token", pa.int64()), ("part", pa.int64()), ("bits", pa.binary()), ("keys", pa.int64())])
+_WRITTEN = pa.schema([("group", pa.int64()), ("directory", pa.string()), ("stats", pa.string()), ("problem", pa.string())])
+_TROUBLE = 2**63 - 1  # an offset that says: one of the tasks has met a problem
+_SEED, _FAILED = -1, -2  # instead of the number of a part
+
+
+class Unsuited(Exception):
+    """The partition can not be cleaned in this way; why is the message. Nothing was changed."""
+
+
+class Step(NamedTuple):
+    """What tasks of both later steps know. `secret` and `memory`: see SkimpyOffsetMap; `directory`: where attempts write."""
+
+    plan: RoundPlan
+    transactions: Transactions
+    secret: tuple[int, int]
+    memory: int
+    directory: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """New segments: a directory for each, by the base offset of its group, and what the round did in sum."""
+
+    directories: dict[int, str]
+    stats: CleanerStats
+
+
+def clean_by_shuffle(
+    spark: SparkSession, plan: RoundPlan, secret: tuple[int, int], memory: int, directory: str
+) -> Written:
+    """Write all groups of `plan` anew, each into a directory of its own in `directory`, which is there and empty.
+
+    memory  bytes of a task for an offset map, which brings records of one key together before the shuffle
+    Raises Unsuited, and what Spark raises where a task fails for good.
+    """
+    step = Step(plan, resolve_transactions(plan, _events(spark, plan)), secret, memory, directory)
+    tokens = _tokens(spark, len(plan.groups))
+    ddl = ddl_of(_BITS)
+    bits = _last_offsets(spark, step).mapInArrow(lambda batches: _bits(batches, plan, tokens), ddl)
+    seeds = spark.createDataFrame([(token, _SEED, b"", 0) for token in tokens], ddl)
+    rows = (
+        bits.union(seeds)
+        .repartition(len(tokens), "token")
+        .mapInArrow(lambda batches: rows_as_batches(_write(batches, step, tokens), _WRITTEN), ddl_of(_WRITTEN))
+        .collect()
+    )
+    problems = sorted(row["problem"] for row in rows if row["problem"] is not None)
+    if problems:
+        raise Unsuited(problems[0])
+    return Written({row["group"]: row["directory"] for row in rows}, _sum(json.loads(row["stats"]) for row in rows))
+
+
+def _sum(found: Iterable[dict[str, Any]]) -> CleanerStats:
+    total = CleanerStats()
+    for stats in found:
+        for name, value in stats.items():
+            setattr(total, name, getattr(total, name) + value)
+    return total
+
+
+def _splits(segments: Sequence[SegmentToClean]) -> list[list[SegmentToClean]]:
+    """Segments for each task, neighbours together."""
+    splits: list[list[SegmentToClean]] = []
+    size = _TASK_BYTES
+    for segment in segments:
+        if size + segment.size > _TASK_BYTES:
+            splits.append([])
+            size = 0
+        splits[-1].append(segment)
+        size += segment.size
+    return splits
+
+
+def _tokens(spark: SparkSession, count: int) -> list[int]:
+    """A number for each group, such that Spark's shuffle gives each group a task of its own."""
+    from pyspark.sql import functions as F  # noqa: N812  # as everybody names it
+
+    found = spark.range(0, 16 * count, 1, 1).select("id", F.expr(f"pmod(hash(id), {count})").alias("task")).collect()
+    of_task = {row["task"]: row["id"] for row in reversed(found)}
+    rest = iter(range(16 * count, 17 * count))
+    return [of_task[number] if number in of_task else next(rest) for number in range(count)]
+
+
+# the first step
+
+
+def _events(spark: SparkSession, plan: RoundPlan) -> dict[int, list[TransactionEvent]]:
+    """Transactional and control batches by base offset of their segment, in order. Raises Unsuited."""
+
+    def task(segments: list[SegmentToClean]) -> Iterator[pa.RecordBatch]:
+        yield from rows_as_batches(_event_rows(plan, segments), _EVENTS)
+
+    events: dict[int, list[TransactionEvent]] = {}
+    for row in run(spark, _splits(plan.segments), _EVENTS, task).toLocalIterator(prefetchPartitions=True):
+        if row["problem"] is not None:
+            raise Unsuited(row["problem"])
+        event = TransactionEvent(row["position"], row["producerId"], row["lastOffset"], row["control"])
+        events.setdefault(row["segment"], []).append(event)
+    return events
+
+
+def _event_rows(plan: RoundPlan, segments: list[SegmentToClean]) -> Iterator[dict[str, Any]]:
+    files = Files()
+    try:
+        for segment in segments:
+            for position, producer_id, last_offset, control in transaction_events(files, plan, segment):
+                yield {"segment": segment.base_offset, "position": position, "producerId": producer_id,
+                       "lastOffset": last_offset, "control": control}  # fmt: skip
+    except KafkalogError as error:
+        yield {"problem": str(error)}
+
+
+# the second step
+
+
+def _last_offsets(spark: SparkSession, step: Step) -> DataFrame:
+    """For each digest `last`, the last offset that was put; and `asking`, offsets that were not and ask for it.
+
+    last  negative: none was put
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def task(segments: list[SegmentToClean]) -> Iterator[pa.RecordBatch]:
+        yield from _key_batches(step, segments)
+
+    keys = run(spark, _splits(step.plan.segments), _KEYS, task)
+    last = F.max("at").alias("last")
+    if not step.plan.some_only_ask:
+        return keys.groupBy("one", "other").agg(last).select("last")
+    asking = F.collect_list(F.when(F.col("at") < 0, -1 - F.col("at"))).alias("asking")
+    return keys.groupBy("one", "other").agg(last, asking).select("last", "asking")
+
+
+def _key_batches(step: Step, segments: list[SegmentToClean]) -> Iterator[pa.RecordBatch]:
+    reader = KeyReader(Files(), step.plan, SkimpyOffsetMap(step.memory, step.secret))
+    try:
+        for segment in segments:
+            for columns in reader.read(segment, step.transactions.of_keys.get(segment.base_offset)):
+                yield _batch(columns)
+        for columns in reader.take():
+            yield _batch(columns)
+    except KafkalogError:
+        yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()) for number in (0, 0, _TROUBLE)], schema=_KEYS)
+
+
+def _batch(columns: Sequence[memoryview]) -> pa.RecordBatch:
+    arrays = [pa.Array.from_buffers(pa.int64(), len(column), [None, pa.py_buffer(bytes(column))]) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=_KEYS)
+
+
+def _bits(batches: Iterable[pa.RecordBatch], plan: RoundPlan, tokens: list[int]) -> Iterator[pa.RecordBatch]:
+    """Offsets that survive as bits, for each group that they concern."""
+    starts = [group[0].base_offset for group in plan.groups]
+    bits = OffsetBits(starts[0], plan.first_uncleanable_offset, _BITS_MEMORY)
+    keys = 0
+    rows: list[tuple[int, int, bytes, int]] = []
+
+    def made() -> pa.RecordBatch:
+        columns = [pa.array(one, field.type) for one, field in zip(zip(*rows, strict=True), _BITS, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=_BITS)
+
+    for batch in batches:
+        last = batch.column(0)
+        put = last.filter(pc.greater_equal(last, 0))
+        if len(put) and pc.max(put).as_py() == _TROUBLE:
+            rows.append((tokens[0], _FAILED, b"", 0))
+            continue
+        keys += len(put)
+        survivors = [put] if batch.num_columns == 1 else [put, _still_asking(last, batch.column(1))]
+        for one in survivors:
+            for part in bits.add(_view(one)):
+                rows.extend(_rows_of(part, starts, tokens))
+                if len(rows) >= _PARTS:
+                    yield made()
+                    rows.clear()
+    for part in bits.take():
+        rows.extend(_rows_of(part, starts, tokens))
+        if len(rows) >= _PARTS:
+            yield made()
+            rows.clear()
+    rows.append((tokens[0], _SEED, b"", keys))
+    yield made()
+
+
+def _still_asking(last: pa.Array, asking: pa.Array) -> pa.Array:
+    """Those of the asking offsets that no later one of their key was put for."""
+    offsets = pc.list_flatten(asking)
+    return offsets.filter(pc.greater(offsets, last.take(pc.list_parent_indices(asking))))
+
+
+def _view(offsets: pa.Array) -> memoryview:
+    if not len(offsets):
+        return memoryview(b"").cast("q")
+    return memoryview(offsets.buffers()[1]).cast("B").cast("q")[offsets.offset : offsets.offset + len(offsets)]
+
+
+def _rows_of(part: tuple[int, bytes], starts: list[int], tokens: list[int]) -> Iterator[tuple[int, int, bytes, int]]:
+    number, bits = part
+    offsets = offsets_of(number)
+    first = max(0, bisect_right(starts, offsets.start) - 1)
+    for group in range(first, bisect_right(starts, offsets.stop - 1)):
+        yield tokens[group], number, bits, 0
+
+
+# the third step
+
+
+def _write(batches: Iterable[pa.RecordBatch], step: Step, tokens: list[int]) -> Iterator[dict[str, Any]]:
+    """Write the groups whose tokens come, with the parts that come for them → rows of _WRITTEN."""
+    group_of = {token: number for number, token in enumerate(tokens)}
+    parts: dict[int, dict[int, list[bytes]]] = {}
+    keys = 0
+    for batch in batches:
+        for token, number, bits, more in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if number == _FAILED:
+                yield {"problem": "its records are damaged or out of order"}
+                return
+            mine = parts.setdefault(group_of[token], {})
+            keys += more
+            if number != _SEED:
+                mine.setdefault(number, []).append(bits)
+    for number in sorted(parts):
+        try:
+            row = _write_group(step, number, parts.pop(number))
+        except KafkalogError as error:
+            yield {"problem": str(error)}
+            return
+        row["stats"]["map_entries"], keys = keys, 0
+        yield {**row, "stats": json.dumps(row["stats"])}
+
+
+def _write_group(step: Step, number: int, parts: dict[int, list[bytes]]) -> dict[str, Any]:
+    files, group = Files(), step.plan.groups[number]
+    base_offset = group[0].base_offset
+    directory = f"{step.directory}/{base_offset}-{uuid4().hex}"
+    files.make_directory(directory)
+    survivors = survivors_of(base_offset, group[-1].end_offset, parts)
+    transactions: CleanedTransactionMetadata = step.transactions.of_groups[base_offset].copy()
+    stats = write_planned(files, step.plan, group, transactions, survivors, directory)
+    return {"group": base_offset, "directory": directory, "stats": asdict(stats)}

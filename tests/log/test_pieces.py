@@ -1,0 +1,198 @@
+"""A round of cleaning in pieces leaves what the cleaner leaves: on every compaction of the corpus, and on random logs."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from array import array
+from dataclasses import replace
+
+import pytest
+
+from engine.config import LogConfig
+from engine.files import Files
+from engine.formats import Codec
+from engine.kernels import BUILD
+from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.compaction import CompactionOptions, compact, note_round
+from engine.log.cleaner.manager import log_to_clean
+from engine.log.cleaner.offset_map import SkimpyOffsetMap
+from engine.log.cleaner.pieces import Changed, KeyReader, OutOfOrder, put_planned, transaction_events, write_planned
+from engine.log.cleaner.round_plan import plan_round, resolve_transactions
+from engine.log.cleaner.stats import CleanerStats
+from engine.log.cleaner.survivor_bits import OffsetBits, survivors_of
+from engine.log.loading.loader import open_log
+from engine.record.builder import NewRecord, build_batch
+from tests.support.cases import cases, differences
+from tests.support.keyed_logs import write_keyed_log
+
+NOW = 1_700_000_100_000
+CASES = [case for case in cases(frozenset(("compact",))) if not case.failed]
+
+
+def clean_in_pieces(log, plan, top, memory):
+    """What a cluster would do, one piece after the other → stats in sum."""
+    files = Files()
+    events = {segment.base_offset: list(transaction_events(files, plan, segment)) for segment in plan.segments}
+    transactions = resolve_transactions(plan, events)
+    last, asking = {}, []
+    for segment in plan.segments:  # each by a task of its own
+        reader = KeyReader(files, plan, SkimpyOffsetMap(memory, (1, 2)))
+        for columns in (*_copied(reader.read(segment, transactions.of_keys.get(segment.base_offset))), *_copied(reader.take())):
+            for one, other, at in columns:
+                if at >> 63:
+                    asking.append((one, other, ~at & (2**64 - 1)))
+                else:
+                    last[one, other] = max(at, last.get((one, other), -1))
+    survivors = [*last.values(), *(at for one, other, at in asking if at > last.get((one, other), -1))]
+    random.Random(7).shuffle(survivors)
+    bits, parts = OffsetBits(plan.segments[0].base_offset, plan.first_uncleanable_offset, 1), {}
+    for part in (*bits.add(memoryview(array("q", survivors))), *bits.take()):
+        parts.setdefault(part.number, []).append(part.bits)
+    written, total = {}, CleanerStats(map_entries=len(last))
+    for group in reversed(plan.groups):
+        base_offset = group[0].base_offset
+        directory = top / f"{base_offset}"
+        directory.mkdir(parents=True)
+        known = transactions.of_groups[base_offset].copy()
+        stats = write_planned(files, plan, group, known, survivors_of(base_offset, group[-1].end_offset, parts), str(directory))
+        written[base_offset] = str(directory)
+        for name, value in vars(stats).items():
+            setattr(total, name, getattr(total, name) + value)
+    put_planned(log, plan, written)
+    return total
+
+
+def _copied(found):
+    return [list(zip(*(list(column) for column in columns), strict=True)) for columns in found]
+
+
+def opened(directory, settings, now, **how):
+    return open_log(Files(), str(directory), LogConfig.of(settings), now=now, **({"clean_shutdown": True} | how))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_same_files_as_kafka(case, tmp_path):
+    data = case.data
+    if data.get("mapBytes"):
+        pytest.skip("a map that does not hold all keys: several rounds")
+    directory = case.stage(tmp_path)
+    log = opened(directory, case.settings(), data["now"], recovery_point=data.get("recoveryPoint", 0),
+                 log_start_offset=data.get("start", 0))  # fmt: skip
+    try:
+        log.update_high_watermark(data.get("highWatermark", log.log_end_offset))
+        plans = []
+
+        def hand_over(log, target):
+            plans.append(plan_round(log, target.offsets.first_dirty_offset, target.first_uncleanable_offset))
+            return True
+
+        checkpoint = CleanerCheckpoint(Files(), str(directory))
+        dirty = data.get("dirty", checkpoint.read())
+        options = CompactionOptions(first_dirty_offset=dirty, force=not data.get("respectRatio"), rounds=1)
+        compact(log, options, lambda _: None, lambda _: None, hand_over=hand_over)
+        if not plans:
+            pytest.skip("there is nothing to clean")
+        clean_in_pieces(log, plans[0], tmp_path.parent / f"{tmp_path.name}-new", 1000)
+        checkpoint.write(Files(), plans[0].first_uncleanable_offset)
+    except OutOfOrder as error:
+        pytest.skip(f"only by the cleaner itself: {error}")
+    finally:
+        log.close(keep_deleted=bool(data.get("keepDeleted")))
+    assert differences(case.expected, tmp_path, inflated=BUILD == "interpreted") == []
+
+
+SETTINGS = {"cleanup.policy": "compact", "segment.bytes": "5000", "delete.retention.ms": "100000", "index.interval.bytes": "64"}
+
+
+def two_logs(tmp_path, seed, *, cleaned_before):
+    """A random log twice; `cleaned_before`: its first half was cleaned while more of the transactions were open → offset."""
+    end = write_keyed_log(tmp_path / "one/t-0", seed, now=NOW)
+    first_dirty = None
+    log = opened(tmp_path / "one/t-0", SETTINGS, NOW, clean_shutdown=False)
+    if cleaned_before:
+        log.update_high_watermark(end // 2)
+        done = compact(log, CompactionOptions(force=True, secret=(1, 2)), lambda _: None, lambda _: None)
+        first_dirty = done.clean_until
+    log.close()
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    return first_dirty
+
+
+@pytest.mark.parametrize("cleaned_before", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_random_logs_are_left_as_the_cleaner_leaves_them(tmp_path, seed, cleaned_before):
+    first_dirty = two_logs(tmp_path, seed, cleaned_before=cleaned_before)
+    now = NOW + 50_000
+    one, other = (opened(tmp_path / name / "t-0", SETTINGS, now) for name in ("one", "other"))
+    for log in (one, other):
+        log.update_high_watermark(log.log_end_offset)
+    options = CompactionOptions(force=True, secret=(1, 2), rounds=1, first_dirty_offset=first_dirty)
+    done = compact(one, options, lambda _: None, lambda _: None)
+    target = log_to_clean(other, first_dirty, now)
+    plan = plan_round(other, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
+    assert len(plan.groups) > 1
+    assert plan.some_only_ask
+    stats = clean_in_pieces(other, plan, tmp_path / "new", 24 * (seed + 2))
+    note_round(other, stats, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
+    assert [event.reason for event in other.report.events] == [event.reason for event in one.report.events]
+    assert done.rounds[0].messages_read > done.rounds[0].messages_written > 0
+    for log in (one, other):
+        log.close()
+    assert differences(tmp_path / "one", tmp_path / "other") == []
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """A log with a round that is planned."""
+    write_keyed_log(tmp_path / "t-0", 1, now=NOW)
+    log = opened(tmp_path / "t-0", SETTINGS, NOW, clean_shutdown=False)
+    log.update_high_watermark(log.log_end_offset)
+    target = log_to_clean(log, None, NOW)
+    yield log, plan_round(log, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
+    log.close_handlers()
+
+
+def test_nothing_is_put_where_a_new_segment_is_missing(tmp_path, planned):
+    log, plan = planned
+    before = {path: path.read_bytes() for path in (tmp_path / "t-0").iterdir()}
+    (tmp_path / "new").mkdir()
+    with pytest.raises(Changed, match="missing"):
+        put_planned(log, plan, {group[0].base_offset: str(tmp_path / "new") for group in plan.groups})
+    assert {path: path.read_bytes() for path in (tmp_path / "t-0").iterdir()} == before
+
+
+def test_a_log_that_has_changed_is_left_alone(tmp_path, planned):
+    log, plan = planned
+    changed = plan.groups[0][0]._replace(size=plan.groups[0][0].size - 1)
+    plan = replace(plan, groups=((changed, *plan.groups[0][1:]), *plan.groups[1:]))
+    with pytest.raises(Changed, match="bytes, it had"):
+        list(transaction_events(Files(), plan, changed))
+    with pytest.raises(Changed, match="have changed"):
+        put_planned(log, plan, {})
+
+
+def test_records_without_a_key_are_out_of_order(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    for base, key in ((0, None), (1, b"k")):
+        data = build_batch([NewRecord(base, NOW, key, b"v")], codec=Codec.NONE)
+        (tmp_path / f"t-0/{base:020}.log").write_bytes(data)
+    log = opened(tmp_path / "t-0", SETTINGS, NOW, clean_shutdown=False)
+    plan = plan_round(log, 0, 1)
+    log.close()
+    with pytest.raises(OutOfOrder):
+        list(KeyReader(Files(), plan, SkimpyOffsetMap(1000, (1, 2))).read(plan.segments[0], None))
+
+
+def test_bits_come_in_parts_as_memory_allows():
+    offsets = [2**40 + n * 999 for n in range(3000)]
+    start, end = offsets[0] - 5, offsets[-1] + 1
+    found = {}
+    bits = OffsetBits(start, end, 1)
+    for part in (*bits.add(memoryview(array("q", offsets))), *bits.take()):
+        found.setdefault(part.number, []).append(part.bits)
+    known = survivors_of(start, end, found)
+    text = int.from_bytes(known.bits.cast("B"), "little")
+    assert [known.start + n for n in range(known.bits.nbytes * 8) if text >> n & 1] == offsets
+    with pytest.raises(ValueError, match="outside"):
+        list(bits.add(memoryview(array("q", [end + (1 << 20)]))))

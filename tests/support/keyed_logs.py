@@ -1,0 +1,57 @@
+"""Random partitions for compaction: few keys, tombstones, every codec, transactions that end in every way, some segments."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from engine.formats import Codec, ControlType
+from engine.record.builder import NewRecord, build_batch, end_txn_batch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
+
+
+def write_keyed_log(
+    directory: Path, seed: int, *, now: int, batches: int = 150, keys: int = 25, segment_bytes: int = 3000, records: int = 12
+) -> int:
+    """Write segments of a log without indexes into `directory`; records lie up to 1000 s before `now`. → the log's end."""
+    directory.mkdir(parents=True, exist_ok=True)
+    random = Random(seed)
+    offset, sequences, is_open = 0, {}, set()
+    segment, base = b"", 0
+    for number in range(batches):
+        timestamp = now - 1_000_000 + number * 5000
+        producer = random.choice((-1, -1, 5, 6, 7))
+        if producer in is_open and random.random() < 0.4:
+            kind = random.choice((ControlType.COMMIT, ControlType.ABORT))
+            data = end_txn_batch(
+                kind, 0, base_offset=offset, timestamp=timestamp, producer_id=producer, producer_epoch=0, partition_leader_epoch=0
+            )
+            is_open.discard(producer)
+            count = 1
+        else:
+            count = random.randint(1, records)
+            options = {}
+            if producer >= 0:
+                if producer == 7 or random.random() < 0.5:
+                    is_open.add(producer)
+                first = sequences.get(producer, 0)
+                sequences[producer] = first + count
+                options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": first, "transactional": producer in is_open}
+            gap = random.choice((0, 0, 0, 3)) if producer < 0 else 0  # as compaction leaves them
+            offset += gap
+            made = [
+                NewRecord(offset + n, timestamp + n, b"key-%d" % random.randrange(keys), random.choice((None, b"v" * random.randrange(60))))
+                for n in range(count)
+            ]
+            data = build_batch(made, codec=random.choice(_CODECS), **options)
+        if segment and len(segment) + len(data) > segment_bytes:
+            (directory / f"{base:020}.log").write_bytes(segment)
+            segment, base = b"", offset
+        segment += data
+        offset += count
+    (directory / f"{base:020}.log").write_bytes(segment)
+    return offset
