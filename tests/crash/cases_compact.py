@@ -6,14 +6,19 @@ from engine.config import LogConfig
 from engine.formats import Codec, ControlType
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact
+from engine.log.cleaner.manager import log_to_clean
+from engine.log.cleaner.round_plan import plan_round
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
+from kafkalog_spark.sink.staging import remove_tree
 from tests.crash.partitions import ABORTED, COMMITTED, DIRECTORY, IDEMPOTENT, NOW, TOPIC, closed, marker, see
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
 from tests.support.live_keys import Last, last_records
+from tests.support.pieces import clean_in_pieces
 
+STAGING = f"{DIRECTORY}/.kafkalog-compaction"
 CHECKPOINT = "d/cleaner-offset-checkpoint"
 SETTINGS = {
     "cleanup.policy": "compact", "segment.index.bytes": "600", "index.interval.bytes": "150", "segment.bytes": "900",
@@ -63,7 +68,28 @@ def cleaned(files, config, acknowledge):
     log.close()
 
 
-def compact_case(case_name, config, disk=None):
+def cleaned_in_pieces(files, config, acknowledge):
+    """The same, planned first and carried out in pieces beside the log; what was left of another run goes first."""
+    log = open_log(files, DIRECTORY, config, now=NOW, clean_shutdown=True)
+    log.update_high_watermark(log.log_end_offset)
+    checkpoint = CleanerCheckpoint(files, DIRECTORY)
+    target = log_to_clean(log, checkpoint.read(), NOW)
+    first, end = target.offsets.first_dirty_offset, target.first_uncleanable_offset
+    plan = plan_round(log, first, end) if first < end else None
+    log.close()
+    remove_tree(files, STAGING)
+    if plan is None:
+        return
+    files.make_directory(STAGING)
+    log = open_log(files, DIRECTORY, config, now=NOW, clean_shutdown=True)
+    clean_in_pieces(files, log, plan, STAGING, 1000)
+    log.close()
+    checkpoint.write(files, end)
+    acknowledge(end)
+    remove_tree(files, STAGING)
+
+
+def compact_case(case_name, config, disk=None, cleaned=cleaned):
     disk = disk or closed(upserts(), config)
     disk = Disk(disk.contents | {CHECKPOINT: b"0\n1\nother 0 12\n"}, disk.directories)
     before, keys = see(disk, clean=True, config=config), keys_of(disk)
@@ -103,4 +129,9 @@ def _same_keys(found, wanted):
     assert {key for key, last in wanted.items() if last.value is not None} <= found.keys()
 
 
-CASES_COMPACT = [compact_case("compact", CONFIG), compact_case("compact-each", TWICE)]
+CASES_COMPACT = [
+    compact_case("compact", CONFIG),
+    compact_case("compact-each", TWICE),
+    compact_case("compact-in-pieces", CONFIG, cleaned=cleaned_in_pieces),
+    compact_case("compact-each-in-pieces", TWICE, cleaned=cleaned_in_pieces),
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from array import array
 from dataclasses import replace
@@ -17,54 +16,17 @@ from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact, note_round
 from engine.log.cleaner.manager import log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
-from engine.log.cleaner.pieces import Changed, KeyReader, OutOfOrder, put_planned, transaction_events, write_planned
-from engine.log.cleaner.round_plan import plan_round, resolve_transactions
-from engine.log.cleaner.stats import CleanerStats
+from engine.log.cleaner.pieces import Changed, KeyReader, OutOfOrder, put_planned, transaction_events
+from engine.log.cleaner.round_plan import plan_round
 from engine.log.cleaner.survivor_bits import OffsetBits, survivors_of
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.support.cases import cases, differences
 from tests.support.keyed_logs import write_keyed_log
+from tests.support.pieces import clean_in_pieces
 
 NOW = 1_700_000_100_000
 CASES = [case for case in cases(frozenset(("compact",))) if not case.failed]
-
-
-def clean_in_pieces(log, plan, top, memory):
-    """What a cluster would do, one piece after the other → stats in sum."""
-    files = Files()
-    events = {segment.base_offset: list(transaction_events(files, plan, segment)) for segment in plan.segments}
-    transactions = resolve_transactions(plan, events)
-    last, asking = {}, []
-    for segment in plan.segments:  # each by a task of its own
-        reader = KeyReader(files, plan, SkimpyOffsetMap(memory, (1, 2)))
-        for columns in (*_copied(reader.read(segment, transactions.of_keys.get(segment.base_offset))), *_copied(reader.take())):
-            for one, other, at in columns:
-                if at >> 63:
-                    asking.append((one, other, ~at & (2**64 - 1)))
-                else:
-                    last[one, other] = max(at, last.get((one, other), -1))
-    survivors = [*last.values(), *(at for one, other, at in asking if at > last.get((one, other), -1))]
-    random.Random(7).shuffle(survivors)
-    bits, parts = OffsetBits(plan.segments[0].base_offset, plan.first_uncleanable_offset, 1), {}
-    for part in (*bits.add(memoryview(array("q", survivors))), *bits.take()):
-        parts.setdefault(part.number, []).append(part.bits)
-    written, total = {}, CleanerStats(map_entries=len(last))
-    for group in reversed(plan.groups):
-        base_offset = group[0].base_offset
-        directory = top / f"{base_offset}"
-        directory.mkdir(parents=True)
-        known = transactions.of_groups[base_offset].copy()
-        stats = write_planned(files, plan, group, known, survivors_of(base_offset, group[-1].end_offset, parts), str(directory))
-        written[base_offset] = str(directory)
-        for name, value in vars(stats).items():
-            setattr(total, name, getattr(total, name) + value)
-    put_planned(log, plan, written)
-    return total
-
-
-def _copied(found):
-    return [list(zip(*(list(column) for column in columns), strict=True)) for columns in found]
 
 
 def opened(directory, settings, now, **how):
@@ -93,7 +55,9 @@ def test_same_files_as_kafka(case, tmp_path):
         compact(log, options, lambda _: None, lambda _: None, hand_over=hand_over)
         if not plans:
             pytest.skip("there is nothing to clean")
-        clean_in_pieces(log, plans[0], tmp_path.parent / f"{tmp_path.name}-new", 1000)
+        staging = tmp_path.parent / f"{tmp_path.name}-new"
+        staging.mkdir()
+        clean_in_pieces(Files(), log, plans[0], str(staging), 1000)
         checkpoint.write(Files(), plans[0].first_uncleanable_offset)
     except OutOfOrder as error:
         pytest.skip(f"only by the cleaner itself: {error}")
@@ -133,7 +97,8 @@ def test_random_logs_are_left_as_the_cleaner_leaves_them(tmp_path, seed, cleaned
     plan = plan_round(other, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
     assert len(plan.groups) > 1
     assert plan.some_only_ask
-    stats = clean_in_pieces(other, plan, tmp_path / "new", 24 * (seed + 2))
+    (tmp_path / "new").mkdir()
+    stats = clean_in_pieces(Files(), other, plan, str(tmp_path / "new"), 24 * (seed + 2))
     note_round(other, stats, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
     assert [event.reason for event in other.report.events] == [event.reason for event in one.report.events]
     assert done.rounds[0].messages_read > done.rounds[0].messages_written > 0

@@ -177,7 +177,6 @@ def write_planned(
             segment.close_handlers()
     if not isinstance(cleaned, Counted):
         cleaned.close_handlers()
-    files.sync_directory(directory)
     return stats
 
 
