@@ -81,14 +81,16 @@ def compact(
         rows = run_tasks(spark, job, places, work, _TASK_BYTES)
         for place in places:
             if place.path in job.plans:
-                rows += _by_shuffle(spark, job, place, asked, work)
+                rows += _by_shuffle(spark, job, place, asked, clean, work)
         for log_dir, marker in markers.items():
             if marker is not None and not _failed(log_dir, rows):
                 put_marker(job.manager, log_dir, marker)
     return frame_of(spark, rows)
 
 
-def _by_shuffle(spark: SparkSession, job: Job, place: Place, asked: CompactionOptions, work: Work) -> list[dict[str, Any]]:
+def _by_shuffle(
+    spark: SparkSession, job: Job, place: Place, asked: CompactionOptions, clean: set[str], work: Work
+) -> list[dict[str, Any]]:
     """Do the round that a task has planned; where that can not be, let one task do it with its offset map."""
     plan: RoundPlan = pickle.loads(job.plans.pop(place.path))  # noqa: S301  # from a task of ours
     files, staging = Files(), f"{place.path}/{STAGING}"
@@ -101,24 +103,29 @@ def _by_shuffle(spark: SparkSession, job: Job, place: Place, asked: CompactionOp
         remove_tree(files, staging)
         told = {"directory": place.path, "operation": "compact", "action": Action.EXPLAINED.value, "file": "",
                 "reason": f"not by shuffle: {error}", "severity": Severity.INFO.value}  # fmt: skip
-        clean = {place.log_dir}  # a task of ours has closed it
         alone = work._replace(operate=partial(_compact, asked, clean, "never"))
         return [dict.fromkeys(EVENT_TYPES) | told, *run_tasks(spark, job, [place], alone, _TASK_BYTES)]
     else:
-        return run_here(job, [place], work._replace(operate=partial(_put, plan, written)))
+        return run_here(job, [place], work._replace(operate=partial(_put, plan, written, place.log_dir in clean)))
     finally:
         remove_tree(files, staging)
 
 
-def _put(plan: RoundPlan, written: Written, manager: TaskLogManager) -> Iterator[Report]:
-    """The commit of a round: new segments take the places of the old ones, as the cleaner's do."""
+def _put(plan: RoundPlan, written: Written, was_clean: bool, manager: TaskLogManager) -> Iterator[Report]:
+    """The commit of a round: new segments take the places of the old ones, as the cleaner's do.
+
+    A task of ours has closed the log, so that nothing is recovered here; after an unclean stop its recovery point stays where
+    it was, for nobody has brought the rest of the log to the disk.
+    """
     def put(log: UnifiedLog) -> None:
         put_planned(log, plan, written.directories)
         note_round(log, written.stats, plan.first_dirty_offset, plan.first_uncleanable_offset)
         manager.clean_until[log.directory] = plan.first_uncleanable_offset
 
     errors: list[KafkalogError] = []
-    yield from operate(manager, OperationOptions("compact", clean_start=True), put, errors)  # a task of ours has closed it
+    yield from operate(manager, OperationOptions("compact", clean_start=True), put, errors)
+    if not was_clean:
+        manager.noted.clear()
 
 
 def _plain(files: Files, _log_dir: LogDir, _places: list[Place]) -> Files:

@@ -1,0 +1,232 @@
+"""A partition whose keys do not fit one task's map: many tasks leave what Kafka's cleaner and the command leave, or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.config import LogConfig
+from engine.files import Files
+from engine.log.cleaner.compaction import CompactionOptions
+from engine.log.loading.loader import open_log
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.jobs import shuffling
+from kafkalog_spark.jobs.compact import STAGING, compact
+from tests.support.cases import cases, differences
+from tests.support.keyed_logs import write_keyed_log
+from tests.support.run import kafkalog
+
+NOW = 1_700_000_100_000
+CASES = (
+    "compact-plain", "compact-codec-mixed", "compact-tombstones-3", "compact-transactions-2", "compact-dirty-middle",
+    "compact-v1-none", "compact-null-keys", "compact-group-all",
+)  # fmt: skip
+CONFIG = {
+    "cleanup.policy": "compact", "segment.bytes": "8000", "index.interval.bytes": "64", "delete.retention.ms": "100000",
+}  # fmt: skip
+TINY = 24 * 20  # bytes: a map of 18 keys
+LAZILY = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+
+@pytest.mark.parametrize("case", [case for case in cases(frozenset(("compact",))) if case.name in CASES], ids=lambda case: case.name)
+def test_same_files_as_kafka(spark, case, tmp_path):
+    options = CompactionOptions(force=True, rounds=1, first_dirty_offset=case.data.get("dirty"))
+    compact(
+        spark, str(case.stage(tmp_path)), config=case.settings(), options=options, shuffle="always", clean_start=True,
+        now=case.data["now"],
+    )  # fmt: skip
+    assert differences(case.expected, tmp_path) == []
+
+
+def logs(top, *seeds, batches=150):
+    """A log dir with a partition for each seed, as a broker that was killed leaves them."""
+    for number, seed in enumerate(seeds):
+        directory = top / f"t-{number}"
+        write_keyed_log(directory, seed, now=NOW, batches=batches)
+        open_log(Files(), str(directory), LogConfig.of(CONFIG), now=NOW, clean_shutdown=False).close()
+    (top / "cleaner-offset-checkpoint").write_bytes(b"0\n0\n")
+    (top / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
+    return top
+
+
+@pytest.fixture
+def twins(tmp_path):
+    """The same log dir twice: for the command, and for the job."""
+    logs(tmp_path / "command", 3, 4)
+    shutil.copytree(tmp_path / "command", tmp_path / "job")
+    return tmp_path / "command", tmp_path / "job"
+
+
+def by_command(top):
+    words = [word for name, value in CONFIG.items() for word in ("--config", f"{name}={value}")]
+    done = kafkalog("compact", "--force", "--now", str(NOW), *words, str(top))
+    assert done.status in (0, 1), done.err
+    return state(top)
+
+
+def by_job(spark, top, *, memory=TINY, **how):
+    options = CompactionOptions(force=True, dedupe_buffer_size=memory)
+    return compact(spark, str(top), config=CONFIG, options=options, now=NOW, **how).collect()
+
+
+def state(top):
+    """Every file and its bytes; the lines of checkpoints in any order."""
+    return {
+        str(path.relative_to(top)): sorted(path.read_bytes().split(b"\n")) if path.name.endswith("-checkpoint") else path.read_bytes()
+        for path in sorted(top.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }  # fmt: skip
+
+
+def test_a_map_that_is_too_small_leaves_what_one_that_holds_all_keys_leaves(spark, twins):
+    command, job = twins
+    before = state(job)
+    wanted = by_command(command)
+    rows = by_job(spark, job)
+    assert [row.operation for row in rows if row.action == "compacted"] == ["compact"] * 2, "one round each"
+    assert state(job) == wanted != before
+    assert not list(job.glob(f"*/{STAGING}"))
+    assert all("25 keys" in row.reason for row in rows if row.action == "compacted")
+
+
+def test_a_map_that_is_large_enough_needs_no_shuffle(spark, twins, monkeypatch):
+    command, job = twins
+    monkeypatch.setattr("kafkalog_spark.jobs.compact.clean_by_shuffle", None)
+    by_job(spark, job, memory=1 << 20)
+    assert state(job) == by_command(command)
+
+
+def test_never_by_shuffle_takes_as_many_rounds_as_it_takes(spark, twins):
+    rows = by_job(spark, twins[1], shuffle="never")
+    assert len([row for row in rows if row.action == "compacted"]) > 2
+
+
+def test_what_is_cleaned_once_is_cleaned_again(spark, tmp_path):
+    """The second time most of the log is clean: its records ask for later offsets, and are no later ones themselves."""
+    for name in ("command", "job"):
+        logs(tmp_path / name, 5)
+    settings = ["--config", "min.compaction.lag.ms=600000"]
+    for top in (tmp_path / "command", tmp_path / "job"):
+        words = [word for name, value in CONFIG.items() for word in ("--config", f"{name}={value}")]
+        kafkalog("compact", "--force", "--now", str(NOW), *words, *settings, str(top))
+    assert b"t 0" in (tmp_path / "job/cleaner-offset-checkpoint").read_bytes()
+    half = state(tmp_path / "job")
+    by_job(spark, tmp_path / "job", shuffle="always")
+    assert state(tmp_path / "job") == by_command(tmp_path / "command") != half
+
+
+def test_damage_is_left_to_the_cleaner(spark, twins):
+    command, job = twins
+    for top in twins:
+        log = sorted(top.glob("t-1/*.log"))[2]
+        data = bytearray(log.read_bytes())
+        data[-1] ^= 1  # a checksum
+        log.write_bytes(data)
+    words = [word for name, value in CONFIG.items() for word in ("--config", f"{name}={value}")]
+    done = kafkalog("compact", "--force", "--clean-start", "--now", str(NOW), *words, str(command))
+    assert done.status == 4, done.err
+    rows = by_job(spark, job, memory=1 << 20, shuffle="always", clean_start=True)
+    assert state(job) == state(command)
+    said = [row.reason for row in rows if row.directory.endswith("t-1")]
+    assert any("not by shuffle" in reason for reason in said)
+    assert any("left as it is" in reason and "checksum" in reason for reason in said)
+    assert [row.action for row in rows if row.directory.endswith("t-0")] == ["compacted"]
+
+
+def killed_once(top, name):
+    """The first attempt to come here is killed."""
+    try:
+        os.close(os.open(f"{top}/{name}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def keys_killed(step, segments, real=shuffling._key_batches):
+    for batch in real(step, segments):
+        yield batch
+        killed_once(Path(step.plan.directory).parent.parent, f"keys-{Path(step.plan.directory).name}")
+
+
+def write_killed(batches, step, tokens, real=shuffling._write):
+    rows = list(real(batches, step, tokens))
+    killed_once(Path(step.plan.directory).parent.parent, f"write-{Path(step.plan.directory).name}")
+    yield from rows
+
+
+def write_killed_always(batches, step, tokens, real=shuffling._write):
+    list(real(batches, step, tokens))
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield {}
+
+
+def test_workers_that_are_killed_in_the_middle(spark, twins, monkeypatch):
+    command, job = twins
+    monkeypatch.setattr(shuffling, "_key_batches", keys_killed)
+    monkeypatch.setattr(shuffling, "_write", write_killed)
+    by_job(spark, job)
+    assert {path.name for path in job.parent.glob("*-t-?")} == {"keys-t-0", "keys-t-1", "write-t-0", "write-t-1"}
+    assert state(job) == by_command(command)
+    assert not list(job.glob(f"*/{STAGING}"))
+
+
+def test_a_job_that_fails_changes_nothing_and_the_next_one_completes(spark, twins, monkeypatch):
+    command, job = twins
+    logs_before = {name: data for name, data in state(job).items() if name.endswith(("log", "index"))}
+    with monkeypatch.context() as patched:
+        patched.setattr(shuffling, "_write", write_killed_always)
+        with pytest.raises(Exception, match=r"(?i)worker|stage|abort"):
+            by_job(spark, job)
+    assert {name: data for name, data in state(job).items() if name.endswith(("log", "index"))} == logs_before
+    assert not list(job.glob(f"*/{STAGING}"))
+    by_job(spark, job)
+    assert state(job) == by_command(command)
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from kafkalog_spark.jobs import compact as job
+from kafkalog_spark.session import session
+from tests.spark.test_shuffled_compaction import by_job
+
+def stands_still(*_):
+    Path(sys.argv[2]).touch()
+    time.sleep(600)
+
+job.run_here = stands_still
+with session("local[2]") as spark:
+    by_job(spark, Path(sys.argv[1]))
+"""
+
+
+@LAZILY
+def test_a_driver_that_is_killed_before_the_commit(spark, twins):
+    command, job = twins
+    flag = job.parent / "written"
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(job), str(flag)], start_new_session=True, cwd=root,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:  # fmt: skip
+        until = time.monotonic() + 180
+        while not flag.exists():
+            assert driver.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        os.killpg(driver.pid, signal.SIGKILL)
+    assert list(job.glob(f"t-0/{STAGING}/*/*/*.cleaned"))
+    assert not list(job.glob("t-0/*.cleaned"))
+    by_job(spark, job)
+    assert state(job) == by_command(command)
+    assert not list(job.glob(f"*/{STAGING}"))
+
+
+def test_a_wrong_way_is_named(spark, tmp_path):
+    with pytest.raises(OptionError, match="shuffle is 'often'"):
+        compact(spark, str(tmp_path), shuffle="often")
