@@ -227,7 +227,7 @@ _kafkalog() {
         ;;
     spark)
         case $prev in
-        --topic|--split-bytes|--top|--to|--config|--now|--master|--conf)
+        --topic|--split-bytes|--top|--to|--config|--now|--dedupe-buffer-size|--master|--conf)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -243,13 +243,17 @@ _kafkalog() {
             _kafkalog_words 'error append overwrite' "$cur"
             return
             ;;
+        --shuffle)
+            _kafkalog_words 'auto always never' "$cur"
+            return
+            ;;
         --format)
             _kafkalog_words 'text jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --config --now --salvage --force --master --conf --format --version -h --help' "$cur"
+            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --config --now --salvage --force --dedupe-buffer-size --shuffle --master --conf --format --version -h --help' "$cur"
         fi
         ;;
     truncate)

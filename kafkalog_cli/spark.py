@@ -33,6 +33,8 @@ class Given(NamedTuple):
     now: int | None
     salvage: bool
     force: bool
+    dedupe_buffer_size: int
+    shuffle: str
 
 
 def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[str, str], ...]) -> int:
@@ -101,8 +103,9 @@ def _compact(spark: SparkSession, given: Given) -> int:
     from engine.log.cleaner.compaction import CompactionOptions
     from kafkalog_spark.jobs.compact import compact
 
-    options = CompactionOptions(force=given.force)
-    return _events(compact(spark, *given.paths, config=given.config, options=options, now=given.now), given)
+    options = CompactionOptions(force=given.force, dedupe_buffer_size=given.dedupe_buffer_size)
+    done = compact(spark, *given.paths, config=given.config, options=options, shuffle=given.shuffle, now=given.now)
+    return _events(done, given)
 
 
 def _events(frame: DataFrame, given: Given) -> int:

@@ -6,13 +6,13 @@ import click
 
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import Whole, version_option
+from kafkalog_cli.options import Whole, size_option, version_option
 
 _SECTIONS = (
     Section("What is read", ("--topic", "--split-bytes", "--on-corruption")),
     Section("stats", ("--by", "--top")),
     Section("export", ("--to", "--mode")),
-    Section("recover and compact", ("--config", "--now", "--salvage", "--force")),
+    Section("recover and compact", ("--config", "--now", "--salvage", "--force", "--dedupe-buffer-size", "--shuffle")),
     Section("Spark", ("--master", "--conf")),
     Section("Output", ("--format",)),
 )
@@ -21,6 +21,8 @@ _EXAMPLES = (
     Example("Where the bytes are:", "kafkalog spark stats --by topic /var/lib/kafka/data"),
     Example("Two topics as Parquet:", "kafkalog spark export --topic orders --topic payments --to /lake/kafka /backups"),
     Example("The same on a cluster:", "kafkalog spark verify --master spark://head:7077 /backups"),
+    Example("Compact what is due, however many keys it has:",
+            "kafkalog spark compact --dedupe-buffer-size 64m /var/lib/kafka/data"),
 )
 
 
@@ -42,6 +44,10 @@ _EXAMPLES = (
 @click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches behind damage.")
 @click.option("--force", is_flag=True, help="compact: also logs that are less dirty than their settings ask for.")
+@size_option("--dedupe-buffer-size", default=128 << 20, help="compact: memory of a task for keys, 24 bytes each.")
+@click.option("--shuffle", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+              help="compact: whether many tasks clean a partition together: where its keys may not fit one task's memory, "
+                   "always, or never, which takes more rounds.")
 @click.option("--master", metavar="URL", help="Where to run; default: as spark-submit says, else all cores here.")
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
@@ -51,7 +57,7 @@ _EXAMPLES = (
 def command(
     job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: str | None, on_corruption: str, by: str, top: int,
     to: str | None, mode: str, config: tuple[tuple[str, str], ...], now: int | None, salvage: bool, force: bool,
-    master: str | None, settings: tuple[tuple[str, str], ...], form: str,
+    dedupe_buffer_size: int, shuffle: str, master: str | None, settings: tuple[tuple[str, str], ...], form: str,
 ) -> int:
     """Work that outgrows one machine: a job on Spark over many log dirs.
 
@@ -70,5 +76,5 @@ def command(
         reading["subscribe"] = ",".join(topics)
     if split_bytes is not None:
         reading["splitBytes"] = split_bytes
-    given = Given(paths, reading, form, by, top, to or "", mode, dict(config), now, salvage, force)
+    given = Given(paths, reading, form, by, top, to or "", mode, dict(config), now, salvage, force, dedupe_buffer_size, shuffle)
     return run_job(job, given, master, settings)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from engine.errors import KafkalogError
 from engine.files import Files
+from engine.formats import LONG_MAX
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import KeyReader, transaction_events, write_planned
 from engine.log.cleaner.round_plan import TransactionEvent, resolve_transactions
@@ -45,7 +46,7 @@ _EVENTS = pa.schema([
 _KEYS = pa.schema([("one", pa.int64()), ("other", pa.int64()), ("at", pa.int64())])
 _BITS = pa.schema([("token", pa.int64()), ("part", pa.int64()), ("bits", pa.binary()), ("keys", pa.int64())])
 _WRITTEN = pa.schema([("group", pa.int64()), ("directory", pa.string()), ("stats", pa.string()), ("problem", pa.string())])
-_TROUBLE = 2**63 - 1  # an offset that says: one of the tasks has met a problem
+_TROUBLE = LONG_MAX  # an offset that says: one of the tasks has met a problem
 _SEED, _FAILED = -1, -2  # instead of the number of a part
 
 
