@@ -179,7 +179,9 @@ def _last_offsets(spark: SparkSession, step: Step) -> DataFrame:
 
 
 def _key_batches(step: Step, segments: list[SegmentToClean]) -> Iterator[pa.RecordBatch]:
-    reader = KeyReader(Files(), step.plan, SkimpyOffsetMap(step.memory, step.secret))
+    offset_map = SkimpyOffsetMap(step.memory, step.secret)
+    offset_map.clear(sum(segment.end_offset - segment.base_offset for segment in segments))
+    reader = KeyReader(Files(), step.plan, offset_map)
     try:
         for segment in segments:
             for columns in reader.read(segment, step.transactions.of_keys.get(segment.base_offset)):

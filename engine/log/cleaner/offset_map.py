@@ -86,6 +86,7 @@ class SkimpyOffsetMap:
 
     def clear(self, most_keys: int) -> None:
         """Forget everything. It is told how many keys may come at most, so as to take no memory for more."""
+        self._most_keys = most_keys
         self._last_size = min(int(most_keys / _ROOMY) + 1, self._limit)
         self._slots = _slots(min(_SMALL // BYTES_PER_ENTRY, self._limit))
         self._state[ENTRIES] = 0
@@ -161,7 +162,7 @@ class SkimpyOffsetMap:
         while at < end:
             at, count = take_entries(self._slots, at, *columns)
             yield columns.cut(count)
-        self.clear()
+        self.clear(self._most_keys)
 
     def asking(self, chunk: Chunk, start_offset: int, asked: bytes | bytearray, rows: int) -> Iterator[KeyColumns]:
         """The chunk's records that `put` passes over and whose keys may have a later offset, as `take` gives entries.
