@@ -15,7 +15,7 @@ from engine.log.cleaner.key_pass import build_offset_map
 from engine.log.cleaner.later_offsets import OffsetsByKey
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
-from engine.log.cleaner.walk import aborted_transactions
+from engine.log.cleaner.walk import aborted_transactions, segments_with_aborted
 from engine.log.producers.loading import delete_producer_snapshots
 from engine.log.segment.splitting import split_overflowed_segment
 
@@ -78,8 +78,10 @@ class Cleaner:
     ) -> None:
         """Write the segments of `group` anew as one, and put it in their place. Mirrors Cleaner.cleanSegments."""
         place = place_of(log)
+        indexed = segments_with_aborted(log, group[0].base_offset)
         with_aborted = (
-            (segment, aborted_transactions(log, segment.base_offset, following)) for segment, following in with_ends(group)
+            (segment, aborted_transactions(log, segment.base_offset, following, indexed))
+            for segment, following in with_ends(group)
         )
         try:
             cleaned = write_group(

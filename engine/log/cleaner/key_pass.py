@@ -8,7 +8,14 @@ from engine.formats import BatchField, RecordField
 from engine.kernels.cleaning import check_order
 from engine.log.cleaner.offset_map import NO_SURVIVORS
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
-from engine.log.cleaner.walk import SegmentWalk, aborted_transactions, can_discard, is_control, transactional_rows
+from engine.log.cleaner.walk import (
+    SegmentWalk,
+    aborted_transactions,
+    can_discard,
+    is_control,
+    segments_with_aborted,
+    transactional_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +42,7 @@ def build_offset_map(
     order = _Order()
     dirty = log.segments.values(start, end)
     transactions = CleanedTransactionMetadata()
-    transactions.add_aborted_transactions(aborted_transactions(log, start, end))
+    transactions.add_aborted_transactions(aborted_transactions(log, start, end, segments_with_aborted(log, start)))
     for number, segment in enumerate(dirty):
         walk = SegmentWalk(segment, segment.offset_index.lookup(start).position, log.config.max_message_size, columns)
         if not _map_segment(walk, start, offset_map, order, transactions, stats, on_bytes):

@@ -15,7 +15,7 @@ from engine.record.reader import ChunkReader
 from engine.record.windows import MAX_BATCH_BYTES, LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from engine.formats import AbortedTxn
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
@@ -148,8 +148,18 @@ def can_discard(walk: SegmentWalk, window: Window, row: int, transactions: Clean
     return transactions.on_batch_read(producer_id, last_offset, is_transactional)
 
 
-def aborted_transactions(log: UnifiedLog, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment]:
+    """The segments from the one that holds the offset on whose transaction index has entries: mostly few of very many."""
+    first = log.segments.floor_segment(start_offset)
+    return [one for one in log.segments.values(None if first is None else first.base_offset) if len(one.txn_index)]
+
+
+def aborted_transactions(
+    log: UnifiedLog, start_offset: int, end_offset: int, segments: Sequence[LogSegment]
+) -> list[AbortedTxn]:
     """Aborted transactions of the segments that the offsets lie in, but for those that begin behind them.
+
+    segments  see `segments_with_aborted`, of this offset or one before it
 
     Some may have ended before `start_offset`: the key pass, which begins in the middle of a segment, then takes what their
     producer writes next for aborted, up to its next marker. Those records only leave older ones of their keys where they
@@ -157,7 +167,9 @@ def aborted_transactions(log: UnifiedLog, start_offset: int, end_offset: int) ->
     """
     found: list[AbortedTxn] = []
     first = log.segments.floor_segment(start_offset)
-    for segment in log.segments.values(None if first is None else first.base_offset):
+    for segment in segments:
+        if first is not None and segment.base_offset < first.base_offset:
+            continue
         here = segment.collect_aborted_txns(log.log_start_offset, end_offset)
         found += here.transactions
         if here.is_complete:
