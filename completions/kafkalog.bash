@@ -243,6 +243,10 @@ _kafkalog() {
             _kafkalog_words 'error append overwrite' "$cur"
             return
             ;;
+        --table)
+            _kafkalog_words 'parquet delta iceberg' "$cur"
+            return
+            ;;
         --shuffle)
             _kafkalog_words 'auto always never' "$cur"
             return
@@ -253,7 +257,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --config --now --salvage --force --dedupe-buffer-size --shuffle --master --conf --format --version -h --help' "$cur"
+            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --shuffle --master --conf --format --version -h --help' "$cur"
         fi
         ;;
     truncate)

@@ -29,6 +29,7 @@ class Given(NamedTuple):
     top: int
     to: str
     mode: str
+    table: str
     config: dict[str, str]
     now: int | None
     salvage: bool
@@ -86,7 +87,16 @@ def _stats(spark: SparkSession, given: Given) -> int:
 def _export(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.export import export
 
-    export(spark, *given.paths, to=given.to, mode=given.mode, **given.reading)
+    export(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, **given.reading)
+    click.echo(f"written to {printable(given.to)}", err=True)
+    return 0
+
+
+def _import(spark: SparkSession, given: Given) -> int:
+    from kafkalog_spark.jobs.export import bring_back
+
+    topics = tuple(str(given.reading.get("subscribe", "")).split(",")) if "subscribe" in given.reading else ()
+    bring_back(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=topics)
     click.echo(f"written to {printable(given.to)}", err=True)
     return 0
 
@@ -183,5 +193,5 @@ def _cell(value: Any) -> str:
 
 
 _JOBS: dict[str, Callable[[SparkSession, Given], int]] = {
-    "verify": _verify, "stats": _stats, "export": _export, "recover": _recover, "compact": _compact,
+    "verify": _verify, "stats": _stats, "export": _export, "import": _import, "recover": _recover, "compact": _compact,
 }  # fmt: skip

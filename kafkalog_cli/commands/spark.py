@@ -11,8 +11,9 @@ from kafkalog_cli.options import Whole, size_option, version_option
 _SECTIONS = (
     Section("What is read", ("--topic", "--split-bytes", "--on-corruption")),
     Section("stats", ("--by", "--top")),
-    Section("export", ("--to", "--mode")),
-    Section("recover and compact", ("--config", "--now", "--salvage", "--force", "--dedupe-buffer-size", "--shuffle")),
+    Section("export and import", ("--to", "--mode", "--table")),
+    Section("recover, compact and import",
+            ("--config", "--now", "--salvage", "--force", "--dedupe-buffer-size", "--shuffle")),
     Section("Spark", ("--master", "--conf")),
     Section("Output", ("--format",)),
 )
@@ -20,14 +21,15 @@ _EXAMPLES = (
     Example("Every partition of many log dirs, replicas against each other:", "kafkalog spark verify /backups/broker-*"),
     Example("Where the bytes are:", "kafkalog spark stats --by topic /var/lib/kafka/data"),
     Example("Two topics as Parquet:", "kafkalog spark export --topic orders --topic payments --to /lake/kafka /backups"),
-    Example("The same on a cluster:", "kafkalog spark verify --master spark://head:7077 /backups"),
+    Example("And back, into partition directories:", "kafkalog spark import --to /restored/data /lake/kafka"),
+    Example("On a cluster:", "kafkalog spark verify --master spark://head:7077 /backups"),
     Example("Compact what is due, however many keys it has:",
             "kafkalog spark compact --dedupe-buffer-size 64m /var/lib/kafka/data"),
 )
 
 
 @click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
-@click.argument("job", type=click.Choice(["verify", "stats", "export", "recover", "compact"]))
+@click.argument("job", type=click.Choice(["verify", "stats", "export", "import", "recover", "compact"]))
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
 @click.option("--split-bytes", metavar="SIZE", help="Bytes of segments to a task, such as 64m. Default: 128m.")
@@ -36,9 +38,11 @@ _EXAMPLES = (
 @click.option("--by", type=click.Choice(["topic", "codec", "producer", "hour", "header", "key"]), default="topic",
               show_default=True, help="What to add up by.")
 @click.option("--top", type=Whole(1), default=20, show_default=True, metavar="N", help="By key: so many of the largest.")
-@click.option("--to", metavar="DIR", help="Where the Parquet files go.")
+@click.option("--to", metavar="DIR", help="Where tables go; of import, where partition directories go.")
 @click.option("--mode", type=click.Choice(["error", "append", "overwrite"]), default="error", show_default=True,
               help="What if there are some already.")
+@click.option("--table", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet", show_default=True,
+              help="What tables are; the last two need their packages in the session (spark.jars.packages).")
 @click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A topic setting over those of the metadata log; may be repeated.")
 @click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: this machine's.")
@@ -56,25 +60,28 @@ _EXAMPLES = (
 @version_option
 def command(
     job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: str | None, on_corruption: str, by: str, top: int,
-    to: str | None, mode: str, config: tuple[tuple[str, str], ...], now: int | None, salvage: bool, force: bool,
+    to: str | None, mode: str, table: str, config: tuple[tuple[str, str], ...], now: int | None, salvage: bool, force: bool,
     dedupe_buffer_size: int, shuffle: str, master: str | None, settings: tuple[tuple[str, str], ...], form: str,
 ) -> int:
     """Work that outgrows one machine: a job on Spark over many log dirs.
 
     JOB is verify (every file of every partition, and replicas of one against each other), stats (records and bytes by
-    topic, key and more), export (records as Parquet, a folder for each topic), recover or compact (what the commands of that
-    name do to log dirs, a task for some partitions; with their locks, and recover's quarantines). PATHS are partition
-    directories, log directories, trees of them, or quoted patterns; every executor must see them. Needs the extra `spark`
-    and Java 17 or 21. From Python the same jobs are functions of kafkalog_spark.jobs.
+    topic, key and more), export (records as a table, a folder for each topic), import (such a table back into partition
+    directories, offsets and timestamps kept), recover or compact (what the commands of that name do to log dirs, a task for
+    some partitions; with their locks, and recover's quarantines). PATHS are partition directories, log directories, trees of
+    them, or quoted patterns, of import tables; every executor must see them. Needs the extra `spark` and Java 17 or 21. From
+    Python the same jobs are functions of kafkalog_spark.jobs.
     """
     from kafkalog_cli.spark import Given, run_job
 
-    if job == "export" and to is None:
-        raise click.UsageError("export needs --to DIR")
+    if job in ("export", "import") and to is None:
+        raise click.UsageError(f"{job} needs --to DIR")
     reading: dict[str, object] = {"onCorruption": on_corruption}
     if topics:
         reading["subscribe"] = ",".join(topics)
     if split_bytes is not None:
         reading["splitBytes"] = split_bytes
-    given = Given(paths, reading, form, by, top, to or "", mode, dict(config), now, salvage, force, dedupe_buffer_size, shuffle)
+    given = Given(
+        paths, reading, form, by, top, to or "", mode, table, dict(config), now, salvage, force, dedupe_buffer_size, shuffle
+    )  # fmt: skip
     return run_job(job, given, master, settings)

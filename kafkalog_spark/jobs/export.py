@@ -1,23 +1,99 @@
-"""Segments into Parquet, partitioned by topic, with everything that a sink needs to write them back."""
+"""Segments into tables partitioned by topic, with everything that a sink needs to write them back; and back again."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalog_spark.errors import OptionError
 from kafkalog_spark.mapped import read_mapped
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+FORMATS = ("parquet", "delta", "iceberg")  # the last two where the session has them
+_BACK = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+_COMPRESSION = "compression.type"
 
 
-def export(spark: SparkSession, *paths: str, to: str, mode: str = "error", **options: object) -> None:
-    """Write the records below `paths` as Parquet to the directory `to`, a folder for each topic.
+def export(
+    spark: SparkSession, *paths: str, to: str, mode: str = "error", table: str = "parquet", **options: object
+) -> None:  # fmt: skip
+    """Write the records below `paths` as a table to `to`, a folder for each topic.
 
     mode     error, append or overwrite, as Spark means them
+    table    one of FORMATS; `to` is a directory, of Iceberg it may be a name in a catalog
     options  as for reading; `columns` other than these eight are those that are written
     Raises OptionError, LogDirError; AnalysisException where `to` is there and the mode is error.
     """
+    _check(table)
     rows = read_mapped(spark, paths, {"columns": ",".join(COLUMNS), **options})
-    rows.write.mode(mode).partitionBy("topic").parquet(to)
+    rows.write.mode(mode).format(table).partitionBy("topic").save(to)
+
+
+def bring_back(
+    spark: SparkSession, *tables: str, to: str, mode: str = "error", table: str = "parquet",
+    config: Mapping[str, str] | None = None, topics: tuple[str, ...] = (),
+) -> None:  # fmt: skip
+    """Write what `export` wrote into partition directories below `to`, with the offsets and timestamps that it had.
+
+    mode    error where something is there, append, or overwrite the topics that come
+    config  settings of the topics; compression.type is that of the batches as well
+    topics  only these
+    Raises OptionError, LogDirError.
+    """
+    _check(table)
+    rows = _rows(spark, tables, table)
+    missing = {"value", "topic", "partition"} - set(rows.columns)
+    if missing:
+        raise OptionError(f"{', '.join(tables)}: without the column {', '.join(sorted(missing))} it is no export of records")
+    if mode == "error":
+        _refuse_what_is_there(to)
+    kept = rows.select(*(name for name in _BACK if name in rows.columns))
+    if topics:
+        kept = kept.where(kept["topic"].isin(list(topics)))
+    order = [name for name in ("topic", "partition", "offset") if name in kept.columns]
+    whole = kept.repartition("topic", "partition").sortWithinPartitions(*order)
+    options = {f"topic.{name}": value for name, value in (config or {}).items()}
+    if (config or {}).get(_COMPRESSION, "producer") not in ("producer", "uncompressed"):
+        options["kafka.compression.type"] = (config or {})[_COMPRESSION]
+    options |= {"keepOffsets": str("offset" in order), "keepTimestamps": str("timestamp" in kept.columns)}
+    whole.write.format("kafkalog").mode("overwrite" if mode == "overwrite" else "append").options(**options).save(to)
+
+
+def _check(table: str) -> None:
+    if table not in FORMATS:
+        raise OptionError(f"table is '{table}', which is none of {', '.join(FORMATS)}")
+
+
+def _rows(spark: SparkSession, tables: tuple[str, ...], table: str) -> DataFrame:
+    """The table; names of topics are text, also where folders of Parquet look like numbers or dates."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    frames = []
+    for one in tables:
+        rows = spark.read.format(table).load(one)
+        if table == "parquet":
+            fields = [StructField("topic", StringType()) if field.name == "topic" else field for field in rows.schema.fields]
+            rows = spark.read.schema(StructType(fields)).parquet(one)
+        frames.append(rows)
+    whole = frames[0]
+    for rows in frames[1:]:
+        whole = whole.unionByName(rows)
+    return whole
+
+
+def _refuse_what_is_there(to: str) -> None:
+    from engine.errors import KafkalogError
+    from engine.files import ReadOnlyFiles
+    from kafkalog_spark.errors import LogDirError
+    from kafkalog_spark.table.options import local_path
+
+    files, path = ReadOnlyFiles(), local_path(to)
+    try:
+        if files.exists(path) and any(not name.startswith(".") for name in files.list(path)):
+            raise LogDirError(f"{to}: something is there; set the mode to append or overwrite")
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None

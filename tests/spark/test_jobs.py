@@ -102,3 +102,29 @@ def test_one_line_for_what_is_wrong(spark, corpus, arguments, what):
     assert (status, out) == (8, "")
     assert what in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_export_and_back(spark, corpus, tmp_path):
+    top = corpus / "kafka-4.3.1/logs/clean"
+    for name, source in (("007-0", "bulk-0"), ("edge-0", "edge-keys_and.headers-0"), ("edge-1", "multi-1")):
+        shutil.copytree(next(top.glob(f"*/{source}")), tmp_path / "logs" / name)
+    back = tmp_path / "back"
+    assert command("export", "--to", tmp_path / "lake", tmp_path / "logs")[0] == 0
+    assert command("import", "--to", back, "--config", "compression.type=lz4", tmp_path / "lake")[0] == 0
+
+    def rows(path):
+        columns = ["topic", "partition", "offset", "timestamp", "key", "value", "headers"]
+        frame = spark.read.format("kafkalog").option("includeHeaders", "true").load(str(path))
+        return sorted(map(str, frame.select(*columns).collect()))
+
+    assert rows(back) == rows(tmp_path / "logs")
+    assert {path.name for path in back.glob("*-?")} == {"007-0", "edge-0", "edge-1"}
+    codecs = spark.read.format("kafkalog").option("level", "batches").load(str(back)).select("codec").distinct().collect()
+    assert [row.codec for row in codecs] == ["lz4"]
+    status, _, err = command("import", "--to", back, tmp_path / "lake")
+    assert (status, "something is there" in err) == (8, True)
+    assert command("import", "--to", back, "--mode", "overwrite", "--topic", "edge", tmp_path / "lake")[0] == 0
+    assert rows(back) == rows(tmp_path / "logs")
+    status, _, err = command("import", "--to", back, "--table", "delta", tmp_path / "lake")
+    assert status == 8
+    assert len(err.strip().splitlines()) == 1
