@@ -206,3 +206,11 @@ def test_metrics_of_the_cleaner(log_dir, tmp_path):
         f'kafka_log_logcleanermanager_uncleanable_partitions_count{{logDirectory="{log_dir}"}}': 1,
         f'kafka_log_logcleanermanager_uncleanable_bytes{{logDirectory="{log_dir}"}}': size,
     }
+
+
+def test_a_stale_line_beyond_the_log_does_not_hide_it(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 99999\n")
+    [report] = reports(compact(log_dir))
+    assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
+    assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 4\n"

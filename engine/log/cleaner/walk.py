@@ -155,11 +155,11 @@ def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment
 
 
 def aborted_transactions(
-    log: UnifiedLog, start_offset: int, end_offset: int, segments: Sequence[LogSegment]
+    log: UnifiedLog, start_offset: int, end_offset: int, segments: Sequence[LogSegment] | None = None
 ) -> list[AbortedTxn]:
     """Aborted transactions of the segments that the offsets lie in, but for those that begin behind them.
 
-    segments  see `segments_with_aborted`, of this offset or one before it
+    segments  see `segments_with_aborted`, of this offset or one before it; None: they are looked for
 
     Some may have ended before `start_offset`: the key pass, which begins in the middle of a segment, then takes what their
     producer writes next for aborted, up to its next marker. Those records only leave older ones of their keys where they
@@ -167,7 +167,7 @@ def aborted_transactions(
     """
     found: list[AbortedTxn] = []
     first = log.segments.floor_segment(start_offset)
-    for segment in segments:
+    for segment in segments_with_aborted(log, start_offset) if segments is None else segments:
         if first is not None and segment.base_offset < first.base_offset:
             continue
         here = segment.collect_aborted_txns(log.log_start_offset, end_offset)

@@ -49,6 +49,8 @@ def cleanable_ratio_at_most(files: ReadOnlyFiles, place: Place, first_dirty_offs
         parsed = parse_file_name(name)
         if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix and parsed.base_offset is not None:
             sizes[parsed.base_offset] = files.info(f"{place.path}/{name}").size
+    if sizes and first_dirty_offset > max(sizes):
+        first_dirty_offset = 0  # no cleaner comes behind the active segment's start: the line is stale, as a broker finds too
     bases = sorted(sizes)[:-1]
     clean_bases = [base for base in bases if base < first_dirty_offset]
     if clean_bases and _ends_behind(sorted(sizes), clean_bases[-1], first_dirty_offset):
