@@ -29,6 +29,7 @@ say "What would a broker do at its next start? It cuts there, and deletes every 
 show recover --dry-run "$PARTITION"
 say "The sound batches behind the damage can be kept. What is cut goes into a quarantine:"
 show recover --salvage --quarantine saved "$PARTITION"
+say "Every file fits its log again; what is lost stays known:"
 show verify-index "$PARTITION"
 say "Read it as a consumer, from the last record before the damage:"
 show fetch --offset 213 --limit 3 -f 'offset %o  key %k  %s\n' "$PARTITION"
