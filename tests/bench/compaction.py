@@ -34,7 +34,7 @@ CURVE = (1_000_000, 10_000_000, 100_000_000)  # keys
 _NOT_LINEAR = 2  # times as long per record as with the fewest keys: a map that no cache holds is slower, but no more than that
 _BYTES_PER_KEY = 24 / 0.9
 PEAK_LIMIT = MAP + (100 << 20)
-_SETTINGS = ("--config", "cleanup.policy=compact", "--config", "segment.bytes=200000000")
+SETTINGS = ("--config", "cleanup.policy=compact", "--config", "segment.bytes=200000000")
 
 
 def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, records: int, runs: int) -> Result:
@@ -48,9 +48,9 @@ def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, record
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(source, target)
         our_runs.append(run([*_command(kafkalog, MAP), str(ours)], home, home / "compact.out"))
-        command = [*java, "kafkalog.oracle.Main", "compact", str(theirs), "--now", NOW, *_SETTINGS, "--map-bytes", str(MAP)]
+        command = [*java, "kafkalog.oracle.Main", "compact", str(theirs), "--now", NOW, *SETTINGS, "--map-bytes", str(MAP)]
         their_runs.append(run(command, home, home / "compact.out"))
-        _same_logs(ours, theirs)
+        same_logs(ours, theirs)
     our, their = median(our_runs), median(their_runs)
     for target in (ours, theirs):
         shutil.rmtree(target)
@@ -114,10 +114,11 @@ def curve(java: list[str], kafkalog: list[str], home: Path, largest: int) -> lis
 
 def _command(kafkalog: list[str], memory: int) -> list[str]:
     options = ["--force", "--rounds", "1", "--dedupe-buffer-size", str(memory), "--clean-start"]
-    return [*kafkalog, "compact", "--now", NOW, *_SETTINGS, *options]
+    return [*kafkalog, "compact", "--now", NOW, *SETTINGS, *options]
 
 
-def _same_logs(ours: Path, theirs: Path) -> None:
+def same_logs(ours: Path, theirs: Path) -> None:
+    """Raise WrongRunError where two partitions hold different batches."""
     names = [sorted(path.name for path in top.glob("*.log")) for top in (ours, theirs)]
     if names[0] != names[1] or any(not _same_batches(ours / name, theirs / name) for name in names[0]):
         raise WrongRunError(f"compact: kafkalog and Kafka leave different logs; see {ours} and {theirs}")

@@ -18,7 +18,7 @@ import kafkalog_spark
 from kafkalog_spark.jobs.stats import stats
 from kafkalog_spark.jobs.verify import verify
 from kafkalog_spark.session import session
-from tests.bench import compaction
+from tests.bench import compaction, spark_compaction
 from tests.bench.setting import Bench
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 _BEGIN, _END = "<!-- bench-spark:begin -->", "<!-- bench-spark:end -->"
+_NOT_LINEAR = 1.5  # times as long per record as at a quarter of the size
 _SMALL_TARGET = 60.0  # seconds for 10,000 small partitions
 
 
@@ -138,6 +139,18 @@ def verifying(spark: SparkSession, home: Path, source: Path, partitions: int, ru
     yield Row("verify two large partitions in two tasks", two, "in one task", one, 1 / 1.7)
 
 
+def compacting(spark: SparkSession, bench: Bench) -> Iterator[Row]:
+    """Cost against size, in one task and by many that shuffle; the middle size is held against Kafka's Cleaner."""
+    per_record = 0.0
+    middle = bench.records * 5_000_000 // 1_130_000
+    for one in spark_compaction.compared(spark, bench):
+        what, most = f"{one.records} records, {one.keys} keys", 1.0 if one.records == middle else None
+        yield Row(f"compact {what}, in one task", one.alone, "Kafka's Cleaner", one.kafka, most, one.records)
+        limit = _NOT_LINEAR * per_record * one.records if one.records > middle else None
+        yield Row(f"compact {what}, by shuffle", one.shuffled, "Kafka's Cleaner", one.kafka, most, one.records, limit=limit)
+        per_record = one.shuffled / one.records
+
+
 def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -> Iterator[Row]:
     """Everything that is measured."""
     records = bench.records * 5_000_000 // 1_130_000
@@ -146,6 +159,8 @@ def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -
         yield from reading(spark, bench.home, source, records, bench.runs)
     if only in (None, "verifying"):
         yield from verifying(spark, bench.home, source, partitions, bench.runs)
+    if only in (None, "compacting"):
+        yield from compacting(spark, bench)
 
 
 def main() -> int:
@@ -154,7 +169,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_130_000, help="as for make bench: 5/1.13 times as many are read")
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", choices=["reading", "verifying"])
+    parser.add_argument("--only", choices=["reading", "verifying", "compacting"])
     parser.add_argument("--update-docs", action="store_true")
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
