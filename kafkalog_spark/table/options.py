@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ON_CORRUPTION = ("fail", "skip", "report")
 SPLIT_BYTES = 128 << 20
+_HEADS_SPLIT_BYTES = 1 << 30  # of level batches, which reads little of them
 
 _KAFKAS = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
@@ -107,7 +108,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         start_at_latest=_one_of(options, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
         fail_on_data_loss=flag_option(options, "failOnDataLoss", default=True),
         min_partitions=_positive(options, "minPartitions", 1),
-        split_bytes=_positive(options, "splitBytes", SPLIT_BYTES, _bytes),
+        split_bytes=_positive(options, "splitBytes", _HEADS_SPLIT_BYTES if level == "batches" else SPLIT_BYTES, _bytes),
         isolation=_ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")],
         on_corruption=_one_of(options, "onCorruption", ON_CORRUPTION, "fail"),
         max_decompressed_bytes=_positive(options, "maxDecompressedBytes", MAX_DECOMPRESSED_BYTES, _bytes),

@@ -211,4 +211,16 @@ def pack_groups(groups: Sequence[Sequence[Piece]], split_bytes: int, parts: int 
             filled = 0
         splits[-1] += group
         filled += size
-    return splits
+    return [_joined(split) for split in splits]
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """Pieces of a partition that follow one another as one: opening a partition costs more than it looks."""
+    joined: list[Piece] = []
+    for piece in pieces:
+        before = joined[-1] if joined else None
+        if before is not None and (before.directory, before.end) == (piece.directory, piece.start):
+            joined[-1] = before._replace(end=piece.end, size=before.size + piece.size)
+        else:
+            joined.append(piece)
+    return joined

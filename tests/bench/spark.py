@@ -1,6 +1,6 @@
 """Segments in Spark against Parquet of the same rows, in one warm session: `make bench-spark`, or with BENCH="--records 100000".
 
-    python -m tests.bench.spark [--records N] [--partitions N] [--runs N] [--only NAME] [--update-docs]
+    python -m tests.bench.spark [--records N] [--partitions N] [--runs N] [--only NAME] [--quick] [--update-docs]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import kafkalog_spark
 from kafkalog_spark.jobs.stats import stats
 from kafkalog_spark.jobs.verify import verify
 from kafkalog_spark.session import session
-from tests.bench import compaction, spark_compaction
+from tests.bench import compaction, consuming, spark_compaction
 from tests.bench.setting import Bench
 
 if TYPE_CHECKING:
@@ -30,10 +30,16 @@ ROOT = Path(__file__).resolve().parents[2]
 _BEGIN, _END = "<!-- bench-spark:begin -->", "<!-- bench-spark:end -->"
 _NOT_LINEAR = 1.5  # times as long per record as at a quarter of the size
 _SMALL_TARGET = 60.0  # seconds for 10,000 small partitions
+_PEAK_LIMIT = 300_000_000  # bytes of a Python worker
+_MANY = 10  # partitions that are counted
 
 
 class Row(NamedTuple):
-    """`seconds` of ours against `rival`. `most`: how many times the rival's it may take; `least_rate`: records/s; `limit`: seconds."""
+    """`seconds` of ours against `rival`.
+
+    most        how many times the rival's it may take        least_rate  records/s        limit  seconds
+    peak_bytes  the most memory that a Python worker ever had
+    """
 
     work: str
     seconds: float
@@ -43,20 +49,23 @@ class Row(NamedTuple):
     records: int | None = None
     least_rate: float | None = None
     limit: float | None = None
+    peak_bytes: int | None = None
 
     @property
     def met(self) -> bool:
         """Is everything that is wanted true?"""
         times = self.most is None or self.rival_seconds is None or self.seconds <= self.most * self.rival_seconds
         rate = self.least_rate is None or self.records is None or self.records / self.seconds >= self.least_rate
-        return times and rate and (self.limit is None or self.seconds <= self.limit)
+        memory = self.peak_bytes is None or self.peak_bytes <= _PEAK_LIMIT
+        return times and rate and memory and (self.limit is None or self.seconds <= self.limit)
 
     def cells(self) -> tuple[str, ...]:
         """For a table."""
         times = "" if self.rival_seconds is None else f"{self.seconds / self.rival_seconds:.2f}"
         rival = "" if self.rival_seconds is None else f"{self.rival_seconds:.2f} s ({self.rival})"
         rate = "" if self.records is None else f"{self.records / self.seconds / 1e6:.1f} M/s"
-        return self.work, f"{self.seconds:.2f} s", rival, times, rate
+        memory = "" if self.peak_bytes is None else f"{self.peak_bytes / 1e6:.0f} MB"
+        return self.work, f"{self.seconds:.2f} s", rival, times, rate, memory
 
 
 def _noop(frame: DataFrame) -> None:
@@ -82,10 +91,10 @@ def reading(spark: SparkSession, home: Path, source: Path, records: int, runs: i
     path = str(source)
 
     def mapped() -> DataFrame:
-        return kafkalog_spark.read(spark, path, splitBytes="64m")
+        return kafkalog_spark.read(spark, path)
 
     def by_format() -> DataFrame:
-        return spark.read.format("kafkalog").option("splitBytes", "64m").load(path)
+        return spark.read.format("kafkalog").load(path)
 
     def from_parquet() -> DataFrame:
         return spark.read.parquet(str(parquet))
@@ -99,17 +108,59 @@ def reading(spark: SparkSession, home: Path, source: Path, records: int, runs: i
     )
     yield Row("kafkalog_spark.read, all columns", ours, "Parquet", theirs, 1.0, records)
     yield Row("data source, all columns", formatted, "Parquet", theirs, 1.6, records)
-    heads, counted, summed = _timed(
-        runs, lambda: kafkalog_spark.read(spark, path, level="batches", splitBytes="64m").agg({"recordCount": "sum"}).collect(),
-        lambda: by_format().count(), lambda: stats(spark, path, splitBytes="64m").collect(),
-    )  # fmt: skip
-    yield Row("count by level batches", heads, records=records, least_rate=50e6)
-    yield Row("stats by topic", summed, records=records)
+    [counted] = _timed(runs, lambda: by_format().count())
     yield Row("count() of the data source", counted, records=records, least_rate=3e6)
     into, copied = _timed(runs, lambda: write(mapped()), lambda: write(from_parquet()))
     yield Row("into Parquet", into, "Parquet to Parquet", copied, 1.4, records)
     for one in (parquet, copy):
         shutil.rmtree(one)
+
+
+def counting(spark: SparkSession, home: Path, source: Path, records: int, runs: int) -> Iterator[Row]:
+    """Batch headers of many partitions, links to one: a query's own cost is no matter then."""
+    top = home / "spark-many"
+    shutil.rmtree(top, ignore_errors=True)
+    for number in range(_MANY):
+        shutil.copytree(source, top / f"topic-{number}", copy_function=os.link)
+    path = str(top)
+    heads, summed = _timed(
+        runs, lambda: kafkalog_spark.read(spark, path, level="batches", columns="recordCount").agg({"recordCount": "sum"}).collect(),
+        lambda: stats(spark, path).collect(),
+    )  # fmt: skip
+    yield Row(f"count by level batches, {_MANY} partitions", heads, records=_MANY * records, least_rate=50e6)
+    yield Row(f"stats by topic, {_MANY} partitions", summed, records=_MANY * records, least_rate=50e6)
+    shutil.rmtree(top)
+
+
+def memory(spark: SparkSession, large: Path, runs: int) -> Iterator[Row]:
+    """A segment as large as Kafka lets one be, read by one task."""
+    [taken] = _timed(runs, lambda: _noop(kafkalog_spark.read(spark, str(large.parent), splitBytes="100g")))
+    size = large.stat().st_size / 1e9
+    yield Row(f"a segment of {size:.1f} GB in one task; largest Python worker so far", taken, peak_bytes=_largest_worker())
+
+
+def _largest_worker() -> int:
+    """Peak memory of the Python processes that Spark started below this one, in bytes."""
+    parents, peaks = {}, {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            is_worker = b"pyspark.daemon" in status.with_name("cmdline").read_bytes()
+        except OSError:  # it has ended
+            continue
+        process = int(lines["Pid"])
+        parents[process] = int(lines["PPid"])
+        if is_worker:
+            peaks[process] = int(lines["VmHWM"].split()[0]) << 10
+
+    def is_ours(process: int) -> bool:
+        while process in parents:
+            process = parents[process]
+            if process == os.getpid():
+                return True
+        return False
+
+    return max(peak for process, peak in peaks.items() if is_ours(process))
 
 
 def verifying(spark: SparkSession, home: Path, source: Path, partitions: int, runs: int) -> Iterator[Row]:
@@ -157,8 +208,14 @@ def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -
     source = compaction.generated(bench.engine, bench.home, "none", records, compaction.KEYS)  # the same data
     if only in (None, "reading"):
         yield from reading(spark, bench.home, source, records, bench.runs)
+        log_dirs = next((ROOT / "build").glob("corpus-*/kafka-4.3.1/logs/clean"))
+        yield Row("a Java consumer, from a broker here", consuming.consume(log_dirs, source, bench.home, records), records=records)
+    if only in (None, "counting"):
+        yield from counting(spark, bench.home, source, records, bench.runs)
     if only in (None, "verifying"):
         yield from verifying(spark, bench.home, source, partitions, bench.runs)
+    if only in (None, "memory"):
+        yield from memory(spark, bench.large_log(), bench.runs)
     if only in (None, "compacting"):
         yield from compacting(spark, bench)
 
@@ -169,12 +226,13 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_130_000, help="as for make bench: 5/1.13 times as many are read")
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", choices=["reading", "verifying", "compacting"])
+    parser.add_argument("--only", choices=["reading", "counting", "verifying", "memory", "compacting"])
+    parser.add_argument("--quick", action="store_true", help="a smaller large segment: to see that all of it runs")
     parser.add_argument("--update-docs", action="store_true")
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    bench = Bench(ROOT / "build" / "bench" / str(given.records), given.records, given.runs)
-    lines = ["| work | kafkalog | against | times its time | rate |", "|---|---|---|---|---|"]
+    bench = Bench(ROOT / "build" / "bench" / str(given.records), given.records, given.runs, quick=given.quick)
+    lines = ["| work | kafkalog | against | times its time | rate | memory |", "|---|---|---|---|---|---|"]
     missed = 0
     with session("local[2]", (("spark.driver.memory", "2g"),)) as spark:
         for row in rows(bench, spark, given.partitions, given.only):
