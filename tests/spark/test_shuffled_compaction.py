@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from engine.config import LogConfig
 from engine.files import Files
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.loading.loader import open_log
+from kafkalog_cli.main import cli
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs import shuffling
 from kafkalog_spark.jobs.compact import STAGING, compact
@@ -230,3 +232,16 @@ def test_a_driver_that_is_killed_before_the_commit(spark, twins):
 def test_a_wrong_way_is_named(spark, tmp_path):
     with pytest.raises(OptionError, match="shuffle is 'often'"):
         compact(spark, str(tmp_path), shuffle="often")
+
+
+def test_the_command_takes_memory_and_way(spark, twins):
+    command, job = twins
+    words = [word for name, value in CONFIG.items() for word in ("--config", f"{name}={value}")]
+    arguments = ["spark", "compact", "--force", "--now", str(NOW), *words, "--dedupe-buffer-size", str(TINY), str(job)]
+    done = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert (done.return_value, done.stdout.count(": compacted ")) == (0, 2), done.output
+    assert state(job) == by_command(command)
+    shutil.rmtree(job)
+    logs(job, 3, 4)
+    done = CliRunner().invoke(cli, [*arguments, "--shuffle", "never"], standalone_mode=False)
+    assert done.stdout.count(": compacted ") > 2
