@@ -174,6 +174,7 @@ def verifying(spark: SparkSession, home: Path, source: Path, partitions: int, ru
         for number in range(partitions):
             shutil.copytree(model, made / f"d{number % 10}" / f"topic-{number}")
         made.rename(top)
+    verify(spark, str(top / "d0" / "topic-0")).count()  # workers start and import what they need
     start = time.perf_counter()
     found = verify(spark, str(top)).count()
     seconds = time.perf_counter() - start
