@@ -14,6 +14,7 @@ from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.retention.rules import delete_old_segments
 from engine.log.verify.rebuild import Rebuilder
 from tests.crash.partitions import (
+    ABORTED,
     CONFIG,
     DIRECTORY,
     IDEMPOTENT,
@@ -29,7 +30,7 @@ from tests.crash.partitions import (
 )
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
-from tests.support.disk_model import Disk
+from tests.support.disk_model import CLOCK_MS, Disk
 
 END = 39  # log end offset of `segments()`
 
@@ -84,6 +85,30 @@ def only_logs_and_epochs():
     """Without leader-epoch-checkpoint it would depend on the order of recovery, as in Kafka, which epochs are known."""
     epochs = f"{TOPIC}/leader-epoch-checkpoint"
     return raw(segments(), **{epochs: closed(segments()).contents[epochs]})
+
+
+def recover_below_case():
+    """Segments below the recovery point without indexes: a broker that starts meanwhile believes those that it finds."""
+    disk = only_logs_and_epochs()._replace(unsynced=frozenset())
+
+    def work(files, _acknowledge):
+        opened(files, clean_shutdown=False, recovery_point=END).close()
+
+    def check(disk, _acknowledged, done):
+        files = CrashFiles(disk)
+        log = opened(files, clean_shutdown=False, recovery_point=END)
+        for segment in list(log.segments)[:-1]:
+            wanted = times[segment.base_offset]
+            assert segment.largest_timestamp in (wanted, wanted if done else CLOCK_MS), segment.base_offset
+            found = segment.collect_aborted_txns(0, END).transactions
+            assert [txn.producer_id for txn in found] == ([ABORTED] if segment.base_offset == 23 else [])
+            here = [base for base in batches if segment.base_offset <= base < segment.read_next_offset()]
+            assert [segment.translate_offset(base).base_offset for base in here] == here != []
+        log.close_handlers()
+
+    batches = batches_of(segments())
+    times = {base: 1_700_000_000_000 + 10 * last for base, last in ((0, 11), (12, 22), (23, 32))}
+    return Case("recover-below", disk, work, check)
 
 
 def swapped():
@@ -275,9 +300,9 @@ def truncate_and_append_case():
 def rebuild_case():
     """verify-index --rebuild: the log is never in danger, and in the end its indexes fit."""
     sound = closed(segments())
-    broken = {name(23, ".index"): bytes(24), name(12, ".timeindex"): b""}
+    broken = {name(23, ".index"): bytes(24), name(33, ".timeindex"): b""}
     disk = Disk(sound.contents | broken, sound.directories)
-    del disk.contents[name(12, ".timeindex")]
+    del disk.contents[name(33, ".timeindex")]
     findings = [Finding("index-offset-mismatch", Where("/" + path), "broken") for path in broken]
     wanted = see(sound, clean=True)
 
@@ -413,6 +438,7 @@ def restore_everything_case():
 CASES_LOG = [
     recover_case("recover-middle", *damaged_middle()),
     recover_case("recover-tail", *torn_tail(), recovery_point=33),
+    recover_below_case(),
     recover_case("recover-no-indexes", only_logs_and_epochs(), batches_of(segments())),
     recover_case("swap", *swapped(), config=with_settings(CONFIG, max_index_size=1200)),
     recover_case("split", *overflowing()),

@@ -53,6 +53,8 @@ class FailingOs:
                 raise OSError(self._error, os.strerror(self._error))
             if name == "pwritev":
                 return self._short(*arguments)
+            if name == "fsync":
+                return None  # nothing stops this machine: waiting for its disk tells nothing
             return real(*arguments, **settings)
 
         return call
@@ -131,6 +133,13 @@ def run(directories, command, fail_at=None, error=errno.EIO):
     return done, failing.calls
 
 
+def run_again(directories, *words):
+    """What the command makes of `work` when nothing is refused any more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seam, "os", FailingOs())
+        return kafkalog(*words, cwd=directories / "work")
+
+
 def batches(top):
     """(partition, last offset, bytes) of the sound batches in `top`."""
     found, files = set(), ReadOnlyFiles()
@@ -160,12 +169,12 @@ def problem(directories, name, number, error, final):
     if done.status == 8 and os.strerror(error) not in done.err + done.out.decode():
         return f"does not say why: {done.err}"
     if name not in ("restore", "recover-salvage"):  # which want the damage to be there
-        again = kafkalog("recover", "--no-quarantine", "--now", NOW, "data", cwd=work)
+        again = run_again(directories, "recover", "--no-quarantine", "--now", NOW, "data")
         is_half_made = name == "append-create" and again.out.count(b"refused") == 1 and b"refused partition.metadata" in again.out
         if not (again.status in (0, 1) or is_half_made) or (b"with loss" in again.out and command.prepare != "damaged"):
             return f"can not be opened: {again.out} {again.err}"
     if command.again:
-        again = kafkalog(*command.words, cwd=work)
+        again = run_again(directories, *command.words)
         if again.status not in command.again:
             return f"a second run ends with {again.status}: {again.out} {again.err}"
     left = batches(work)

@@ -351,10 +351,8 @@ class LogSegment(SegmentFiles):
         came before it is in them, nothing is cut. Mirrors LogSegment.recover.
         """
         scan = self.scan() if scan is None else scan
-        self.offset_index.reset()
         self.time_index.reset()
         self.txn_index.reset()
-        self.offset_index.extend(scan.offset_entries)
         self.time_index.extend(scan.time_entries)
         self._largest = scan.largest
         for epoch, start_offset in scan.epochs:
@@ -363,13 +361,24 @@ class LogSegment(SegmentFiles):
         producers.update_recovered(scan.producers, self.update_txn_index)
         if scan.map_end_offset is not None:
             producers.update_map_end_offset(scan.map_end_offset)
+        if scan.error is None:
+            self.time_index.maybe_append(*self._largest, skip_full_check=True)
+            self.time_index.trim_to_valid_size()
+        self._finish_before_offset_index()
+        self.offset_index.reset()
+        self.offset_index.extend(scan.offset_entries)
         if scan.error is not None:
             raise scan.error
         cut = self._truncate_log(scan.valid_size)
         self.offset_index.trim_to_valid_size()
-        self.time_index.maybe_append(*self._largest, skip_full_check=True)
-        self.time_index.trim_to_valid_size()
         return cut
+
+    def _finish_before_offset_index(self) -> None:
+        """Bring time and transaction index to the disk: below the recovery point an offset index vouches for them."""
+        self.time_index.sync_changes()
+        self.txn_index.sync_changes()
+        if len(self.txn_index):
+            self.files.sync_directory(self.directory)
 
     def update_txn_index(self, completed: CompletedTxn, last_stable_offset: int) -> None:
         """Note a transaction whose marker lies here, if it was aborted."""
