@@ -71,7 +71,7 @@ SETTINGS = {"cleanup.policy": "compact", "segment.bytes": "5000", "delete.retent
 
 def two_logs(tmp_path, seed, *, cleaned_before):
     """A random log twice; `cleaned_before`: its first half was cleaned while more of the transactions were open → offset."""
-    end = write_keyed_log(tmp_path / "one/t-0", seed, now=NOW)
+    end = write_keyed_log(tmp_path / "one/t-0", seed, now=NOW, once=0.1)
     first_dirty = None
     log = opened(tmp_path / "one/t-0", SETTINGS, NOW, clean_shutdown=False)
     if cleaned_before:

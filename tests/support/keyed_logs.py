@@ -15,9 +15,13 @@ _CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZS
 
 
 def write_keyed_log(
-    directory: Path, seed: int, *, now: int, batches: int = 150, keys: int = 25, segment_bytes: int = 3000, records: int = 12
+    directory: Path, seed: int, *, now: int, batches: int = 150, keys: int = 25, segment_bytes: int = 3000, records: int = 12,
+    once: float = 0,
 ) -> int:
-    """Write segments of a log without indexes into `directory`; records lie up to 1000 s before `now`. → the log's end."""
+    """Write segments of a log without indexes into `directory`; records lie up to 1000 s before `now`. → the log's end.
+
+    once  how many of the keys come only once: 0 … 1
+    """
     directory.mkdir(parents=True, exist_ok=True)
     random = Random(seed)
     offset, sequences, is_open = 0, {}, set()
@@ -44,7 +48,7 @@ def write_keyed_log(
             gap = random.choice((0, 0, 0, 3)) if producer < 0 else 0  # as compaction leaves them
             offset += gap
             made = [
-                NewRecord(offset + n, timestamp + n, b"key-%d" % random.randrange(keys), random.choice((None, b"v" * random.randrange(60))))
+                NewRecord(offset + n, timestamp + n, b"key-%d" % (offset + n + keys if random.random() < once else random.randrange(keys)), random.choice((None, b"v" * random.randrange(60))))
                 for n in range(count)
             ]
             data = build_batch(made, codec=random.choice(_CODECS), **options)
