@@ -155,6 +155,20 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: i64  # 26  when the marker was written
 
 
+class ControlKey(NamedTuple):
+    """Key of a control record, 4 bytes; later versions may add fields at the end. Mirrors ControlRecordType."""
+
+    version: i16  # 0  0
+    type: i16  # 2  see ControlType
+
+
+class EndTxnMarker(NamedTuple):
+    """Value of an abort or commit marker, 6 bytes; later versions may add fields. Mirrors EndTransactionMarker."""
+
+    version: i16  # 0  0
+    coordinator_epoch: i32  # 2  of the transaction coordinator that wrote it
+
+
 class ProducerSnapshotHeader(NamedTuple):
     """Head of a producer .snapshot, 10 bytes. Mirrors ProducerStateManager."""
 
@@ -184,6 +198,8 @@ ENTRY_07 = Layout(Entry07)
 OFFSET_INDEX_ENTRY = Layout(OffsetIndexEntry)
 TIME_INDEX_ENTRY = Layout(TimeIndexEntry)
 ABORTED_TXN = Layout(AbortedTxn)
+CONTROL_KEY = Layout(ControlKey)
+END_TXN_MARKER = Layout(EndTxnMarker)
 PRODUCER_SNAPSHOT_HEADER = Layout(ProducerSnapshotHeader)
 PRODUCER_SNAPSHOT_ENTRY = Layout(ProducerSnapshotEntry)
 

@@ -10,7 +10,7 @@ from engine.arrow.columns import COLUMN_TYPES
 from kafkalog_spark.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql.types import StructType
 
@@ -48,8 +48,3 @@ def wanted_schema(asked: StructType, types: Mapping[str, pa.DataType] = COLUMN_T
 
 def _simple(kind: pa.DataType) -> str:
     return _ddl(kind).replace(": ", ":").replace(", ", ",")
-
-
-def names_of(schema: pa.Schema) -> Sequence[str]:
-    """The columns, in order."""
-    return tuple(schema.names)

@@ -17,6 +17,13 @@ from engine.formats import (
     RecordField,
 )
 
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.numbers import put_int
+else:
+    from engine.kernels import fields
+    from engine.kernels.numbers import put_int
+
 
 class Verdict(IntEnum):
     """Rows of a table of verdicts: one column per batch. Set all to 0, LARGEST to −1, before the first call."""
@@ -73,7 +80,6 @@ _TIMESTAMP_AT = cython.declare(cython.Py_ssize_t, BATCH_HEADER.positions["max_ti
 _REFUSED = cython.declare(cython.longlong, CODEC_MASK | CONTROL_FLAG | TIMESTAMP_TYPE_FLAG)
 _APPEND_TIME = cython.declare(cython.longlong, TIMESTAMP_TYPE_FLAG)
 _KEPT_ATTRIBUTES = cython.declare(cython.longlong, 0x7F)
-_LONG_MAX = cython.declare(cython.longlong, 2**63 - 1)
 
 
 @cython.ccall
@@ -104,26 +110,11 @@ def judge_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, ba
             if timestamp > verdicts[_LARGEST, row]: verdicts[_LARGEST, row] = timestamp
             if timestamp != -1 and (timestamp < low or timestamp > high): flags |= _TIMESTAMP_FLAG
             if records[_R_KEY_SIZE, index] < 0: flags |= _NULL_KEY
-            if base > _LONG_MAX - verdicts[_SEEN, row] or records[_R_OFFSET, index] != base + verdicts[_SEEN, row]:
+            if base > fields.LONG_MAX - verdicts[_SEEN, row] or records[_R_OFFSET, index] != base + verdicts[_SEEN, row]:
                 flags |= _OFFSETS
             verdicts[_SEEN, row] += 1
             verdicts[_FLAGS, row] |= flags
         return count
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong,
-         size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write the low `size` bytes of `value`, big-endian → the position behind them."""
-    index: cython.Py_ssize_t = at + size
-    while index > at:
-        index -= 1
-        out[index] = value & 255
-        value = value >> 8
-    return at + size
 
 
 @cython.ccall
@@ -165,7 +156,7 @@ def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row
             if batches[_BASE_OFFSET, row] != 0 or count <= 0 or batches[_LAST_OFFSET, row] != count - 1: return row, next_offset
             if verdicts[_FLAGS, row] & refused or verdicts[_SEEN, row] != count: return row, next_offset
             if batches[_PRODUCER_ID, row] > -1 and batches[_BASE_SEQUENCE, row] < 0: return row, next_offset
-            if next_offset > _LONG_MAX - count: return row, next_offset
+            if next_offset > fields.LONG_MAX - count: return row, next_offset
             wanted = attributes
             largest = verdicts[_LARGEST, row]
             if append_time >= 0:
@@ -175,11 +166,11 @@ def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row
             if verdicts[_CHANGED, row]:
                 data[at + _ATTRIBUTES_AT] = 0
                 data[at + _ATTRIBUTES_AT + 1] = wanted & _KEPT_ATTRIBUTES
-                _put(data, at + _TIMESTAMP_AT, largest, 8)
+                put_int(data, at + _TIMESTAMP_AT, largest, 8)
                 batches[_ATTRIBUTES, row] = wanted & _KEPT_ATTRIBUTES
                 batches[_MAX_TIMESTAMP, row] = largest
-            _put(data, at, next_offset, 8)
-            _put(data, at + _EPOCH_AT, leader_epoch, 4)
+            put_int(data, at, next_offset, 8)
+            put_int(data, at + _EPOCH_AT, leader_epoch, 4)
             batches[_BASE_OFFSET, row] = next_offset
             next_offset += count
             batches[_LAST_OFFSET, row] = next_offset - 1

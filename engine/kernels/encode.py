@@ -8,15 +8,16 @@ nor sizes nor the headers' own lengths. Not one byte is written for a record tha
 
 import cython
 
+from engine.formats import INT_MAX
+
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import put_raw_varint, raw_varint_size, varint
+    from cython.cimports.engine.kernels.numbers import put_int, put_raw_varint, raw_varint_size, varint
 else:
     from engine.kernels import fields
-    from engine.kernels.numbers import put_raw_varint, raw_varint_size, varint
+    from engine.kernels.numbers import put_int, put_raw_varint, raw_varint_size, varint
 
-_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
-_WIDEST = cython.declare(cython.ulonglong, 2**31 - 1)  # of an offset delta
+_WIDEST = cython.declare(cython.ulonglong, INT_MAX)  # of an offset delta
 _ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
 _NO_RECORD = cython.declare(cython.Py_ssize_t, -1)
 _NO_ROOM = cython.declare(cython.Py_ssize_t, -2)
@@ -63,21 +64,6 @@ def _put_bytes(data: cython.const[cython.uchar][::1], position: cython.Py_ssize_
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _put_int(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong,
-             size: cython.int) -> cython.Py_ssize_t:
-    """Write the low `size` bytes of `value`, big-endian; returns the position behind them."""
-    shift: cython.int = 8 * size
-    while shift > 0:
-        shift -= 8
-        out[at] = (value >> shift) & 255
-        at += 1
-    return at
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
 def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
                  count: cython.longlong) -> cython.Py_ssize_t:
     """Position behind `count` headers in wire form; −1 where they do not fit `data` or are no headers."""
@@ -102,7 +88,7 @@ def _headers_end(data: cython.const[cython.uchar][::1], start: cython.longlong,
 def _fits(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong) -> cython.bint:
     """Is this a range inside `data` whose size an int32 can hold?"""
     return size >= 0 and position >= 0 and position <= data.shape[0] and size <= data.shape[0] - position \
-        and size <= _INT_MAX
+        and size <= fields.INT_MAX
 
 
 @cython.cfunc
@@ -133,11 +119,11 @@ def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:
     if key != -1 and not _fits(data, records[fields.R_KEY_POSITION, row], key): return -1
     if value != -1 and not _fits(data, records[fields.R_VALUE_POSITION, row], value): return -1
     body = 1 + raw_varint_size(stamp) + raw_varint_size(2 * delta) + _field_size(key) + _field_size(value)
-    if count == 0: return body + 1 if body < _INT_MAX else -1
+    if count == 0: return body + 1 if body < fields.INT_MAX else -1
     end = _headers_end(data, records[fields.R_HEADERS_POSITION, row], count)
     if end < 0: return -1
     body += raw_varint_size(2 * count) + end - records[fields.R_HEADERS_POSITION, row]
-    return body if body <= _INT_MAX else -1
+    return body if body <= fields.INT_MAX else -1
 
 
 @cython.cfunc
@@ -165,7 +151,7 @@ def _entry_size(data: cython.const[cython.uchar][::1], records: cython.longlong[
     if value != -1 and not _fits(data, records[fields.R_VALUE_POSITION, row], value): return -1
     if key > 0: size += key
     if value > 0: size += value
-    return size if size <= _INT_MAX else -1
+    return size if size <= fields.INT_MAX else -1
 
 
 @cython.cfunc
@@ -326,15 +312,15 @@ def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlon
                 if offset < origin or _difference(offset, origin) > _WIDEST: return done, at, fields.BAD_RECORD
                 offset = _difference(offset, origin)
             if done == ends.shape[0] or size + fields.OVERHEAD > end - at: return done, at, fields.FULL
-            at = _put_int(out, at, offset, 8)
-            at = _put_int(out, at, size, 4)
-            at = _put_int(out, at, 0, 4)
+            at = put_int(out, at, offset, 8)
+            at = put_int(out, at, size, 4)
+            at = put_int(out, at, 0, 4)
             out[at] = magic
             out[at + 1] = attributes & 255
             at += 2
             if magic == 1:
                 if not attributes & fields.TIMESTAMP_TYPE_FLAG: stamp = records[fields.R_TIMESTAMP, row]
-                at = _put_int(out, at, stamp, 8)
+                at = put_int(out, at, stamp, 8)
             at = _put_sized(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
             at = _put_sized(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
             ends[done] = at
@@ -348,7 +334,7 @@ def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlon
 @cython.exceptval(check=False)
 def _put_sized(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
                out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    at = _put_int(out, at, size, 4)
+    at = put_int(out, at, size, 4)
     return _put_bytes(data, position, size, out, at) if size > 0 else at
 
 

@@ -59,6 +59,10 @@ cdef enum:  # bits of a batch's attributes
     CONTROL_FLAG = 32
     DELETE_HORIZON_FLAG = 64
 
+cdef extern from *:  # bounds, of 64 bits both: sums with them are as wide
+    const long long INT_MAX "2147483647LL"
+    const long long LONG_MAX "9223372036854775807LL"
+
 cdef enum:  # sizes
     OVERHEAD = 12
     UP_TO_MAGIC = 17

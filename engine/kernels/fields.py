@@ -5,6 +5,7 @@ compares the two.
 
 B_… and R_…     rows of BatchColumns and RecordColumns          END, TORN …     statuses
 V2_…_AT         positions in a batch header                     V0_…_AT, V1_…_AT   in a message of format 0 or 1
+INT_MAX, LONG_MAX   the largest numbers of Java's types
 """
 
 from engine import formats
@@ -20,6 +21,9 @@ TIMESTAMP_TYPE_FLAG = formats.TIMESTAMP_TYPE_FLAG
 TRANSACTIONAL_FLAG = formats.TRANSACTIONAL_FLAG
 CONTROL_FLAG = formats.CONTROL_FLAG
 DELETE_HORIZON_FLAG = formats.DELETE_HORIZON_FLAG
+
+INT_MAX = formats.INT_MAX
+LONG_MAX = formats.LONG_MAX
 
 OVERHEAD = formats.LOG_OVERHEAD
 UP_TO_MAGIC = formats.HEADER_SIZE_UP_TO_MAGIC

@@ -7,6 +7,8 @@ An array of bytes is three buffers: a bit per row (0 is null), 32-bit ends, and 
 
 import cython
 
+from engine.formats import LONG_MAX
+
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.numbers import varint, wrapped_sum
@@ -16,8 +18,7 @@ else:
     from engine.kernels.numbers import varint, wrapped_sum
     from engine.kernels.words import copy
 
-_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
-_LAST_MS = cython.declare(cython.longlong, (2**63 - 1) // 1000)  # milliseconds that are microseconds of 64 bits
+_LAST_MS = cython.declare(cython.longlong, LONG_MAX // 1000)  # milliseconds that are microseconds of 64 bits
 
 
 @cython.ccall
@@ -40,7 +41,7 @@ def fitting(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cyt
             value = records[fields.R_VALUE_SIZE, index]
             if key < 0: key = 0
             if value < 0: value = 0
-            if key > _INT_MAX or value > _INT_MAX: break
+            if key > fields.INT_MAX or value > fields.INT_MAX: break
             if index > first and keys + values + key + value > room: break
             keys += key
             values += value

@@ -9,7 +9,6 @@ cdef Py_ssize_t _put(unsigned char* out, Py_ssize_t at, const char* text, Py_ssi
 cdef unsigned char _short(unsigned char byte) noexcept nogil
 cdef Py_ssize_t _careful(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t start,
                          Py_ssize_t end, bint escape) noexcept nogil
-cdef Py_ssize_t _escaped(unsigned char* out, Py_ssize_t at, int code) noexcept nogil
 cdef Py_ssize_t _base64(unsigned char* out, Py_ssize_t at, const unsigned char* data, Py_ssize_t start,
                         Py_ssize_t size) noexcept nogil
 cdef unsigned char _letter(int value) noexcept nogil

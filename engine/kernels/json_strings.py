@@ -8,9 +8,9 @@ Typed in json_strings.pxd, for ndjson; as in words, `out` and `data` are pointer
 import cython
 
 if cython.compiled:
-    from cython.cimports.engine.kernels.words import code_point, is_unsafe, utf8_sequence
+    from cython.cimports.engine.kernels.words import code_point, is_unsafe, java_escape, utf8_sequence
 else:
-    from engine.kernels.words import code_point, is_unsafe, utf8_sequence
+    from engine.kernels.words import code_point, is_unsafe, java_escape, utf8_sequence
 
 
 def string_size(data, start, size, escape):
@@ -122,13 +122,13 @@ def _careful(out, at, data, start, end, escape):
                 out[at] = byte
                 at += 1
             else:
-                at = _escaped(out, at, byte)
+                at = java_escape(out, at, byte)
         else:
             size = 2 if byte < 0xE0 else (3 if byte < 0xF0 else 4)
             if escape:
                 code = code_point(data, index, size)
                 if is_unsafe(code):
-                    at = _escaped(out, at, code)
+                    at = java_escape(out, at, code)
                     index += size
                     continue
             for part in range(size):
@@ -136,18 +136,6 @@ def _careful(out, at, data, start, end, escape):
             at += size
             index += size
     return at
-
-
-def _escaped(out, at, code):
-    """\\u202e, for characters of 16 bits."""
-    shift: cython.int
-    digit: cython.int
-    out[at] = 92
-    out[at + 1] = 117
-    for shift in range(4):
-        digit = (code >> (12 - 4 * shift)) & 15
-        out[at + 2 + shift] = 48 + digit if digit < 10 else 87 + digit
-    return at + 6
 
 
 def _base64(out, at, data, start, size):

@@ -12,27 +12,18 @@ if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
     from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
-    from cython.cimports.engine.kernels.words import advance, number, put
+    from cython.cimports.engine.kernels.words import advance, boolean, number, put
 else:
     from engine.kernels import fields
     from engine.kernels.json_strings import field_room, put_field, text_size_of
     from engine.kernels.numbers import varint, wrapped_difference
-    from engine.kernels.words import advance, number, put
+    from engine.kernels.words import advance, boolean, number, put
 
 SCHEMA = 1  # version of the objects' schema; the literals below say it too
 BATCH_OBJECT_LIMIT = 960  # no batch object is longer
 _BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_OBJECT_LIMIT)
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
 _HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # what stands around a header's key and value
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _boolean(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.bint) -> cython.Py_ssize_t:
-    if value: return put(out, at, b'true', 4)
-    return put(out, at, b'false', 5)
 
 
 @cython.cfunc
@@ -99,9 +90,9 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
         at = put(out, at, b',"partition_leader_epoch":', 26)
         at = number(out, at, batches[fields.B_LEADER_EPOCH, row])
         at = put(out, at, b',"is_transactional":', 20)
-        at = _boolean(out, at, (attributes & fields.TRANSACTIONAL_FLAG) != 0)
+        at = boolean(out, at, (attributes & fields.TRANSACTIONAL_FLAG) != 0)
         at = put(out, at, b',"is_control":', 14)
-        at = _boolean(out, at, (attributes & fields.CONTROL_FLAG) != 0)
+        at = boolean(out, at, (attributes & fields.CONTROL_FLAG) != 0)
         at = put(out, at, b',"delete_horizon_ms":', 21)
         if attributes & fields.DELETE_HORIZON_FLAG: at = number(out, at, batches[fields.B_BASE_TIMESTAMP, row])
         else: at = put(out, at, b'null', 4)
@@ -115,7 +106,7 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     at = put(out, at, b',"crc":', 7)
     at = number(out, at, batches[fields.B_CRC, row])
     at = put(out, at, b',"is_valid":', 12)
-    at = _boolean(out, at, batches[fields.B_VALID, row] == 1)
+    at = boolean(out, at, batches[fields.B_VALID, row] == 1)
     return put(out, at, b'}\n', 2)
 
 
@@ -192,7 +183,7 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
     at = put(out, at, b',"crc":', 7)
     at = number(out, at, records[fields.R_CRC, record])
     at = put(out, at, b',"is_valid":', 12)
-    return _boolean(out, at, records[fields.R_VALID, record] == 1)
+    return boolean(out, at, records[fields.R_VALID, record] == 1)
 
 
 @cython.cfunc

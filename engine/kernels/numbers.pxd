@@ -31,6 +31,10 @@ cdef inline long long wrapped_difference(long long one, long long other) noexcep
     return <long long>(<unsigned long long>one - <unsigned long long>other)
 
 
+cdef inline bint fits_int(long long base, long long offset) noexcept nogil:
+    return offset >= base and <unsigned long long>offset - <unsigned long long>base <= 2147483647
+
+
 cdef inline (long long, Py_ssize_t) varint(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
     cdef unsigned int raw = 0
     cdef unsigned int byte
@@ -60,6 +64,15 @@ cdef inline (long long, Py_ssize_t) varlong(const unsigned char[::1] data, Py_ss
         if byte < 128: return <long long>(raw >> 1) ^ -<long long>(raw & 1), at
         shift += 7
     return 0, -1
+
+
+cdef inline Py_ssize_t put_int(unsigned char[::1] out, Py_ssize_t at, long long value, int size) noexcept nogil:
+    cdef int shift = 8 * size  # a literal where it is inlined: no loop is left
+    while shift > 0:
+        shift -= 8
+        out[at] = <unsigned char>((value >> shift) & 255)
+        at += 1
+    return at
 
 
 cdef inline Py_ssize_t raw_varint_size(unsigned long long value) noexcept nogil:

@@ -4,6 +4,8 @@ Compiled kernels take them from numbers.pxd, to have them inlined; these are for
 tested against. `data` are bytes, `at` a byte position; the caller has made sure that an integer lies within `data`.
 """
 
+from engine.formats import INT_MAX
+
 SPAN = 2**64
 
 
@@ -43,6 +45,11 @@ def wrapped_difference(one, other):
     return wrapped_sum(one, -other)
 
 
+def fits_int(base, offset):
+    """0 <= offset − base <= 2^31 − 1: can files hold the difference?"""
+    return 0 <= offset - base <= INT_MAX
+
+
 def varint(data, at, end):
     """A zigzag varint of 32 bits in data[at:end] → (value, position behind it).
 
@@ -55,6 +62,12 @@ def varint(data, at, end):
 def varlong(data, at, end):
     """A zigzag varint of 64 bits in data[at:end], like `varint`; up to ten bytes. Mirrors ByteUtils.readVarlong."""
     return _zigzag(data, at, end, 64)
+
+
+def put_int(out, at, value, size):
+    """Write the low `size` bytes of `value`, big-endian; the caller has made sure that they fit → the position behind them."""
+    out[at:at + size] = (value & ((1 << (8 * size)) - 1)).to_bytes(size, "big")
+    return at + size
 
 
 def raw_varint_size(value):

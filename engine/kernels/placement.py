@@ -11,6 +11,11 @@ import cython
 
 from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, BatchField
 
+if cython.compiled:
+    from cython.cimports.engine.kernels.numbers import fits_int, put_int
+else:
+    from engine.kernels.numbers import fits_int, put_int
+
 
 class Place(IntEnum):
     """State that goes on from call to call: one 64-bit integer each."""
@@ -85,34 +90,6 @@ _B_MAX_TIMESTAMP = cython.declare(cython.int, BatchField.MAX_TIMESTAMP)
 
 _OFFSET_ENTRY = cython.declare(cython.Py_ssize_t, OFFSET_INDEX_ENTRY.size)
 _TIME_ENTRY = cython.declare(cython.Py_ssize_t, TIME_INDEX_ENTRY.size)
-_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
-_LARGEST = cython.declare(cython.longlong, 2**63 - 1)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _fits(offset: cython.longlong, base: cython.longlong) -> cython.bint:
-    """0 <= offset − base <= 2^31 − 1, without leaving 64 bits."""
-    if offset < base: return False
-    if base < 0 and offset > _LARGEST + base: return False
-    return offset - base <= _INT_MAX
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong,
-         size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write `value`, not negative, in `size` big-endian bytes → the position behind it."""
-    index: cython.Py_ssize_t = at + size
-    while index > at:
-        index -= 1
-        out[index] = value & 255
-        value = value >> 8
-    return at + size
 
 
 def place(state, offsets, times, last, timestamp):  # typed in placement.pxd, so that other kernels call it as C
@@ -130,16 +107,16 @@ def place(state, offsets, times, last, timestamp):  # typed in placement.pxd, so
     if timestamp > state[_MAX_TIMESTAMP]:
         state[_MAX_TIMESTAMP] = timestamp
         state[_MAX_TIMESTAMP_OFFSET] = last
-    at = _put(offsets, at, last - base, 4)
-    state[_OFFSETS_AT] = _put(offsets, at, state[_POSITION], 4)
+    at = put_int(offsets, at, last - base, 4)
+    state[_OFFSETS_AT] = put_int(offsets, at, state[_POSITION], 4)
     state[_OFFSETS] += 1
     state[_LAST_OFFSET] = last
     if state[_TIMES] >= state[_TIMES_MAX] - 1: return _TIMES_FULL
     if state[_TIMES] != 0 and state[_MAX_TIMESTAMP_OFFSET] < state[_LAST_TIME_OFFSET]: return _TIME_ORDER
     if state[_MAX_TIMESTAMP] > state[_LAST_TIME]:
-        if not _fits(state[_MAX_TIMESTAMP_OFFSET], base): return _TIME_RANGE
-        time_at = _put(times, time_at, state[_MAX_TIMESTAMP], 8)
-        state[_TIMES_AT] = _put(times, time_at, state[_MAX_TIMESTAMP_OFFSET] - base, 4)
+        if not fits_int(base, state[_MAX_TIMESTAMP_OFFSET]): return _TIME_RANGE
+        time_at = put_int(times, time_at, state[_MAX_TIMESTAMP], 8)
+        state[_TIMES_AT] = put_int(times, time_at, state[_MAX_TIMESTAMP_OFFSET] - base, 4)
         state[_TIMES] += 1
         state[_LAST_TIME] = state[_MAX_TIMESTAMP]
         state[_LAST_TIME_OFFSET] = state[_MAX_TIMESTAMP_OFFSET]
@@ -168,7 +145,7 @@ def place_entries(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last
     with cython.nogil:
         while row < last_row:
             last = batches[_B_LAST_OFFSET, row]
-            if not _fits(last, base): return row, _OVERFLOW
+            if not fits_int(base, last): return row, _OVERFLOW
             if state[_SINCE_ENTRY] > state[_INTERVAL]:
                 status = place(state, offsets, times, last, batches[_B_MAX_TIMESTAMP, row])
                 if status != _END: return row, status

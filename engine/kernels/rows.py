@@ -8,6 +8,8 @@ numbers of rows. Every number is checked before it is used.
 
 import cython
 
+from engine.formats import INT_MAX
+
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.numbers import put_raw_varint, raw_varint_size
@@ -17,9 +19,8 @@ else:
     from engine.kernels.numbers import put_raw_varint, raw_varint_size
     from engine.kernels.words import copy
 
-_LONG_MAX = cython.declare(cython.longlong, 2**63 - 1)
 _LOW = cython.declare(cython.ulonglong, 2**32 - 1)
-_POSITIVE = cython.declare(cython.ulonglong, 2**31 - 1)
+_POSITIVE = cython.declare(cython.ulonglong, INT_MAX)
 _MURMUR = cython.declare(cython.ulonglong, 0x5BD1E995)
 _SEED = cython.declare(cython.ulonglong, 0x9747B28C)
 
@@ -33,6 +34,17 @@ def _has_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython.uc
     """Do the buffers hold rows start … start + length − 1?"""
     if start < 0 or length < 0 or ends.shape[0] < 1 or start > ends.shape[0] - 1 - length: return False
     return valid.shape[0] == 0 or (start + length + 7) // 8 <= valid.shape[0]
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _has_room(first: cython.Py_ssize_t, end: cython.Py_ssize_t, chosen: cython.Py_ssize_t, column: cython.Py_ssize_t,
+              columns: cython.Py_ssize_t) -> cython.bint:
+    """Are there rows first … end − 1 of `chosen`, and as many of `columns` from `column` on?"""
+    if first < 0 or end > chosen or column < 0: return False
+    return end <= first or end - first <= columns - column
 
 
 @cython.cfunc
@@ -87,9 +99,9 @@ def take_rows(data: cython.const[cython.uchar][::1], ends: cython.const[cython.i
     index: cython.Py_ssize_t
     row: cython.longlong
     size: cython.longlong
-    if not _has_rows(ends, valid, start, length) or first < 0 or end > chosen.shape[0] or at < 0 or column < 0: return -1
+    if not _has_rows(ends, valid, start, length) or at < 0: return -1
+    if not _has_room(first, end, chosen.shape[0], column, records.shape[1]): return -1
     if position_field < 0 or position_field + 1 >= records.shape[0]: return -1
-    if end > first and end - first > records.shape[1] - column: return -1
     with cython.nogil:
         for index in range(first, end):
             row = chosen[index]
@@ -171,10 +183,10 @@ def take_header_rows(
     header: cython.longlong
     size: cython.longlong
     begin: cython.longlong
-    if not _has_rows(lists, lists_valid, start, length) or first < 0 or end > chosen.shape[0] or at < 0 or column < 0: return -1
+    if not _has_rows(lists, lists_valid, start, length) or at < 0: return -1
     if not _has_rows(key_ends, value_valid[:0], key_start, count): return -1
     if not _has_rows(value_ends, value_valid, value_start, count) or records.shape[0] < fields.R_FIELDS: return -1
-    if end > first and end - first > records.shape[1] - column: return -1
+    if not _has_room(first, end, chosen.shape[0], column, records.shape[1]): return -1
     with cython.nogil:
         for index in range(first, end):
             row = chosen[index]
@@ -219,8 +231,8 @@ def take_numbers(values: cython.const[cython.longlong][::1], valid: cython.const
     value: cython.longlong
     if start < 0 or length < 0 or start > values.shape[0] - length or unit <= 0: return -1, 0
     if valid.shape[0] != 0 and (start + length + 7) // 8 > valid.shape[0]: return -1, 0
-    if first < 0 or end > chosen.shape[0] or column < 0 or field < 0 or field >= records.shape[0]: return -1, 0
-    if end > first and end - first > records.shape[1] - column: return -1, 0
+    if not _has_room(first, end, chosen.shape[0], column, records.shape[1]) or field < 0 or field >= records.shape[0]:
+        return -1, 0
     with cython.nogil:
         for index in range(first, end):
             row = chosen[index]
@@ -232,7 +244,7 @@ def take_numbers(values: cython.const[cython.longlong][::1], valid: cython.const
                 value = values[row] // unit
             if value < least: return index - first, value
             if grows:
-                if value == _LONG_MAX: return index - first, value
+                if value == fields.LONG_MAX: return index - first, value
                 least = value + 1
             records[field, column] = value
             column += 1

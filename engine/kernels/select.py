@@ -3,15 +3,15 @@
 
 import cython
 
+from engine.formats import LONG_MIN
+
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
 else:
     from engine.kernels import fields
 
-ANY = -(2**63)  # for producer_id and leader_epoch: every value will do
+ANY = LONG_MIN  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)
-_LARGEST = cython.declare(cython.longlong, 2**63 - 1)
-_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
 
 
 @cython.ccall
@@ -27,7 +27,7 @@ def next_gap(records: cython.longlong[:, ::1], start: cython.Py_ssize_t, count: 
     if start < 0 or count > records.shape[1]: return count
     with cython.nogil:
         while index < count:
-            if previous == _LARGEST or records[fields.R_OFFSET, index] != previous + 1: return index
+            if previous == fields.LONG_MAX or records[fields.R_OFFSET, index] != previous + 1: return index
             previous = records[fields.R_OFFSET, index]
             index += 1
         return count
@@ -57,7 +57,7 @@ def next_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_ro
             last = batches[fields.B_LAST_OFFSET, row]
             if known and base <= claimed: return row, claimed, known
             if batches[fields.B_MAGIC, row] >= 2:
-                if last < base or (base < 0 and last > base + _INT_MAX): return row, claimed, known
+                if last < base or (base < 0 and last > base + fields.INT_MAX): return row, claimed, known
                 if not compacted:
                     if known and base != claimed + 1: return row, claimed, known
                     if batches[fields.B_COUNT, row] - 1 != last - base: return row, claimed, known
@@ -179,7 +179,8 @@ def next_cleaned(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
                 base = batches[fields.B_BASE_OFFSET, row]
                 last = batches[fields.B_LAST_OFFSET, row]
                 count = batches[fields.B_COUNT, row]
-                if 0 <= count and base <= last and (base >= 0 or last <= base + _INT_MAX) and count <= last - base: return row
+                if 0 <= count and base <= last and (base >= 0 or last <= base + fields.INT_MAX):
+                    if count <= last - base: return row
             row += 1
         return row
 

@@ -18,6 +18,7 @@ if cython.compiled:
     from cython.cimports.engine.kernels.cleaning import kind_of
     from cython.cimports.engine.kernels.encode import put_record
     from cython.cimports.engine.kernels.frames import copy_bytes
+    from cython.cimports.engine.kernels.numbers import put_int
 else:
     from engine.kernels import fields
     from engine.kernels.cleaning import kind_of
@@ -134,12 +135,12 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     attributes &= _KEPT_FLAGS
     if attributes & fields.TIMESTAMP_TYPE_FLAG: largest = batches[fields.B_MAX_TIMESTAMP, row]
     if horizon >= 0: attributes |= fields.DELETE_HORIZON_FLAG
-    _put(out, start + fields.V2_BATCH_LENGTH_AT, here - start - fields.OVERHEAD, 4)
-    _put(out, start + fields.V2_ATTRIBUTES_AT, attributes, 2)
-    _put(out, start + fields.V2_BASE_TIMESTAMP_AT, base, 8)
-    _put(out, start + fields.V2_MAX_TIMESTAMP_AT, largest, 8)
-    _put(out, start + fields.V2_RECORD_COUNT_AT, taken, 4)
-    _put(out, start + fields.V2_CRC_AT, crc32c(out, start + fields.V2_ATTRIBUTES_AT, here, castagnoli), 4)
+    put_int(out, start + fields.V2_BATCH_LENGTH_AT, here - start - fields.OVERHEAD, 4)
+    put_int(out, start + fields.V2_ATTRIBUTES_AT, attributes, 2)
+    put_int(out, start + fields.V2_BASE_TIMESTAMP_AT, base, 8)
+    put_int(out, start + fields.V2_MAX_TIMESTAMP_AT, largest, 8)
+    put_int(out, start + fields.V2_RECORD_COUNT_AT, taken, 4)
+    put_int(out, start + fields.V2_CRC_AT, crc32c(out, start + fields.V2_ATTRIBUTES_AT, here, castagnoli), 4)
     return here
 
 
@@ -183,19 +184,6 @@ def _copy(out: cython.uchar[::1], at: cython.Py_ssize_t, source: cython.const[cy
     else:
         out[at:at + size] = source[start:start + size]
     return at + size
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong, size: cython.int) -> cython.void:
-    """The low `size` bytes of `value`, big-endian."""
-    shift: cython.int = 8 * size
-    while shift > 0:
-        shift -= 8
-        out[at] = (value >> shift) & 255
-        at += 1
 
 
 @cython.cfunc

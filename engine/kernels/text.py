@@ -11,11 +11,31 @@ import cython
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
-    from cython.cimports.engine.kernels.words import advance, character, is_unsafe, number, put, sequence_size
+    from cython.cimports.engine.kernels.words import (
+        advance,
+        boolean,
+        character,
+        hex_digit,
+        is_unsafe,
+        number,
+        put,
+        sequence_size,
+        unicode_escape,
+    )
 else:
     from engine.kernels import fields
     from engine.kernels.numbers import varint, wrapped_difference
-    from engine.kernels.words import advance, character, is_unsafe, number, put, sequence_size
+    from engine.kernels.words import (
+        advance,
+        boolean,
+        character,
+        hex_digit,
+        is_unsafe,
+        number,
+        put,
+        sequence_size,
+        unicode_escape,
+    )
 
 BATCH_LINE_LIMIT = 640  # no batch line is longer
 _BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_LINE_LIMIT)
@@ -93,36 +113,13 @@ def _escaped(out: cython.uchar[::1], at: cython.Py_ssize_t, code: cython.int) ->
         return at + 2
     if code < 160:
         out[at + 1] = 120
-        out[at + 2] = _digit(code // 16)
-        out[at + 3] = _digit(code % 16)
+        out[at + 2] = hex_digit(code // 16)
+        out[at + 3] = hex_digit(code % 16)
         return at + 4
-    out[at + 1] = 117
-    out[at + 2] = _digit(code // 4096)
-    out[at + 3] = _digit(code // 256 % 16)
-    out[at + 4] = _digit(code // 16 % 16)
-    out[at + 5] = _digit(code % 16)
-    return at + 6
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _digit(value: cython.int) -> cython.uchar:
-    if value < 10: return 48 + value
-    return 87 + value
+    return unicode_escape(out, at, code)
 
 
 # ---- lines ----------------------------------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _boolean(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.bint) -> cython.Py_ssize_t:
-    if value: return put(out, at, b"true", 4)
-    return put(out, at, b"false", 5)
 
 
 @cython.cfunc
@@ -181,9 +178,9 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
         at = put(out, at, b" partitionLeaderEpoch: ", 23)
         at = number(out, at, batches[fields.B_LEADER_EPOCH, row])
         at = put(out, at, b" isTransactional: ", 18)
-        at = _boolean(out, at, (attributes & fields.TRANSACTIONAL_FLAG) != 0)
+        at = boolean(out, at, (attributes & fields.TRANSACTIONAL_FLAG) != 0)
         at = put(out, at, b" isControl: ", 12)
-        at = _boolean(out, at, (attributes & fields.CONTROL_FLAG) != 0)
+        at = boolean(out, at, (attributes & fields.CONTROL_FLAG) != 0)
         if attributes & fields.DELETE_HORIZON_FLAG:
             at = put(out, at, b" deleteHorizonMs: OptionalLong[", 31)
             at = number(out, at, batches[fields.B_BASE_TIMESTAMP, row])
@@ -208,7 +205,7 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
     at = put(out, at, b" crc: ", 6)
     at = number(out, at, batches[fields.B_CRC, row])
     at = put(out, at, b" isvalid: ", 10)
-    at = _boolean(out, at, batches[fields.B_VALID, row] == 1)
+    at = boolean(out, at, batches[fields.B_VALID, row] == 1)
     return put(out, at, b"\n", 1)
 
 
@@ -268,7 +265,7 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
                               records[fields.R_HEADER_COUNT, record], escape)
         return put(out, at, b"]", 1)
     at = put(out, at, b" isValid: ", 10)
-    at = _boolean(out, at, records[fields.R_VALID, record] == 1)
+    at = boolean(out, at, records[fields.R_VALID, record] == 1)
     at = put(out, at, b" crc: ", 6)
     return number(out, at, records[fields.R_CRC, record])
 

@@ -12,6 +12,8 @@ cdef Py_ssize_t decimal(unsigned char* out, Py_ssize_t at, long long value) noex
 cdef Py_ssize_t utf8_sequence(const unsigned char* data, Py_ssize_t at, Py_ssize_t end) noexcept nogil
 cdef int code_point(const unsigned char* data, Py_ssize_t at, Py_ssize_t size) noexcept nogil
 cdef bint is_unsafe(int code) noexcept nogil
+cdef unsigned char hex_digit(int value) noexcept nogil
+cdef Py_ssize_t java_escape(unsigned char* out, Py_ssize_t at, int code) noexcept nogil
 cdef long long advance(long long sequence, long long increment) noexcept nogil
 
 
@@ -34,6 +36,14 @@ cdef inline Py_ssize_t number(unsigned char[::1] out, Py_ssize_t at, long long v
         out[at + 1] = 49
         return at + 2
     return decimal(&out[0], at, value)
+
+
+cdef inline Py_ssize_t boolean(unsigned char[::1] out, Py_ssize_t at, bint value) noexcept nogil:
+    return put(out, at, b"true", 4) if value else put(out, at, b"false", 5)
+
+
+cdef inline Py_ssize_t unicode_escape(unsigned char[::1] out, Py_ssize_t at, int code) noexcept nogil:
+    return java_escape(&out[0], at, code)
 
 
 cdef inline Py_ssize_t sequence_size(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:

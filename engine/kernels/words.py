@@ -3,12 +3,15 @@
 
 Typed in words.pxd, so that other kernels call these as C: compiled, `out` and `data` are pointers, since a memoryview
 would be copied for every call; interpreted they are the memoryviews themselves. words.pxd has also what is inlined:
-`put` and `copy`, and `number`, `sequence_size` and `character`, which take memoryviews in both builds.
+`put` and `copy`, and `number`, `boolean`, `sequence_size`, `character` and `unicode_escape`, which take memoryviews in both
+builds.
 """
 
 import cython
 
-_INT_MAX = cython.declare(cython.longlong, 2**31 - 1)
+from engine.formats import INT_MAX
+
+_INT_MAX = cython.declare(cython.longlong, INT_MAX)
 _INT_SPAN = cython.declare(cython.longlong, 2**32)
 
 
@@ -120,6 +123,23 @@ def is_unsafe(code):
             or 0x2060 <= code <= 0x206F or code == 0xFEFF)
 
 
+def hex_digit(value):
+    """The small letter or figure of 0 … 15."""
+    if value < 10: return 48 + value
+    return 87 + value
+
+
+def java_escape(out, at, code):
+    """\\u202e, for characters of 16 bits → the position behind it."""
+    out[at] = 92
+    out[at + 1] = 117
+    out[at + 2] = hex_digit(code // 4096)
+    out[at + 3] = hex_digit(code // 256 % 16)
+    out[at + 4] = hex_digit(code // 16 % 16)
+    out[at + 5] = hex_digit(code % 16)
+    return at + 6
+
+
 def advance(sequence, increment):
     """DefaultRecordBatch.incrementSequence: sequences go on at 0 behind 2^31 − 1, in Java's 32-bit arithmetic."""
     wide: cython.longlong
@@ -142,7 +162,7 @@ def _int32(value: cython.longlong) -> cython.longlong:
 
 if not cython.compiled:
     PAIRS = b"".join(b"%02d" % _pair for _pair in range(100))
-    number, sequence_size, character = decimal, utf8_sequence, code_point
+    number, sequence_size, character, unicode_escape = decimal, utf8_sequence, code_point, java_escape
 
     def two(out, at, pair):
         """Write a number below 100 as two digits → the position behind it."""
@@ -153,6 +173,10 @@ if not cython.compiled:
         """Copy a literal of `size` bytes; the caller has made sure that it fits → the position behind it."""
         out[at:at + size] = text
         return at + size
+
+    def boolean(out, at, value):
+        """true or false, as JSON and Java write it → the position behind it."""
+        return put(out, at, b"true", 4) if value else put(out, at, b"false", 5)
 
     def copy(out, at, data, start, size):
         """Copy data[start:start + size]; the caller has made sure that both fit → the position behind it in `out`."""

@@ -6,12 +6,8 @@ Versions above those known are read as the highest known one, since later ones m
 
 from __future__ import annotations
 
-import struct
+from engine.formats import CONTROL_KEY, END_TXN_MARKER, ControlKey, ControlType, EndTxnMarker
 
-from engine.formats import ControlType
-
-CONTROL_KEY = struct.Struct(">hh")  # version 0, type
-END_TXN_MARKER = struct.Struct(">hi")  # version 0, coordinator epoch
 MARKERS = (ControlType.ABORT, ControlType.COMMIT)
 
 
@@ -21,7 +17,7 @@ class ControlRecordInvalid(ValueError):
 
 def encode_control_key(kind: ControlType) -> bytes:
     """Key of a control record of this type."""
-    return CONTROL_KEY.pack(0, kind)
+    return CONTROL_KEY.pack(ControlKey(0, kind))
 
 
 def control_type(key: bytes | memoryview | None) -> int:
@@ -33,10 +29,10 @@ def control_type(key: bytes | memoryview | None) -> int:
         raise ControlRecordInvalid("the control record has no key")
     if len(key) < CONTROL_KEY.size:
         raise ControlRecordInvalid(f"the control record's key has {len(key)} bytes, {CONTROL_KEY.size} are needed")
-    version, kind = CONTROL_KEY.unpack_from(key)
+    version, kind = CONTROL_KEY.read(key)
     if version < 0:
         raise ControlRecordInvalid(f"the control record's key has version {version}")
-    return int(kind)
+    return kind
 
 
 def known_control_type(kind: int) -> ControlType | None:
@@ -46,7 +42,7 @@ def known_control_type(kind: int) -> ControlType | None:
 
 def encode_end_txn_marker(coordinator_epoch: int) -> bytes:
     """Value of an abort or commit marker."""
-    return END_TXN_MARKER.pack(0, coordinator_epoch)
+    return END_TXN_MARKER.pack(EndTxnMarker(0, coordinator_epoch))
 
 
 def end_txn_marker(value: bytes | memoryview | None) -> int:
@@ -60,7 +56,7 @@ def end_txn_marker(value: bytes | memoryview | None) -> int:
     if len(value) < END_TXN_MARKER.size:
         size = END_TXN_MARKER.size
         raise ControlRecordInvalid(f"the transaction marker's value has {len(value)} bytes, {size} are needed")
-    version, coordinator_epoch = END_TXN_MARKER.unpack_from(value)
+    version, coordinator_epoch = END_TXN_MARKER.read(value)
     if version < 0:
         raise ControlRecordInvalid(f"the transaction marker's value has version {version}")
-    return int(coordinator_epoch)
+    return coordinator_epoch

@@ -6,7 +6,6 @@ a read costs as much as some kilobytes. Checksums stay unknown.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from engine.errors import became_shorter
@@ -24,7 +23,7 @@ _WINDOW = 256 << 10
 _SPARSE = 8 << 10  # bytes of a batch from which on reading its header alone is cheaper
 _SIZE = BATCH_HEADER.size
 _LENGTH_AT = BATCH_HEADER.positions["batch_length"]
-_length = struct.Struct(">i").unpack_from
+_length = BATCH_HEADER.fields["batch_length"].unpack_from
 _NOTHING = memoryview(b"")
 
 

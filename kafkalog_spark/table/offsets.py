@@ -96,14 +96,6 @@ def assigned(text: str) -> set[TopicPartition]:
     return found
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Offsets by partition as Spark's Kafka source writes them."""
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        topics.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(topics, separators=(",", ":"))
-
-
 def _number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise TypeError(value)

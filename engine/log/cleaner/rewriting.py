@@ -5,7 +5,6 @@ Mirrors MemoryRecords.filterTo, buildRetainedRecordsInto. What comes out has mes
 
 from __future__ import annotations
 
-import struct
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 _LARGEST_BODY = 16 << 20  # bytes: the memory for it is kept
-_AT = BATCH_HEADER.positions
-_SHORT, _INT, _CRC, _TIMES = (struct.Struct(form) for form in (">h", ">i", ">I", ">qq"))
+_CHECKED_FROM = BATCH_HEADER.positions["attributes"]
 
 
 class Marked(NamedTuple):
@@ -104,12 +102,15 @@ class BatchRewriter:
         largest = table[BatchField.MAX_TIMESTAMP, row] if attributes & TIMESTAMP_TYPE_FLAG else newest
         at = table[BatchField.POSITION, row]
         head = bytearray(window.data[at : at + BATCH_HEADER.size])  # producer, epoch and offsets stay as they are
-        _INT.pack_into(head, _AT["batch_length"], len(head) - LOG_OVERHEAD + len(packed))
-        _SHORT.pack_into(head, _AT["attributes"], kept_flags)
-        _TIMES.pack_into(head, _AT["base_timestamp"], base_timestamp, largest)
-        _INT.pack_into(head, _AT["record_count"], taken)
-        crc = crc32c(packed, crc32c(memoryview(head)[_AT["attributes"] :]))
-        _CRC.pack_into(head, _AT["crc"], crc)
+        for name, value in (
+            ("batch_length", len(head) - LOG_OVERHEAD + len(packed)),
+            ("attributes", kept_flags),
+            ("base_timestamp", base_timestamp),
+            ("max_timestamp", largest),
+            ("record_count", taken),
+        ):
+            BATCH_HEADER.put(name, head, 0, value)
+        BATCH_HEADER.put("crc", head, 0, crc32c(packed, crc32c(memoryview(head)[_CHECKED_FROM:])))
         return bytes(head) + packed
 
     def rewrite(self, batches: BatchColumns, row: int, marked: Iterable[Marked], delete_horizon_ms: int) -> bytes:

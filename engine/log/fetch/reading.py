@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import OpenFile
     from engine.formats import AbortedTxn
-    from engine.log.segment.log_segment import FetchSlice, LogSegment
+    from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.reading import FetchSlice
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3  # special timestamps of ListOffsetsRequest
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6

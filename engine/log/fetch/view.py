@@ -233,13 +233,8 @@ class PartitionView:
 
     def place(self, offset: int) -> LogOffsetMetadata:
         """Where a read from `offset` begins: the first offset of its batch, and that batch's place."""
-        segment = self.segments.floor_segment(offset) if offset < self.log_end_offset else None
-        while segment is not None:
-            head = segment.translate_offset(offset)
-            if head is not None:
-                return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
-            segment = self.segments.higher_segment(segment.base_offset)
-        return self._end
+        place = self.segments.place_of(offset) if offset < self.log_end_offset else None
+        return place or self._end
 
     def refresh(self) -> bool:
         """Look for new segments and batches; returns whether the log goes further than before.

@@ -64,17 +64,11 @@ class LocalLog:
 
         Only the offset itself where it lies outside the log. Mirrors LocalLog.convertToOffsetMetadataOrThrow.
         """
-        segment = self.segments.floor_segment(offset)
-        if offset > self.log_end_offset or segment is None:
+        if offset > self.log_end_offset or self.segments.floor_segment(offset) is None:
             return LogOffsetMetadata(offset)
         if offset == self.log_end_offset:
             return self.next_offset
-        while segment is not None:
-            found = segment.translate_offset(offset)
-            if found is not None:
-                return LogOffsetMetadata(found.base_offset, segment.base_offset, found.position)
-            segment = self.segments.higher_segment(segment.base_offset)
-        return self.next_offset
+        return self.segments.place_of(offset) or self.next_offset
 
     def new_segment(self, base_offset: int) -> LogSegment:
         """Make an empty segment and add it."""

@@ -31,18 +31,8 @@ from engine.formats import (
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.decode import decode_records
 from engine.kernels.placement import Place
-from engine.kernels.recovery import (
-    ROW_FIELDS,
-    WALK_FIELDS,
-    Flag,
-    Kind,
-    Row,
-    Walk,
-    Walked,
-    flush_producers,
-    new_slots,
-    recover_batches,
-)
+from engine.kernels.recovery import flush_producers, new_slots, recover_batches
+from engine.kernels.walk import ROW_FIELDS, WALK_FIELDS, Flag, Kind, Row, Walk, Walked
 from engine.log.scan.producer_rows import ProducerRow, TxnMarker
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns, Table
@@ -77,7 +67,7 @@ class ScanStop(Enum):
 
 
 class RowChunk:
-    """Some producer rows, compact; `fields` are runs of `count` integers each, see kernels.recovery.Row."""
+    """Some producer rows, compact; `fields` are runs of `count` integers each, see kernels.walk.Row."""
 
     __slots__ = ("_fields", "count")
 

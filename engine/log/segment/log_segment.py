@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import INT_MAX, LOG_OVERHEAD, LONG_MAX, MIN_RECORD_SIZE, AbortedTxn, BatchField
-from engine.index.offset import OffsetIndex, OffsetPosition
+from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.kernels.placement import PLACE_FIELDS, Place, Placed, place_entries
 from engine.log.errors import (
@@ -17,17 +17,8 @@ from engine.log.errors import (
     OffsetIndexMissing,
     SegmentOffsetOverflow,
 )
-from engine.log.scan.batch_search import (
-    BatchHead,
-    TimestampAndOffset,
-    count_records,
-    heads,
-    largest_timestamp_after,
-    last_head,
-    search_for_offset,
-    search_for_timestamp,
-)
-from engine.log.segment.segment_files import SegmentFiles
+from engine.log.scan.batch_search import heads, largest_timestamp_after
+from engine.log.segment.reading import ReadableSegment
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 
@@ -36,7 +27,6 @@ if TYPE_CHECKING:
 
     from engine.config import LogConfig
     from engine.files import Buffer, Files, OpenFile
-    from engine.index.transaction import AbortedTxns
     from engine.log.scan.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
     from engine.log.segment.recovery import SegmentScan
 
@@ -55,19 +45,7 @@ class RollParams(NamedTuple):
     now: int
 
 
-class FetchSlice(NamedTuple):
-    """Bytes [position, position + size) of the .log, from the batch that begins with `base_offset` on.
-
-    first_entry_incomplete  the first batch has more bytes than were asked for
-    """
-
-    base_offset: int
-    position: int
-    size: int
-    first_entry_incomplete: bool = False
-
-
-class LogSegment(SegmentFiles):
+class LogSegment(ReadableSegment):
     """The segment that begins at `base_offset` in `directory`. Its .log is made at once, its indexes when first used.
 
     now                  ms; the time from which a segment without timestamps waits to be rolled
@@ -109,6 +87,11 @@ class LogSegment(SegmentFiles):
     def can_convert_to_relative_offset(self, offset: int) -> bool:
         """Does `offset` fit behind the base offset in 31 bits?"""
         return 0 <= offset - self.base_offset <= INT_MAX
+
+    def has_overflow(self) -> bool:
+        """Does the last offset not fit behind the base offset?"""
+        next_offset = self.read_next_offset()
+        return next_offset > self.base_offset and not self.can_convert_to_relative_offset(next_offset - 1)
 
     def should_roll(self, params: RollParams) -> bool:
         """Must a new segment begin before this append?"""
@@ -202,70 +185,6 @@ class LogSegment(SegmentFiles):
             self.append(last_offset, source.read_exactly(position, size))
             position += size
         return position - start
-
-    # reading
-
-    def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
-        """The batch that holds `offset`, else the first one above it; None: neither is here.
-
-        Mirrors LogSegment.translateOffset.
-        """
-        position = max(self.offset_index.lookup(offset).position, starting_position)
-        return search_for_offset(self.log_file, offset, position, self.size) if position < self.size else None
-
-    def read(
-        self, start_offset: int, max_size: int, max_position: int | None, *, min_one_message: bool = False
-    ) -> FetchSlice | None:
-        """Where to read from `start_offset` on, at most `max_size` bytes and not behind byte `max_position`.
-
-        max_position     None: nothing may be read yet, but where it would begin is told
-        min_one_message  the first batch is read in full whatever `max_size` says
-        Returns None where nothing at or above `start_offset` is here. Mirrors LogSegment.read.
-        """
-        head = self.translate_offset(start_offset)
-        if head is None:
-            return None
-        size = max(max_size, head.size) if min_one_message else max_size
-        if size == 0 or max_position is None:
-            return FetchSlice(head.base_offset, head.position, 0)
-        size_here = max(0, min(max_position - head.position, size, self.size - head.position))
-        return FetchSlice(head.base_offset, head.position, size_here, size < head.size)
-
-    def fetch_upper_bound_offset(self, start: OffsetPosition, fetch_size: int) -> int | None:
-        """Offset of an index entry at least `fetch_size` bytes behind `start`; None: there is none."""
-        entry = self.offset_index.fetch_upper_bound(start, fetch_size)
-        return None if entry is None else entry.offset
-
-    def find_offset_by_timestamp(self, timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
-        """First record with at least this timestamp and offset; None: there is none."""
-        entry = self.time_index.lookup(timestamp)
-        position = self.offset_index.lookup(max(entry.offset, starting_offset)).position
-        return search_for_timestamp(self.log_file, timestamp, position, starting_offset, self.size)
-
-    def read_next_offset(self) -> int:
-        """Behind the last batch; the base offset without one. Read from the last index entry on."""
-        head = self.translate_offset(self.offset_index.last_offset)
-        last = None if head is None else last_head(self.log_file, head.position, self.size)
-        return self.base_offset if last is None else last.next_offset
-
-    def behind(self, offset: int) -> tuple[BatchHead, int | None] | None:
-        """The first batch whose last offset is `offset` or larger; records from there on, as `count_records` counts them."""
-        head = self.translate_offset(offset)
-        return None if head is None else (head, count_records(self.log_file, head.position, self.size))
-
-    def has_overflow(self) -> bool:
-        """Does the last offset not fit behind the base offset?"""
-        next_offset = self.read_next_offset()
-        return next_offset > self.base_offset and not self.can_convert_to_relative_offset(next_offset - 1)
-
-    @property
-    def aborted_are_unknown(self) -> bool:
-        """Can the transaction index not be believed? Opening a log for writing makes lost ones anew."""
-        return False
-
-    def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
-        """The aborted transactions that a reader of these offsets must know, as far as this segment tells."""
-        return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
     # times
 

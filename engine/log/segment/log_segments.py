@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING
 
+from engine.log.offset_metadata import LogOffsetMetadata
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -97,6 +99,16 @@ class LogSegments:
     def higher_segments(self, base_offset: int) -> list[LogSegment]:
         """All segments that begin above `base_offset`."""
         return [self._segments[base] for base in self._bases[bisect_right(self._bases, base_offset) :]]
+
+    def place_of(self, offset: int) -> LogOffsetMetadata | None:
+        """The first batch that ends at or behind `offset`: its base offset and place; None: there is none."""
+        segment = self.floor_segment(offset)
+        while segment is not None:
+            head = segment.translate_offset(offset)
+            if head is not None:
+                return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
+            segment = self.higher_segment(segment.base_offset)
+        return None
 
     @property
     def first_segment(self) -> LogSegment | None:

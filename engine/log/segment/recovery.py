@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.formats import NO_TIMESTAMP
 from engine.index.time import TimestampOffset
 from engine.kernels.placement import Place, Placed
-from engine.kernels.recovery import Walk
+from engine.kernels.walk import Walk
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow
 from engine.log.scan.recovery_walk import RecoveryWalk, RowChunk, ScanStop, read_marker
 
