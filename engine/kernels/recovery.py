@@ -10,87 +10,21 @@ from array import array
 import cython
 
 from engine.formats import LEGACY_OVERHEAD_V0, LOG_OVERHEAD, ControlType
-from engine.kernels.placement import Place, Placed
-from engine.kernels.walk import ROW_FIELDS, WALK_FIELDS, Flag, Kind, Row, Walk, Walked
 
 if cython.compiled:
-    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels import fields, walk
     from cython.cimports.engine.kernels.checksum import checksum, kafkalog_crc32c, kafkalog_has_crc32c
     from cython.cimports.engine.kernels.numbers import fits_int, i16, i32, i64, u32, varint, varlong, wrapped_sum
     from cython.cimports.engine.kernels.placement import place
 else:
-    from engine.kernels import fields
+    from engine.kernels import fields, walk
     from engine.kernels.checksum import checksum
     from engine.kernels.numbers import fits_int, i16, i32, i64, u32, varint, varlong, wrapped_sum
     from engine.kernels.placement import place
 
-# a slot: one producer and its current run of data batches
-_USED = cython.declare(cython.int, 0)
-_ID = cython.declare(cython.int, 1)
-_RUN_EPOCH = cython.declare(cython.int, 2)
-_RUN_KIND = cython.declare(cython.int, 3)  # −1: no run
-_HELD = cython.declare(cython.int, 4)  # batches since the first of the run
-_RING = cython.declare(cython.int, 5)  # the last five of them: base sequence, base offset, last offset, max timestamp
-_RING_SIZE = cython.declare(cython.longlong, 5)
-_RING_FIELDS = cython.declare(cython.longlong, 4)
-SLOT_FIELDS = 25
 SLOTS = 2048  # a power of two
-_SLOT_FIELDS = cython.declare(cython.Py_ssize_t, SLOT_FIELDS)
 
 _LEGACY_TIMESTAMP_END = cython.declare(cython.Py_ssize_t, LOG_OVERHEAD + LEGACY_OVERHEAD_V0)
-
-_BASE_OFFSET = cython.declare(cython.int, Place.BASE_OFFSET)
-_INTERVAL = cython.declare(cython.int, Place.INTERVAL)
-_POSITION = cython.declare(cython.int, Place.POSITION)
-_SINCE_ENTRY = cython.declare(cython.int, Place.SINCE_ENTRY)
-_MAX_TIMESTAMP = cython.declare(cython.int, Place.MAX_TIMESTAMP)
-_MAX_TIMESTAMP_OFFSET = cython.declare(cython.int, Place.MAX_TIMESTAMP_OFFSET)
-_BATCHES = cython.declare(cython.int, Walk.BATCHES)
-_RECORDS = cython.declare(cython.int, Walk.RECORDS)
-_NEXT_OFFSET = cython.declare(cython.int, Walk.NEXT_OFFSET)
-_MAP_END = cython.declare(cython.int, Walk.MAP_END)
-_HAS_MAP_END = cython.declare(cython.int, Walk.HAS_MAP_END)
-_EPOCH = cython.declare(cython.int, Walk.EPOCH)
-_EPOCHS_AT = cython.declare(cython.int, Walk.EPOCHS_AT)
-_ROWS_AT = cython.declare(cython.int, Walk.ROWS_AT)
-_PRODUCERS = cython.declare(cython.int, Walk.PRODUCERS)
-_HOLES = cython.declare(cython.int, Walk.HOLES)
-_DISORDERS = cython.declare(cython.int, Walk.DISORDERS)
-_DISORDER_AT = cython.declare(cython.int, Walk.DISORDER_AT)
-_DISORDER_OFFSET = cython.declare(cython.int, Walk.DISORDER_OFFSET)
-_DISORDER_BEHIND = cython.declare(cython.int, Walk.DISORDER_BEHIND)
-_FIELDS = cython.declare(cython.Py_ssize_t, WALK_FIELDS)
-
-_END = cython.declare(cython.int, Walked.END)
-_OVERFLOW = cython.declare(cython.int, Placed.OVERFLOW)
-_PLACE_NO_ROOM = cython.declare(cython.int, Placed.NO_ROOM)
-_TORN = cython.declare(cython.int, Walked.TORN)
-_BAD_SIZE = cython.declare(cython.int, Walked.BAD_SIZE)
-_INVALID = cython.declare(cython.int, Walked.INVALID)
-_UNCHECKED = cython.declare(cython.int, Walked.UNCHECKED)
-_MARKER = cython.declare(cython.int, Walked.MARKER)
-_NO_ROOM = cython.declare(cython.int, Walked.NO_ROOM)
-_SLOTS_FULL = cython.declare(cython.int, Walked.SLOTS_FULL)
-_BAD_START = cython.declare(cython.int, Walked.BAD_START)
-_CHECKED = cython.declare(cython.int, Flag.CHECKED)
-_LOOKED_AT = cython.declare(cython.int, Flag.LOOKED_AT)
-_HEAD_ONLY = cython.declare(cython.int, Flag.HEAD_ONLY)
-
-_R_PRODUCER_ID = cython.declare(cython.int, Row.PRODUCER_ID)
-_R_PRODUCER_EPOCH = cython.declare(cython.int, Row.PRODUCER_EPOCH)
-_R_BASE_SEQUENCE = cython.declare(cython.int, Row.BASE_SEQUENCE)
-_R_BASE_OFFSET = cython.declare(cython.int, Row.BASE_OFFSET)
-_R_LAST_OFFSET = cython.declare(cython.int, Row.LAST_OFFSET)
-_R_MAX_TIMESTAMP = cython.declare(cython.int, Row.MAX_TIMESTAMP)
-_R_KIND = cython.declare(cython.int, Row.KIND)
-_R_MARKER = cython.declare(cython.int, Row.MARKER)
-_R_COORDINATOR_EPOCH = cython.declare(cython.int, Row.COORDINATOR_EPOCH)
-_R_MARKER_TIMESTAMP = cython.declare(cython.int, Row.MARKER_TIMESTAMP)
-_ROW_FIELDS = cython.declare(cython.Py_ssize_t, ROW_FIELDS)
-_K_TRANSACTIONAL = cython.declare(cython.longlong, Kind.TRANSACTIONAL)
-_K_CONTROL = cython.declare(cython.longlong, Kind.CONTROL)
-_K_HAS_MARKER = cython.declare(cython.longlong, Kind.HAS_MARKER)
-
 _COMMIT = cython.declare(cython.longlong, ControlType.COMMIT)
 
 # Checksums of batches up to these sizes are computed here; a library does larger ones, and all when interpreted.
@@ -101,7 +35,7 @@ _INLINE_HARDWARE = cython.declare(cython.longlong, 2**31)
 
 def new_slots() -> memoryview:
     """Empty slots for `recover_batches`."""
-    return memoryview(array("q", bytes(8 * SLOTS * SLOT_FIELDS))).cast("B").cast("q", (SLOTS, SLOT_FIELDS))
+    return memoryview(array("q", bytes(8 * SLOTS * walk.SLOT_FIELDS))).cast("B").cast("q", (SLOTS, walk.SLOT_FIELDS))
 
 
 @cython.cfunc
@@ -142,7 +76,7 @@ def _slot_of(slots: cython.longlong[:, ::1], producer_id: cython.longlong) -> cy
     """The slot that `producer_id` has, or would get. There is always a free one."""
     mask: cython.longlong = slots.shape[0] - 1
     slot: cython.longlong = (producer_id ^ (producer_id >> 11)) & mask
-    while slots[slot, _USED] != 0 and slots[slot, _ID] != producer_id:
+    while slots[slot, walk.SLOT_USED] != 0 and slots[slot, walk.SLOT_ID] != producer_id:
         slot = (slot + 1) & mask
     return slot
 
@@ -153,22 +87,22 @@ def _slot_of(slots: cython.longlong[:, ::1], producer_id: cython.longlong) -> cy
 def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, rows: cython.longlong[:, ::1],
              at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Tell the batches that the slot holds back, at most five → columns used."""
-    held: cython.longlong = slots[slot, _HELD]
+    held: cython.longlong = slots[slot, walk.SLOT_HELD]
     first: cython.longlong = 0
     ring: cython.Py_ssize_t
-    if held > _RING_SIZE: first = held - _RING_SIZE
+    if held > walk.RING_SIZE: first = held - walk.RING_SIZE
     while first < held:
-        ring = _RING + (first % _RING_SIZE) * _RING_FIELDS
-        rows[_R_PRODUCER_ID, at] = slots[slot, _ID]
-        rows[_R_PRODUCER_EPOCH, at] = slots[slot, _RUN_EPOCH]
-        rows[_R_KIND, at] = slots[slot, _RUN_KIND]
-        rows[_R_BASE_SEQUENCE, at] = slots[slot, ring]
-        rows[_R_BASE_OFFSET, at] = slots[slot, ring + 1]
-        rows[_R_LAST_OFFSET, at] = slots[slot, ring + 2]
-        rows[_R_MAX_TIMESTAMP, at] = slots[slot, ring + 3]
+        ring = walk.SLOT_RING + (first % walk.RING_SIZE) * walk.RING_FIELDS
+        rows[walk.R_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
+        rows[walk.R_PRODUCER_EPOCH, at] = slots[slot, walk.SLOT_EPOCH]
+        rows[walk.R_KIND, at] = slots[slot, walk.SLOT_KIND]
+        rows[walk.R_BASE_SEQUENCE, at] = slots[slot, ring]
+        rows[walk.R_BASE_OFFSET, at] = slots[slot, ring + 1]
+        rows[walk.R_LAST_OFFSET, at] = slots[slot, ring + 2]
+        rows[walk.R_MAX_TIMESTAMP, at] = slots[slot, ring + 3]
         at += 1
         first += 1
-    slots[slot, _HELD] = 0
+    slots[slot, walk.SLOT_HELD] = 0
     return at
 
 
@@ -178,16 +112,16 @@ def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, rows: cyth
 def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1], rows: cython.longlong[:, ::1]):
     """Tell all batches that are held back, and forget the producers → END, or NO_ROOM: take the rows and call again."""
     slot: cython.Py_ssize_t
-    if state.shape[0] < _FIELDS or rows.shape[0] < _ROW_FIELDS or slots.shape[1] < _SLOT_FIELDS: return _BAD_START
-    if state[_ROWS_AT] < 0: return _BAD_START
+    if state.shape[0] < walk.WALK_FIELDS or state[walk.S_ROWS_AT] < 0: return walk.BAD_START
+    if rows.shape[0] < walk.ROW_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return walk.BAD_START
     with cython.nogil:
         for slot in range(slots.shape[0]):
-            if slots[slot, _USED] == 0: continue
-            if rows.shape[1] - state[_ROWS_AT] < _RING_SIZE: return _NO_ROOM
-            state[_ROWS_AT] = _release(slots, slot, rows, state[_ROWS_AT])
-            slots[slot, _USED] = 0
-        state[_PRODUCERS] = 0
-        return _END
+            if slots[slot, walk.SLOT_USED] == 0: continue
+            if rows.shape[1] - state[walk.S_ROWS_AT] < walk.RING_SIZE: return walk.NO_ROOM
+            state[walk.S_ROWS_AT] = _release(slots, slot, rows, state[walk.S_ROWS_AT])
+            slots[slot, walk.SLOT_USED] = 0
+        state[walk.S_PRODUCERS] = 0
+        return walk.END
 
 
 @cython.cfunc
@@ -198,17 +132,17 @@ def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1],
 def _size_of(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, flags: cython.int):
     """(whole size of the batch at `at`, END), or why its header can not be read."""
     size: cython.longlong
-    if end - at <= fields.UP_TO_MAGIC: return 0, _TORN
+    if end - at <= fields.UP_TO_MAGIC: return 0, walk.TORN
     size = i32(data, at + fields.V2_BATCH_LENGTH_AT)
-    if size < fields.SMALLEST: return 0, _BAD_SIZE
-    if size > end - at - fields.OVERHEAD and not flags & _HEAD_ONLY: return 0, _TORN
+    if size < fields.SMALLEST: return 0, walk.BAD_SIZE
+    if size > end - at - fields.OVERHEAD and not flags & walk.HEAD_ONLY: return 0, walk.TORN
     size += fields.OVERHEAD
     if data[at + fields.V2_MAGIC_AT] < 2 or data[at + fields.V2_MAGIC_AT] >= 128:  # signed: as Java takes it
-        if end - at < _LEGACY_TIMESTAMP_END: return 0, _TORN
+        if end - at < _LEGACY_TIMESTAMP_END: return 0, walk.TORN
     else:
-        if size < fields.V2_SIZE: return 0, _INVALID
-        if end - at < fields.V2_SIZE: return 0, _TORN
-    return size, _END
+        if size < fields.V2_SIZE: return 0, walk.INVALID
+        if end - at < fields.V2_SIZE: return 0, walk.TORN
+    return size, walk.END
 
 
 @cython.cfunc
@@ -220,17 +154,17 @@ def _check(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: c
     """END: the batch's checksum is right; else INVALID, or UNCHECKED where a library is faster."""
     crc: cython.longlong = -1
     if magic < 2:
-        if size > _INLINE: return _UNCHECKED
+        if size > _INLINE: return walk.UNCHECKED
         crc = checksum(data, at + fields.V2_MAGIC_AT, at + size, ieee)
-        return _END if crc == u32(data, at + fields.OVERHEAD) else _INVALID
+        return walk.END if crc == u32(data, at + fields.OVERHEAD) else walk.INVALID
     if _HARDWARE and size <= _INLINE_HARDWARE:
         if cython.compiled:
             crc = kafkalog_crc32c(cython.address(data[at + fields.V2_ATTRIBUTES_AT]), size - fields.V2_ATTRIBUTES_AT)
     elif size <= _INLINE:
         crc = checksum(data, at + fields.V2_ATTRIBUTES_AT, at + size, castagnoli)
     else:
-        return _UNCHECKED
-    return _END if crc == u32(data, at + fields.V2_CRC_AT) else _INVALID
+        return walk.UNCHECKED
+    return walk.END if crc == u32(data, at + fields.V2_CRC_AT) else walk.INVALID
 
 
 @cython.cfunc
@@ -245,14 +179,14 @@ def _kind_of(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size:
     marker: cython.longlong
     coordinator: cython.longlong
     delta: cython.longlong
-    if attributes & fields.TRANSACTIONAL_FLAG: kind = _K_TRANSACTIONAL
+    if attributes & fields.TRANSACTIONAL_FLAG: kind = walk.K_TRANSACTIONAL
     if not attributes & fields.CONTROL_FLAG: return kind, -1, 0, 0
-    kind |= _K_CONTROL
-    if count == 0 or flags & _LOOKED_AT: return kind, -1, 0, 0
-    if count != 1 or attributes & fields.CODEC_MASK or flags & _HEAD_ONLY: return -1, -1, 0, 0
+    kind |= walk.K_CONTROL
+    if count == 0 or flags & walk.LOOKED_AT: return kind, -1, 0, 0
+    if count != 1 or attributes & fields.CODEC_MASK or flags & walk.HEAD_ONLY: return -1, -1, 0, 0
     marker, coordinator, delta = _marker(data, at + fields.V2_SIZE, at + size)
     if marker < 0: return -1, -1, 0, 0
-    return kind | _K_HAS_MARKER, marker, coordinator, delta
+    return kind | walk.K_HAS_MARKER, marker, coordinator, delta
 
 
 @cython.cfunc
@@ -261,14 +195,14 @@ def _kind_of(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size:
 @cython.exceptval(check=False)
 def _note_order(state: cython.longlong[::1], base_offset: cython.longlong, has_hole: cython.bint) -> cython.void:
     """Note a batch that begins below the offset that is next, or one with a hole in front of it or in it."""
-    if base_offset < state[_NEXT_OFFSET]:
-        if state[_DISORDERS] == 0:
-            state[_DISORDER_AT] = state[_POSITION]
-            state[_DISORDER_OFFSET] = base_offset
-            state[_DISORDER_BEHIND] = state[_NEXT_OFFSET]
-        state[_DISORDERS] += 1
+    if base_offset < state[walk.S_NEXT_OFFSET]:
+        if state[walk.S_DISORDERS] == 0:
+            state[walk.S_DISORDER_AT] = state[walk.S_POSITION]
+            state[walk.S_DISORDER_OFFSET] = base_offset
+            state[walk.S_DISORDER_BEHIND] = state[walk.S_NEXT_OFFSET]
+        state[walk.S_DISORDERS] += 1
     elif has_hole:
-        state[_HOLES] += 1
+        state[walk.S_HOLES] += 1
 
 
 @cython.cfunc
@@ -278,11 +212,11 @@ def _note_order(state: cython.longlong[::1], base_offset: cython.longlong, has_h
 def _note_epoch(state: cython.longlong[::1], epochs: cython.longlong[:, ::1], epoch: cython.longlong,
                 base_offset: cython.longlong) -> cython.void:
     """Tell a leader epoch that is above all before it; there is room for it."""
-    if epoch > state[_EPOCH]:
-        state[_EPOCH] = epoch
-        epochs[0, state[_EPOCHS_AT]] = epoch
-        epochs[1, state[_EPOCHS_AT]] = base_offset
-        state[_EPOCHS_AT] += 1
+    if epoch > state[walk.S_EPOCH]:
+        state[walk.S_EPOCH] = epoch
+        epochs[0, state[walk.S_EPOCHS_AT]] = epoch
+        epochs[1, state[walk.S_EPOCHS_AT]] = base_offset
+        state[walk.S_EPOCHS_AT] += 1
 
 
 @cython.cfunc
@@ -291,11 +225,11 @@ def _note_epoch(state: cython.longlong[::1], epochs: cython.longlong[:, ::1], ep
 @cython.exceptval(check=False)
 def _take_slot(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, producer: cython.longlong) -> cython.bint:
     """Give a free slot to `producer`, who has no run yet; False: it has it already."""
-    if slots[slot, _USED] != 0: return False
-    slots[slot, _USED] = 1
-    slots[slot, _ID] = producer
-    slots[slot, _RUN_KIND] = -1
-    slots[slot, _HELD] = 0
+    if slots[slot, walk.SLOT_USED] != 0: return False
+    slots[slot, walk.SLOT_USED] = 1
+    slots[slot, walk.SLOT_ID] = producer
+    slots[slot, walk.SLOT_KIND] = -1
+    slots[slot, walk.SLOT_HELD] = 0
     return True
 
 
@@ -306,12 +240,12 @@ def _take_slot(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, producer
 def _hold(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, sequence: cython.longlong, base_offset: cython.longlong,
           last: cython.longlong, timestamp: cython.longlong) -> cython.void:
     """Keep a batch that goes on with the slot's run, and forget the sixth before it."""
-    ring: cython.Py_ssize_t = _RING + (slots[slot, _HELD] % _RING_SIZE) * _RING_FIELDS
+    ring: cython.Py_ssize_t = walk.SLOT_RING + (slots[slot, walk.SLOT_HELD] % walk.RING_SIZE) * walk.RING_FIELDS
     slots[slot, ring] = sequence
     slots[slot, ring + 1] = base_offset
     slots[slot, ring + 2] = last
     slots[slot, ring + 3] = timestamp
-    slots[slot, _HELD] += 1
+    slots[slot, walk.SLOT_HELD] += 1
 
 
 @cython.cfunc
@@ -322,11 +256,11 @@ def _begin_run(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, kind: cy
                rows: cython.longlong[:, ::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Tell what the slot holds back, and begin a run, unless it is a control batch → the column of its first batch."""
     at = _release(slots, slot, rows, at)
-    slots[slot, _RUN_KIND] = -1 if kind & _K_CONTROL else kind
-    slots[slot, _RUN_EPOCH] = epoch
-    rows[_R_PRODUCER_ID, at] = slots[slot, _ID]
-    rows[_R_PRODUCER_EPOCH, at] = epoch
-    rows[_R_KIND, at] = kind
+    slots[slot, walk.SLOT_KIND] = -1 if kind & walk.K_CONTROL else kind
+    slots[slot, walk.SLOT_EPOCH] = epoch
+    rows[walk.R_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
+    rows[walk.R_PRODUCER_EPOCH, at] = epoch
+    rows[walk.R_KIND, at] = kind
     return at
 
 
@@ -348,10 +282,10 @@ def _marker_time(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, a
 def _misfit(start: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cython.Py_ssize_t, state: cython.longlong[::1],
             epochs: cython.longlong[:, ::1], rows: cython.longlong[:, ::1], slots: cython.longlong[:, ::1]) -> cython.bint:
     """Do the arguments of `recover_batches` not fit together?"""
-    if start < 0 or end < start or end > size or state.shape[0] < _FIELDS: return True
-    if epochs.shape[0] < 2 or rows.shape[0] < _ROW_FIELDS or slots.shape[1] < _SLOT_FIELDS: return True
+    if start < 0 or end < start or end > size or state.shape[0] < walk.WALK_FIELDS: return True
+    if epochs.shape[0] < 2 or rows.shape[0] < walk.ROW_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
     if slots.shape[0] < 4 or slots.shape[0] & (slots.shape[0] - 1) != 0: return True
-    return state[_EPOCHS_AT] < 0 or state[_ROWS_AT] < 0 or state[_PRODUCERS] < 0
+    return state[walk.S_EPOCHS_AT] < 0 or state[walk.S_ROWS_AT] < 0 or state[walk.S_PRODUCERS] < 0
 
 
 @cython.ccall
@@ -391,16 +325,16 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     column: cython.Py_ssize_t
     slot: cython.Py_ssize_t = -1
     status: cython.int
-    if _misfit(start, end, data.shape[0], state, epochs, rows, slots): return start, _BAD_START
+    if _misfit(start, end, data.shape[0], state, epochs, rows, slots): return start, walk.BAD_START
     with cython.nogil:
         while at < end:
             size, status = _size_of(data, at, end, flags)
-            if status != _END: return at, status
+            if status != walk.END: return at, status
             magic = data[at + fields.V2_MAGIC_AT]
             if magic >= 128: magic -= 256
-            if not flags & _CHECKED:
+            if not flags & walk.CHECKED:
                 status = _check(data, at, size, magic, castagnoli, ieee)
-                if status != _END: return at, status
+                if status != walk.END: return at, status
             base_offset = i64(data, at)
             if magic >= 2:
                 attributes = data[at + fields.V2_ATTRIBUTES_AT + 1]
@@ -412,49 +346,51 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 attributes, last, producer, count = 0, base_offset, -1, 1
                 timestamp = i64(data, at + fields.V1_TIMESTAMP_AT) if magic != 0 else -1
             # everything that may keep the batch out is asked before anything of it is noted
-            if not fits_int(state[_BASE_OFFSET], last): return at, _OVERFLOW
-            if epochs.shape[1] - state[_EPOCHS_AT] < 1 or rows.shape[1] - state[_ROWS_AT] <= _RING_SIZE: return at, _NO_ROOM
+            if not fits_int(state[walk.S_BASE_OFFSET], last): return at, walk.OVERFLOW
+            if epochs.shape[1] - state[walk.S_EPOCHS_AT] < 1: return at, walk.NO_ROOM
+            if rows.shape[1] - state[walk.S_ROWS_AT] <= walk.RING_SIZE: return at, walk.NO_ROOM
             if producer >= 0:
                 slot = _slot_of(slots, producer)
-                if slots[slot, _USED] == 0 and state[_PRODUCERS] >= slots.shape[0] // 2: return at, _SLOTS_FULL
+                if slots[slot, walk.SLOT_USED] == 0 and state[walk.S_PRODUCERS] >= slots.shape[0] // 2:
+                    return at, walk.SLOTS_FULL
                 kind, marker, coordinator, delta = _kind_of(data, at, size, attributes, count, flags)
-                if kind < 0: return at, _MARKER
-            if state[_SINCE_ENTRY] > state[_INTERVAL]:
+                if kind < 0: return at, walk.MARKER
+            if state[walk.S_SINCE_ENTRY] > state[walk.S_INTERVAL]:
                 status = place(state, offsets, times, last, timestamp)
-                if status == _PLACE_NO_ROOM: return at, _NO_ROOM
-                if status != _END: return at, status
-            elif timestamp > state[_MAX_TIMESTAMP]:
-                state[_MAX_TIMESTAMP] = timestamp
-                state[_MAX_TIMESTAMP_OFFSET] = last
+                if status == walk.PLACE_NO_ROOM: return at, walk.NO_ROOM
+                if status != walk.END: return at, status
+            elif timestamp > state[walk.S_MAX_TIMESTAMP]:
+                state[walk.S_MAX_TIMESTAMP] = timestamp
+                state[walk.S_MAX_TIMESTAMP_OFFSET] = last
             _note_order(state, base_offset, magic >= 2 and (
-                base_offset > state[_NEXT_OFFSET] or count <= i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)))
-            state[_POSITION] += size
-            state[_SINCE_ENTRY] += size
-            state[_BATCHES] += 1
-            if count > 0: state[_RECORDS] += count
-            state[_NEXT_OFFSET] = wrapped_sum(last, 1)
+                base_offset > state[walk.S_NEXT_OFFSET] or count <= i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)))
+            state[walk.S_POSITION] += size
+            state[walk.S_SINCE_ENTRY] += size
+            state[walk.S_BATCHES] += 1
+            if count > 0: state[walk.S_RECORDS] += count
+            state[walk.S_NEXT_OFFSET] = wrapped_sum(last, 1)
             if magic >= 2:
-                state[_MAP_END] = state[_NEXT_OFFSET]
-                state[_HAS_MAP_END] = 1
+                state[walk.S_MAP_END] = state[walk.S_NEXT_OFFSET]
+                state[walk.S_HAS_MAP_END] = 1
                 _note_epoch(state, epochs, i32(data, at + fields.V2_PARTITION_LEADER_EPOCH_AT), base_offset)
             if producer >= 0:
-                if _take_slot(slots, slot, producer): state[_PRODUCERS] += 1
+                if _take_slot(slots, slot, producer): state[walk.S_PRODUCERS] += 1
                 epoch = i16(data, at + fields.V2_PRODUCER_EPOCH_AT)
-                if kind == slots[slot, _RUN_KIND] and epoch == slots[slot, _RUN_EPOCH]:
+                if kind == slots[slot, walk.SLOT_KIND] and epoch == slots[slot, walk.SLOT_EPOCH]:
                     _hold(slots, slot, i32(data, at + fields.V2_BASE_SEQUENCE_AT), base_offset, last, timestamp)
                 else:
-                    column = _begin_run(slots, slot, kind, epoch, rows, state[_ROWS_AT])
-                    rows[_R_BASE_SEQUENCE, column] = i32(data, at + fields.V2_BASE_SEQUENCE_AT)
-                    rows[_R_BASE_OFFSET, column] = base_offset
-                    rows[_R_LAST_OFFSET, column] = last
-                    rows[_R_MAX_TIMESTAMP, column] = timestamp
-                    rows[_R_MARKER, column] = marker
-                    rows[_R_COORDINATOR_EPOCH, column] = coordinator
-                    rows[_R_MARKER_TIMESTAMP, column] = -1
-                    if kind & _K_HAS_MARKER:
-                        rows[_R_MARKER_TIMESTAMP, column] = _marker_time(data, at, attributes, timestamp, delta)
-                    state[_ROWS_AT] = column + 1
-            if flags & _HEAD_ONLY: return end, _END
+                    column = _begin_run(slots, slot, kind, epoch, rows, state[walk.S_ROWS_AT])
+                    rows[walk.R_BASE_SEQUENCE, column] = i32(data, at + fields.V2_BASE_SEQUENCE_AT)
+                    rows[walk.R_BASE_OFFSET, column] = base_offset
+                    rows[walk.R_LAST_OFFSET, column] = last
+                    rows[walk.R_MAX_TIMESTAMP, column] = timestamp
+                    rows[walk.R_MARKER, column] = marker
+                    rows[walk.R_COORDINATOR_EPOCH, column] = coordinator
+                    rows[walk.R_MARKER_TIMESTAMP, column] = -1
+                    if kind & walk.K_HAS_MARKER:
+                        rows[walk.R_MARKER_TIMESTAMP, column] = _marker_time(data, at, attributes, timestamp, delta)
+                    state[walk.S_ROWS_AT] = column + 1
+            if flags & walk.HEAD_ONLY: return end, walk.END
             flags = 0
             at += size
-        return at, _END
+        return at, walk.END

@@ -1,8 +1,14 @@
-"""What `recovery` says of a walk over a segment, and is told: its state, why it stopped, the producers that it saw."""
+"""What `recovery` says of a walk over a segment, and is told: its state, why it stopped, the producers that it saw.
+
+The kernel takes them from walk.pxd, where they are literals, a test compares the two; interpreted by the same names here:
+
+S_…   places in the state, of Place and Walk        R_…, K_…, SLOT_…   Row, Kind and Slot
+END, TORN …, CHECKED …   Walked and Flag
+"""
 
 from enum import IntEnum
 
-from engine.kernels.placement import PLACE_FIELDS
+from engine.kernels.placement import PLACE_FIELDS, Place, Placed
 
 
 class Walk(IntEnum):
@@ -72,4 +78,21 @@ class Kind(IntEnum):
     HAS_MARKER = 4
 
 
+class Slot(IntEnum):
+    """What is kept of one producer and its current run of data batches: one 64-bit integer each."""
+
+    USED = 0
+    ID = 1
+    EPOCH = 2
+    KIND = 3  # −1: no run
+    HELD = 4  # batches since the first of the run
+    RING = 5  # the last five of them: base sequence, base offset, last offset, max timestamp
+
+
 ROW_FIELDS = len(Row)
+RING_SIZE, RING_FIELDS = 5, 4
+SLOT_FIELDS = Slot.RING + RING_SIZE * RING_FIELDS
+
+OVERFLOW, PLACE_NO_ROOM = int(Placed.OVERFLOW), int(Placed.NO_ROOM)
+for _prefix, _kind in (("S_", Place), ("S_", Walk), ("R_", Row), ("K_", Kind), ("SLOT_", Slot), ("", Walked), ("", Flag)):
+    globals().update({_prefix + _one.name: int(_one) for _one in _kind})

@@ -8,15 +8,27 @@ from pathlib import Path
 import pytest
 
 from engine.formats import BatchField, RecordField, Status
-from engine.kernels import fields
-
-DECLARED = Path(fields.__file__).with_name("fields.pxd").read_text()
-LITERALS = {name: int(value) for name, value in re.findall(r"^    (\w+) = (\d+)$", DECLARED, re.MULTILINE)}
+from engine.kernels import fields, walk
 
 
-@pytest.mark.parametrize("name", sorted(LITERALS))
-def test_a_literal_is_the_constant_of_that_name(name):
-    assert getattr(fields, name) == LITERALS[name]
+def literals(module):
+    declared = Path(module.__file__).with_suffix(".pxd").read_text()
+    bounds = re.findall(r'^    const long long (\w+) "(\d+)LL"$', declared, re.MULTILINE)
+    return {name: int(value) for name, value in re.findall(r"^    (\w+) = (\d+)$", declared, re.MULTILINE) + bounds}
+
+
+LITERALS = literals(fields)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "value"), [(module, *pair) for module in (fields, walk) for pair in literals(module).items()]
+)
+def test_a_literal_is_the_constant_of_that_name(module, name, value):
+    assert getattr(module, name) == value
+
+
+def test_the_bounds_are_among_them():
+    assert {"INT_MAX", "LONG_MAX"} <= set(LITERALS)
 
 
 def test_every_row_and_status_has_a_literal():

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.kernels.recovery import SLOT_FIELDS
-from engine.kernels.walk import ROW_FIELDS, WALK_FIELDS, Walk, Walked
+from engine.kernels.walk import ROW_FIELDS, SLOT_FIELDS, WALK_FIELDS, Walk, Walked
 from engine.log.scan import recovery_walk
 from engine.log.segment.recovery import scan_segment
 from engine.record.columns import Table
