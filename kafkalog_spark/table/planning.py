@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from engine.log.fetch.view import PartitionView
-    from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.reading import ReadableSegment
     from kafkalog_spark.table.filters import Bounds
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import ReadOptions
@@ -174,13 +174,13 @@ def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
         start = max(start, end)
 
 
-def _position(segment: LogSegment, offset: int) -> int:
+def _position(segment: ReadableSegment, offset: int) -> int:
     """Where the batch begins that holds `offset`; the segment's end behind its last."""
     head = segment.translate_offset(offset)
     return segment.size if head is None else head.position
 
 
-def _cuts(segment: LogSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
+def _cuts(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
     """Where batches begin inside start … end, about every `step` bytes: their base offsets and positions, by the index."""
     index, target = segment.offset_index, step
     while target < segment.size:

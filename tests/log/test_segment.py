@@ -11,6 +11,7 @@ from engine.errors import UnwritableFile
 from engine.files import Files, WritableFile
 from engine.formats import ControlType
 from engine.log.errors import CorruptIndex, CorruptRecord, OffsetIndexMissing, SegmentOffsetOverflow, SegmentTooLarge
+from engine.log.fetch.view import SegmentView
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.log_segment import LogSegment, RollParams
@@ -387,3 +388,10 @@ def test_closing_survives_a_time_index_out_of_order(tmp_path):
     segment.append(21, batch(20, timestamp=9000))
     segment.close()
     assert path.read_bytes() == struct.pack(">qi", 1, 2**30)
+
+
+def test_a_view_has_nothing_that_writes():
+    changing = {"append", "append_from_file", "recover", "truncate_to", "resize_indexes", "flush", "sync_changes", "scan",
+                "set_last_modified", "change_file_suffixes", "delete_if_exists", "on_become_inactive_segment"}  # fmt: skip
+    assert changing <= set(dir(LogSegment))
+    assert changing.isdisjoint(dir(SegmentView))

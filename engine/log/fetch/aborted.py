@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
     from engine.log.fetch.reading import ReadableLog
     from engine.log.offset_metadata import LogOffsetMetadata
-    from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.reading import ReadableSegment
     from engine.record.windows import Window
 
 
 def aborted_transactions(
-    log: ReadableLog, start_offset: int, segment: LogSegment, place: LogOffsetMetadata, size: int
+    log: ReadableLog, start_offset: int, segment: ReadableSegment, place: LogOffsetMetadata, size: int
 ) -> list[AbortedTxn]:
     """Those that a reader of `size` bytes of `segment` from `place` on must know. Mirrors LocalLog.addAbortedTransactions."""
     upper = segment.fetch_upper_bound_offset(OffsetPosition(place.message_offset, place.position or 0), size)
@@ -59,7 +59,7 @@ class _Markers:
         self._is_asked = False  # does no index tell of the markers here?
         self._records, self._batches, self._one = RecordColumns(8), BatchColumns(), BatchColumns(16)
 
-    def aborted_from(self, segment: LogSegment, position: int) -> list[AbortedTxn]:
+    def aborted_from(self, segment: ReadableSegment, position: int) -> list[AbortedTxn]:
         """Those that segments without a sound index end, with batches from byte `position` of `segment` on.
 
         Each begins where the first of these batches does.

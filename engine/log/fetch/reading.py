@@ -26,14 +26,12 @@ from engine.log.scan.batch_search import BatchHead, TimestampAndOffset, heads
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import OpenFile
     from engine.formats import AbortedTxn
-    from engine.log.segment.log_segment import LogSegment
-    from engine.log.segment.log_segments import LogSegments
-    from engine.log.segment.reading import FetchSlice
+    from engine.log.segment.reading import FetchSlice, ReadableSegment
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3  # special timestamps of ListOffsetsRequest
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -56,6 +54,26 @@ class Epochs(Protocol):
         ...
 
 
+class ReadableSegments(Protocol):
+    """What reading asks of the segments of a log."""
+
+    def __iter__(self) -> Iterator[ReadableSegment]:
+        """From the oldest to the newest."""
+        ...
+
+    def floor_segment(self, offset: int) -> ReadableSegment | None:
+        """The segment with the largest base offset at or below `offset`."""
+        ...
+
+    def higher_segment(self, offset: int) -> ReadableSegment | None:
+        """The segment with the smallest base offset above `offset`."""
+        ...
+
+    def higher_segments(self, base_offset: int) -> Sequence[ReadableSegment]:
+        """All segments that begin above `base_offset`."""
+        ...
+
+
 class ReadableLog(Protocol):
     """What reading asks of a log."""
 
@@ -65,7 +83,7 @@ class ReadableLog(Protocol):
         ...
 
     @property
-    def segments(self) -> LogSegments:
+    def segments(self) -> ReadableSegments:
         """All segments."""
         ...
 
@@ -106,7 +124,7 @@ class FetchData(NamedTuple):
     """
 
     place: LogOffsetMetadata
-    segment: LogSegment | None
+    segment: ReadableSegment | None
     size: int
     first_entry_incomplete: bool = False
     aborted: list[AbortedTxn] | None = None
@@ -145,7 +163,7 @@ def read(
     return FetchData(log.log_end_offset_metadata(), None, 0)
 
 
-def _first_offset(segment: LogSegment, found: FetchSlice) -> int:
+def _first_offset(segment: ReadableSegment, found: FetchSlice) -> int:
     """First offset of the batch that a slice begins with. A compressed set of format 0 or 1 is named after its last."""
     head = segment.log_file.read_exactly(found.position, HEADER_SIZE_UP_TO_MAGIC + 1)
     if head[-2] >= MAGIC_V2 or not head[-1] & CODEC_MASK:
@@ -177,7 +195,7 @@ def _limit(log: ReadableLog, isolation: FetchIsolation) -> LogOffsetMetadata:
     return log.fetch_last_stable_offset_metadata()
 
 
-def _end_in(segment: LogSegment, limit: LogOffsetMetadata) -> int | None:
+def _end_in(segment: ReadableSegment, limit: LogOffsetMetadata) -> int | None:
     """Byte of `segment` where a read up to `limit` ends; None: nothing of it may be read."""
     if limit.segment_base_offset is None or segment.base_offset > limit.segment_base_offset:
         return None

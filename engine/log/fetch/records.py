@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from engine.formats import AbortedTxn
     from engine.log.fetch.reading import FetchData, ReadableLog
-    from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.reading import ReadableSegment
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
@@ -119,7 +119,7 @@ class RecordFetcher:
             if walk.position < start + data.size:
                 self._left = 0  # the next batch does not fit
 
-    def _stop(self, segment: LogSegment, stop: int) -> int:
+    def _stop(self, segment: ReadableSegment, stop: int) -> int:
         """The byte of the segment where reading may stop, at most `stop`: behind the batch that holds offset end − 1."""
         if self._end == LONG_MAX:
             return stop

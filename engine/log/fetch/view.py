@@ -6,7 +6,7 @@ open, from the last producer snapshot on. Indexes that were not closed are read 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
@@ -16,7 +16,6 @@ from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTIONAL_FLAG, BatchField
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
-from engine.index.transaction import TransactionIndex
 from engine.layout import (
     FileKind,
     canonical_name,
@@ -26,15 +25,15 @@ from engine.layout import (
 )
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.scan.batch_search import largest_timestamp_after
-from engine.log.segment.log_segment import LogSegment
-from engine.log.segment.log_segments import LogSegments
+from engine.log.segment.log_segments import Segments
+from engine.log.segment.reading import ReadableSegment
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.windows import LogWalk, Stop, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.files import Files, OpenFile, ReadOnlyFiles
+    from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.entries import SparseIndex
     from engine.layout import PartitionDir
 
@@ -82,26 +81,20 @@ def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
     return index.probe.read_exactly(number * index.entry_size, index.entry_size)
 
 
-class SegmentView(LogSegment):
-    """A segment for reading. `end` takes the place of the file's size: where its last whole batch ends."""
+class SegmentView(ReadableSegment):
+    """A segment for reading. `size` is not that of the file: it ends where the last whole batch does."""
 
-    def __init__(self, files: ReadOnlyFiles, directory: str, base_offset: int, config: LogConfig) -> None:
-        super().__init__(cast("Files", files), directory, base_offset, config, 0, writable=False)
+    def __init__(self, files: ReadOnlyFiles, directory: str, base_offset: int) -> None:
+        super().__init__(files, directory, base_offset)
+        self.size = self._size_on_disk() or 0
         self.is_last = False
 
-    @property
-    def offset_index(self) -> OffsetIndex:
+    def _open_offset_index(self) -> OffsetIndex:
         """The entries in use; none where there is no file."""
-        if self._offset_index is None:
-            self._offset_index = _open(_ProbedOffsets, self.files, self.offset_index_path, self.base_offset)
-        return self._offset_index
+        return _open(_ProbedOffsets, self.files, self.offset_index_path, self.base_offset)
 
-    @property
-    def time_index(self) -> TimeIndex:
-        """The entries in use; none where there is no file."""
-        if self._time_index is None:
-            self._time_index = _open(_ProbedTimes, self.files, self.time_index_path, self.base_offset)
-        return self._time_index
+    def _open_time_index(self) -> TimeIndex:
+        return _open(_ProbedTimes, self.files, self.time_index_path, self.base_offset)
 
     def largest(self) -> TimestampOffset:
         """As the time index says; of the last segment, whose index lags behind, also what follows its last entry."""
@@ -125,7 +118,7 @@ class SegmentView(LogSegment):
         self.size = size
         self._release_indexes()
         self._offset_index = self._time_index = self._largest = None
-        self.txn_index = TransactionIndex.open(self.files, self.txn_index_path, self.base_offset, writable=False)
+        self.txn_index = self._open_txn_index()
 
     def close_handlers(self) -> None:
         """Let go of all files."""
@@ -186,7 +179,7 @@ class PartitionView:
     ) -> None:
         self.files, self.directory = files, directory.rstrip("/") or "/"
         self.config = LogConfig() if config is None else config
-        self.segments = LogSegments()
+        self.segments = Segments[SegmentView]()
         self.partition: PartitionDir | None = partition_of(files.absolute(self.directory + "/x"))
         self._report = report
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
@@ -253,7 +246,7 @@ class PartitionView:
             self._set_end(max(known), is_last=False)  # it was the last one, and has been closed meanwhile
         for base in there:
             if base not in known:
-                self.segments.add(SegmentView(self.files, self.directory, base, self.config))
+                self.segments.add(SegmentView(self.files, self.directory, base))
         if there:
             self._set_end(there[-1], is_last=True)
         return self._end.message_offset > before.message_offset
@@ -270,7 +263,7 @@ class PartitionView:
     def _set_end(self, base: int, *, is_last: bool) -> None:
         """Find out where the segment ends that begins at `base`, and with the last one the log."""
         segment = self.segments.get(base)
-        assert isinstance(segment, SegmentView)
+        assert segment is not None
         size = self.files.info(segment.log_path).size
         if segment.is_last and is_last and size == segment.size and segment.size:
             return

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
+    from engine.log.segment.reading import ReadableSegment
 
 
 
@@ -74,7 +75,7 @@ def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset
         state.load_from_records(producer_rows(segment, slice_.position, slice_.position + slice_.size))
 
 
-def producer_rows(segment: LogSegment, start: int, end: int) -> Iterator[ProducerRow]:
+def producer_rows(segment: ReadableSegment, start: int, end: int) -> Iterator[ProducerRow]:
     """Every batch with a producer id in bytes [start, end) of the log, checksums unseen.
 
     Raises CorruptRecord at a size that no batch can have, and at a marker that can not be read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import INT_MAX, LOG_OVERHEAD, LONG_MAX, MIN_RECORD_SIZE, AbortedTxn, BatchField
+from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.kernels.placement import PLACE_FIELDS, Place, Placed, place_entries
@@ -17,8 +17,11 @@ from engine.log.errors import (
     OffsetIndexMissing,
     SegmentOffsetOverflow,
 )
-from engine.log.scan.batch_search import heads, largest_timestamp_after
-from engine.log.segment.reading import ReadableSegment
+from engine.log.scan.batch_search import (
+    heads,
+    largest_timestamp_after,
+)
+from engine.log.segment.segment_files import SegmentFiles
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 
@@ -45,7 +48,7 @@ class RollParams(NamedTuple):
     now: int
 
 
-class LogSegment(ReadableSegment):
+class LogSegment(SegmentFiles):
     """The segment that begins at `base_offset` in `directory`. Its .log is made at once, its indexes when first used.
 
     now                  ms; the time from which a segment without timestamps waits to be rolled
@@ -78,20 +81,9 @@ class LogSegment(ReadableSegment):
         )
         self.created = now
         self.roll_jitter_ms = roll_jitter_ms
-        self._largest: TimestampOffset | None = None  # None: not read yet
-        self._rolling_based_timestamp: int | None = None
         self._since_entry = 0  # bytes since the last entry of the offset index
 
     # appending
-
-    def can_convert_to_relative_offset(self, offset: int) -> bool:
-        """Does `offset` fit behind the base offset in 31 bits?"""
-        return 0 <= offset - self.base_offset <= INT_MAX
-
-    def has_overflow(self) -> bool:
-        """Does the last offset not fit behind the base offset?"""
-        next_offset = self.read_next_offset()
-        return next_offset > self.base_offset and not self.can_convert_to_relative_offset(next_offset - 1)
 
     def should_roll(self, params: RollParams) -> bool:
         """Must a new segment begin before this append?"""
@@ -185,43 +177,6 @@ class LogSegment(ReadableSegment):
             self.append(last_offset, source.read_exactly(position, size))
             position += size
         return position - start
-
-    # times
-
-    def largest(self) -> TimestampOffset:
-        """Largest timestamp so far and the last offset of the first batch that has it (readMaxTimestampAndOffsetSoFar).
-
-        As long as nothing was appended or recovered, what the last entry of the time index says.
-        """
-        if self._largest is None:
-            self._largest = self.time_index.last_entry()
-        return self._largest
-
-    @property
-    def largest_timestamp(self) -> int:
-        """Of the records, ms; where none has one, when the .log was changed last."""
-        timestamp = self.largest().timestamp
-        return timestamp if timestamp >= 0 else self.last_modified
-
-    @property
-    def largest_record_timestamp(self) -> int | None:
-        """Of the records, ms; None where none has one."""
-        timestamp = self.largest().timestamp
-        return timestamp if timestamp >= 0 else None
-
-    @property
-    def rolling_based_timestamp(self) -> int | None:
-        """Largest timestamp of the first batch, ms; None: there is no batch."""
-        if self._rolling_based_timestamp is None and self.size:
-            first = next(iter(heads(self.log_file, 0, self.size)), None)
-            self._rolling_based_timestamp = None if first is None else first.max_timestamp
-        return self._rolling_based_timestamp
-
-    @property
-    def first_batch_timestamp(self) -> int:
-        """As `rolling_based_timestamp`, 2^63 − 1 where there is none (getFirstBatchTimestamp)."""
-        timestamp = self.rolling_based_timestamp
-        return timestamp if timestamp is not None and timestamp >= 0 else LONG_MAX
 
     def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
         """How long the segment waits to be rolled, ms: by timestamps, without them by the clock."""

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine.log.offset_metadata import LogOffsetMetadata
+from engine.log.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.reading import ReadableSegment
+
+S = TypeVar("S", bound="ReadableSegment")
 
 
-class LogSegments:
+class Segments(Generic[S]):
     """A map from base offset to segment, sorted. Iteration goes from the oldest to the newest, over a copy."""
 
     def __init__(self) -> None:
         self._bases: list[int] = []
-        self._segments: dict[int, LogSegment] = {}
+        self._segments: dict[int, S] = {}
 
     def __len__(self) -> int:
         return len(self._bases)
 
-    def __iter__(self) -> Iterator[LogSegment]:
+    def __iter__(self) -> Iterator[S]:
         return iter([self._segments[base] for base in self._bases])
 
     def __contains__(self, base_offset: int) -> bool:
         return base_offset in self._segments
 
-    def add(self, segment: LogSegment) -> LogSegment | None:
+    def add(self, segment: S) -> S | None:
         """Add `segment`; returns the one of the same base offset that it takes the place of."""
         before = self._segments.get(segment.base_offset)
         if before is None:
@@ -62,11 +65,11 @@ class LogSegments:
         """Of all segments, ascending."""
         return list(self._bases)
 
-    def get(self, base_offset: int) -> LogSegment | None:
+    def get(self, base_offset: int) -> S | None:
         """The segment that begins at `base_offset`."""
         return self._segments.get(base_offset)
 
-    def values(self, first: int | None = None, end: int | None = None) -> list[LogSegment]:
+    def values(self, first: int | None = None, end: int | None = None) -> list[S]:
         """From the segment that contains offset `first` (or the one behind it) to the last that begins below `end`."""
         low, high = 0, len(self._bases)
         if first is not None:
@@ -79,24 +82,24 @@ class LogSegments:
             high = bisect_left(self._bases, end)
         return [self._segments[base] for base in self._bases[low:high]]
 
-    def non_active_segments_from(self, first: int) -> list[LogSegment]:
+    def non_active_segments_from(self, first: int) -> list[S]:
         """The segments from the one that contains `first` on, without the active one."""
         active = self.active_segment.base_offset
         return [] if first > active else self.values(first, active)
 
-    def floor_segment(self, offset: int) -> LogSegment | None:
+    def floor_segment(self, offset: int) -> S | None:
         """The segment with the largest base offset at or below `offset`."""
         return self._at(bisect_right(self._bases, offset) - 1)
 
-    def lower_segment(self, offset: int) -> LogSegment | None:
+    def lower_segment(self, offset: int) -> S | None:
         """The segment with the largest base offset below `offset`."""
         return self._at(bisect_left(self._bases, offset) - 1)
 
-    def higher_segment(self, offset: int) -> LogSegment | None:
+    def higher_segment(self, offset: int) -> S | None:
         """The segment with the smallest base offset above `offset`."""
         return self._at(bisect_right(self._bases, offset))
 
-    def higher_segments(self, base_offset: int) -> list[LogSegment]:
+    def higher_segments(self, base_offset: int) -> list[S]:
         """All segments that begin above `base_offset`."""
         return [self._segments[base] for base in self._bases[bisect_right(self._bases, base_offset) :]]
 
@@ -111,17 +114,17 @@ class LogSegments:
         return None
 
     @property
-    def first_segment(self) -> LogSegment | None:
+    def first_segment(self) -> S | None:
         """The oldest one."""
         return self._at(0)
 
     @property
-    def last_segment(self) -> LogSegment | None:
+    def last_segment(self) -> S | None:
         """The newest one."""
         return self._at(len(self._bases) - 1)
 
     @property
-    def active_segment(self) -> LogSegment:
+    def active_segment(self) -> S:
         """The one that takes appends. There must be a segment."""
         return self._segments[self._bases[-1]]
 
@@ -130,5 +133,9 @@ class LogSegments:
         """Bytes of all .log files."""
         return sum(segment.size for segment in self)
 
-    def _at(self, number: int) -> LogSegment | None:
+    def _at(self, number: int) -> S | None:
         return self._segments[self._bases[number]] if 0 <= number < len(self._bases) else None
+
+
+class LogSegments(Segments[LogSegment]):
+    """The segments of a log that may change."""

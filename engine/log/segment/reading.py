@@ -1,21 +1,36 @@
-"""Reads of one segment: where an offset lies, what a fetch gets, which record a timestamp means. Mirrors LogSegment."""
+"""A segment of a log as readers see it: places by offset and by time, slices of bytes. Mirrors what LogSegment only looks up.
+
+Nothing here changes a file. LogSegment adds what does; a view beside a broker has no more than this.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.files import look
+from engine.formats import INT_MAX, LONG_MAX
+from engine.index.offset import OffsetIndex, OffsetPosition
+from engine.index.time import TimeIndex, TimestampOffset
+from engine.index.transaction import TransactionIndex
+from engine.layout import (
+    log_file_name,
+    offset_index_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)
+from engine.log.errors import SegmentTooLarge
 from engine.log.scan.batch_search import (
     BatchHead,
     TimestampAndOffset,
     count_records,
+    heads,
     last_head,
     search_for_offset,
     search_for_timestamp,
 )
-from engine.log.segment.segment_files import SegmentFiles
 
 if TYPE_CHECKING:
-    from engine.index.offset import OffsetPosition
+    from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.transaction import AbortedTxns
 
 
@@ -31,8 +46,127 @@ class FetchSlice(NamedTuple):
     first_entry_incomplete: bool = False
 
 
-class ReadableSegment(SegmentFiles):
-    """The files of a segment, searched by its indexes. What writes them is LogSegment."""
+class ReadableSegment:
+    """The segment that begins at `base_offset` in `directory`; its files are opened when they are used (LazyIndex).
+
+    size    bytes of batches in the .log, as far as readers go
+    suffix  of all its files: "", ".cleaned", ".swap", ".deleted"
+    has_txn_index  does its .txnindex exist? None: ask the disk
+    Raises UnreadableFile, SegmentTooLarge. Not for several threads.
+    """
+
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, base_offset: int, suffix: str = "", *, size: int = 0,
+        has_txn_index: bool | None = None,
+    ) -> None:  # fmt: skip
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.size = size
+        self._file: OpenFile | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self.txn_index = self._open_txn_index(exists=has_txn_index)
+        self._largest: TimestampOffset | None = None  # None: not read yet
+        self._rolling_based_timestamp: int | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(base_offset={self.base_offset}, size={self.size}, suffix={self.suffix!r})"
+
+    # files
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+    @property
+    def log_path(self) -> str:
+        """Where the .log is."""
+        return self._path(log_file_name(self.base_offset, self.suffix))
+
+    @property
+    def offset_index_path(self) -> str:
+        """Where the .index is, or would be."""
+        return self._path(offset_index_file_name(self.base_offset, self.suffix))
+
+    @property
+    def time_index_path(self) -> str:
+        """Where the .timeindex is, or would be."""
+        return self._path(time_index_file_name(self.base_offset, self.suffix))
+
+    @property
+    def txn_index_path(self) -> str:
+        """Where the .txnindex is, or would be."""
+        return self._path(transaction_index_file_name(self.base_offset, self.suffix))
+
+    @property
+    def paths(self) -> tuple[str, str, str, str]:
+        """Where log, offset, time and transaction index are, or would be."""
+        return self.log_path, self.offset_index_path, self.time_index_path, self.txn_index_path
+
+    @property
+    def log_file(self) -> OpenFile:
+        """The .log, open for reading; opened when it is first used."""
+        if self._file is None:
+            self._file = self.files.open(self.log_path)
+        return self._file
+
+    def _size_on_disk(self) -> int | None:
+        """Bytes of the .log; None: it is not there. Raises SegmentTooLarge."""
+        found = look(self.files, self.log_path)
+        if found is not None and found.size > INT_MAX:
+            what = f"{self.log_path}: {found.size} bytes, the largest segment has {INT_MAX}"
+            raise SegmentTooLarge(what)
+        return None if found is None else found.size
+
+    def _release_log(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def close_handlers(self) -> None:
+        """Let go of all files. They are opened anew where the segment is used again."""
+        self._release_log()
+
+    def close(self) -> None:
+        """As `close_handlers`: there is nothing to write back."""
+        self.close_handlers()
+
+    # indexes
+
+    def _open_offset_index(self) -> OffsetIndex:
+        return OffsetIndex.open(self.files, self.offset_index_path, self.base_offset, writable=False)
+
+    def _open_time_index(self) -> TimeIndex:
+        return TimeIndex.open(self.files, self.time_index_path, self.base_offset, writable=False)
+
+    def _open_txn_index(self, *, exists: bool | None = None) -> TransactionIndex:
+        return TransactionIndex.open(self.files, self.txn_index_path, self.base_offset, writable=False, exists=exists)
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The .index; opened when it is first used."""
+        if self._offset_index is None:
+            self._offset_index = self._open_offset_index()
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The .timeindex; opened when it is first used."""
+        if self._time_index is None:
+            self._time_index = self._open_time_index()
+        return self._time_index
+
+    @property
+    def last_modified(self) -> int:
+        """When the .log was changed last, ms."""
+        return self.files.info(self.log_path).modified_ms
+
+    # reading
+
+    def can_convert_to_relative_offset(self, offset: int) -> bool:
+        """Does `offset` fit behind the base offset in 31 bits?"""
+        return 0 <= offset - self.base_offset <= INT_MAX
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
         """The batch that holds `offset`, else the first one above it; None: neither is here.
@@ -82,6 +216,11 @@ class ReadableSegment(SegmentFiles):
         head = self.translate_offset(offset)
         return None if head is None else (head, count_records(self.log_file, head.position, self.size))
 
+    def has_overflow(self) -> bool:
+        """Does the last offset not fit behind the base offset?"""
+        next_offset = self.read_next_offset()
+        return next_offset > self.base_offset and not self.can_convert_to_relative_offset(next_offset - 1)
+
     @property
     def aborted_are_unknown(self) -> bool:
         """Can the transaction index not be believed? Opening a log for writing makes lost ones anew."""
@@ -90,3 +229,40 @@ class ReadableSegment(SegmentFiles):
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:
         """The aborted transactions that a reader of these offsets must know, as far as this segment tells."""
         return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
+
+    # times
+
+    def largest(self) -> TimestampOffset:
+        """Largest timestamp so far and the last offset of the first batch that has it (readMaxTimestampAndOffsetSoFar).
+
+        As long as nothing was appended or recovered, what the last entry of the time index says.
+        """
+        if self._largest is None:
+            self._largest = self.time_index.last_entry()
+        return self._largest
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Of the records, ms; where none has one, when the .log was changed last."""
+        timestamp = self.largest().timestamp
+        return timestamp if timestamp >= 0 else self.last_modified
+
+    @property
+    def largest_record_timestamp(self) -> int | None:
+        """Of the records, ms; None where none has one."""
+        timestamp = self.largest().timestamp
+        return timestamp if timestamp >= 0 else None
+
+    @property
+    def rolling_based_timestamp(self) -> int | None:
+        """Largest timestamp of the first batch, ms; None: there is no batch."""
+        if self._rolling_based_timestamp is None and self.size:
+            first = next(iter(heads(self.log_file, 0, self.size)), None)
+            self._rolling_based_timestamp = None if first is None else first.max_timestamp
+        return self._rolling_based_timestamp
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """As `rolling_based_timestamp`, 2^63 − 1 where there is none (getFirstBatchTimestamp)."""
+        timestamp = self.rolling_based_timestamp
+        return timestamp if timestamp is not None and timestamp >= 0 else LONG_MAX

@@ -1,33 +1,28 @@
-"""The files of a segment: the .log, opened when it is used, and the indexes, made when they are used. Mirrors LazyIndex."""
+"""The files of a segment that changes: the .log is made at once, the indexes when they are used. Mirrors LazyIndex."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.files import WritableFile, look
-from engine.formats import INT_MAX
+from engine.files import WritableFile
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
-from engine.layout import (
-    log_file_name,
-    offset_index_file_name,
-    time_index_file_name,
-    transaction_index_file_name,
-)
-from engine.log.errors import SegmentTooLarge
+from engine.log.segment.reading import ReadableSegment
 
 if TYPE_CHECKING:
     from engine.config import LogConfig
-    from engine.files import Files, OpenFile
+    from engine.files import Files
 
 
 
-class SegmentFiles:
-    """Names, sizes and life of the files of the segment that begins at `base_offset`: see LogSegment for the arguments.
+class SegmentFiles(ReadableSegment):
+    """Life of the files of the segment that begins at `base_offset`: see LogSegment for the arguments.
 
     size  bytes of batches in the .log; a .log that is allocated in full has more
     """
+
+    files: Files
 
     def __init__(
         self,
@@ -41,74 +36,21 @@ class SegmentFiles:
         writable: bool,
         has_txn_index: bool | None = None,
     ) -> None:
-        self.files = files
-        self.directory = directory
-        self.base_offset = base_offset
         self.config = config
-        self.suffix = suffix
         self.writable = writable
+        super().__init__(files, directory, base_offset, suffix, has_txn_index=has_txn_index)
         self.size = self._make_log(file_already_exists=file_already_exists)
-        self._file: OpenFile | None = None
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self.txn_index = TransactionIndex.open(
-            files, self.txn_index_path, base_offset, writable=writable, exists=has_txn_index
-        )
         self._is_dirty = False  # is there anything in the .log that was not synced?
-
-    def __repr__(self) -> str:
-        return f"LogSegment(base_offset={self.base_offset}, size={self.size}, suffix={self.suffix!r})"
 
     def _make_log(self, *, file_already_exists: bool) -> int:
         """Make the .log if there is none → bytes of batches in it."""
-        found = look(self.files, self.log_path)
+        size = self._size_on_disk()
         preallocated = self.config.preallocate and not file_already_exists
-        if self.writable and (preallocated or found is None):
+        if self.writable and (preallocated or size is None):
             with self.files.open_writable(self.log_path, create=True) as file:
                 if preallocated:
                     file.truncate(self.config.segment_size)
-        if preallocated or found is None:
-            return 0
-        size = found.size
-        if size > INT_MAX:
-            what = f"{self.log_path}: {size} bytes, the largest segment has {INT_MAX}"
-            raise SegmentTooLarge(what)
-        return size
-
-    def _path(self, name: str) -> str:
-        return f"{self.directory}/{name}"
-
-    @property
-    def log_path(self) -> str:
-        """Where the .log is."""
-        return self._path(log_file_name(self.base_offset, self.suffix))
-
-    @property
-    def offset_index_path(self) -> str:
-        """Where the .index is, or would be."""
-        return self._path(offset_index_file_name(self.base_offset, self.suffix))
-
-    @property
-    def time_index_path(self) -> str:
-        """Where the .timeindex is, or would be."""
-        return self._path(time_index_file_name(self.base_offset, self.suffix))
-
-    @property
-    def txn_index_path(self) -> str:
-        """Where the .txnindex is, or would be."""
-        return self._path(transaction_index_file_name(self.base_offset, self.suffix))
-
-    @property
-    def paths(self) -> tuple[str, str, str, str]:
-        """Where log, offset, time and transaction index are, or would be."""
-        return self.log_path, self.offset_index_path, self.time_index_path, self.txn_index_path
-
-    @property
-    def log_file(self) -> OpenFile:
-        """The .log, open for reading; opened when it is first used."""
-        if self._file is None:
-            self._file = self.files.open(self.log_path)
-        return self._file
+        return 0 if preallocated or size is None else size
 
     def _writable_log(self) -> WritableFile:
         if not isinstance(self._file, WritableFile):
@@ -116,33 +58,16 @@ class SegmentFiles:
             self._file = self.files.open_writable(self.log_path)
         return self._file
 
-    def _release_log(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+    def _open_offset_index(self) -> OffsetIndex:
+        size = self.config.max_index_size
+        return OffsetIndex.open(self.files, self.offset_index_path, self.base_offset, size, writable=self.writable)
 
-    @property
-    def offset_index(self) -> OffsetIndex:
-        """The .index; made when it is first used."""
-        if self._offset_index is None:
-            size = self.config.max_index_size
-            self._offset_index = OffsetIndex.open(
-                self.files, self.offset_index_path, self.base_offset, size, writable=self.writable
-            )
-        return self._offset_index
+    def _open_time_index(self) -> TimeIndex:
+        size = self.config.max_index_size
+        return TimeIndex.open(self.files, self.time_index_path, self.base_offset, size, writable=self.writable)
 
-    @property
-    def time_index(self) -> TimeIndex:
-        """The .timeindex; made when it is first used."""
-        if self._time_index is None:
-            size = self.config.max_index_size
-            self._time_index = TimeIndex.open(self.files, self.time_index_path, self.base_offset, size, writable=self.writable)
-        return self._time_index
-
-    @property
-    def last_modified(self) -> int:
-        """When the .log was changed last, ms."""
-        return self.files.info(self.log_path).modified_ms
+    def _open_txn_index(self, *, exists: bool | None = None) -> TransactionIndex:
+        return TransactionIndex.open(self.files, self.txn_index_path, self.base_offset, writable=self.writable, exists=exists)
 
     def set_last_modified(self, modified_ms: int) -> None:
         """Set the file times of log, offset and time index, as far as they exist."""
