@@ -8,7 +8,6 @@ be called from any thread.
 from __future__ import annotations
 
 import threading
-import zlib
 from array import array
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,11 +17,12 @@ from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
 from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, snappy_block, snappy_bound
 from engine.kernels.frames import NOT_PLAIN, plain_zstd_size
-from engine.record import lz4_frames, zstd_frames
+from engine.record import gzip_members, lz4_frames, zstd_frames
+from engine.record.bounded import Output, OverLimitError
 from engine.record.damage import CorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from zstandard import ZstdCompressor, ZstdDecompressor
 
@@ -53,13 +53,6 @@ FINDINGS = {
 }  # the code of what is wrong
 LEVELS = {Codec.GZIP: (1, 9, -1), Codec.LZ4: (1, 17, 9), Codec.ZSTD: (-131072, 22, 3)}  # smallest, largest, default
 
-_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, system unknown: as Java writes it
-_GZIP_BUFFER = 8192  # GzipCompression's input buffer; decides whether another member is looked for
-_GZIP_TRAILER = 8
-_GZIP_STEP = 64 << 10  # compressed bytes that zlib gets at a time: it copies what it leaves
-_GZIP_PIECE = 1 << 20  # inflated bytes that it hands out at a time: it holds them twice
-_GZIP_HCRC, _GZIP_EXTRA, _GZIP_NAME, _GZIP_COMMENT = 2, 4, 8, 16
-
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\x01\0\0\0\x01"  # version 1, readable since version 1
 _XERIAL_BLOCK = 32 * 1024  # SnappyOutputStream's default
@@ -80,43 +73,6 @@ class _Contexts(threading.local):
 _contexts = _Contexts()
 
 
-class _OverLimitError(Exception):
-    """More than the limit would come out."""
-
-
-class _Output:
-    """Inflated parts up to a limit: the first as it came, a growing buffer as soon as there is another."""
-
-    __slots__ = ("data", "left")
-
-    def __init__(self, limit: int) -> None:
-        self.left = limit
-        self.data: bytes | bytearray = b""
-
-    def add(self, part: bytes | bytearray) -> None:
-        """Take a part; raises _OverLimitError after taking what still fits."""
-        whole = len(part) <= self.left
-        if not whole:
-            part = part[: self.left]
-        if not self.data:
-            self.data = part
-        elif isinstance(self.data, bytearray):
-            self.data += part
-        else:
-            self.data = bytearray(self.data) + part
-        self.left -= len(part)
-        if not whole:
-            raise _OverLimitError
-
-    def cut(self, size: int) -> None:
-        """Take back what came behind the first `size` bytes."""
-        self.left += len(self.data) - size
-        if isinstance(self.data, bytearray):
-            del self.data[size:]
-        else:
-            self.data = self.data[:size]
-
-
 def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MAGIC_V2) -> Inflated:
     """Inflate the records of one batch, at most `limit` bytes of them.
 
@@ -134,10 +90,10 @@ def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MA
     inflater = _INFLATERS.get(codec)
     if inflater is None:
         return Inflated(b"", InflateStatus.UNKNOWN_CODEC, f"codec id {codec} is unknown")
-    output = _Output(limit)
+    output = Output(limit)
     try:
         inflater(memoryview(data), output, magic)
-    except _OverLimitError:
+    except OverLimitError:
         return Inflated(output.data, InflateStatus.OVER_LIMIT, f"{CODEC_NAMES[codec]}: more than {limit} bytes")
     except CorruptError as damage:
         return Inflated(output.data, InflateStatus.CORRUPT, f"{CODEC_NAMES[codec]}: {damage}")
@@ -153,7 +109,7 @@ def deflate(codec: int, data: Buffer, *, level: int | None = None, magic: int = 
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
-        return _deflate_gzip(data, _level(Codec.GZIP, level))
+        return gzip_members.write(data, _level(Codec.GZIP, level))
     if codec == Codec.SNAPPY:
         return _deflate_snappy(data, level)
     if codec == Codec.LZ4:
@@ -172,125 +128,17 @@ def _level(codec: Codec, level: int | None) -> int:
     return level
 
 
-# ---- gzip: GZIPInputStream of Java 17 over an 8 KiB buffer
+# ---- gzip: see gzip_members
 
 
-def _inflate_gzip(data: memoryview, output: _Output, _magic: int) -> None:
-    start = _gzip_header(data, 0)
-    filled = start  # up to here Java's buffer has taken the input
-    step = _GZIP_STEP
-    while True:
-        end, size, crc = _gzip_member(data, start, step, output)
-        step = _GZIP_BUFFER  # a thousand tiny members must not copy what is left a thousand times
-        filled += -(-(end - filled) // _GZIP_BUFFER) * _GZIP_BUFFER if end > filled else 0
-        filled = min(filled, len(data))
-        buffered, at = filled - end, end + _GZIP_TRAILER
-        if at > len(data):
-            raise CorruptError("ends inside a trailer")
-        if int.from_bytes(data[end : end + 4], "little") != crc:
-            raise CorruptError("checksum does not fit")
-        if int.from_bytes(data[end + 4 : at], "little") != size & 0xFFFFFFFF:
-            raise CorruptError("size in the trailer does not fit")
-        filled = max(filled, at)
-        if filled == len(data) and buffered <= 26:
-            return  # Java looks for another member only where one can be
-        try:
-            start = _gzip_header(data, at)
-        except CorruptError:
-            return  # and takes anything else as padding
-        filled = max(filled, start)
-
-
-def _gzip_header(data: memoryview, at: int) -> int:
-    """Position behind the header that begins at `at`; CorruptError where there is none."""
-    end = at + len(_GZIP_HEADER)
-    if data[at : at + 2] != b"\x1f\x8b"[: len(data) - at]:
-        raise CorruptError("not in gzip format")
-    if end > len(data):
-        raise CorruptError("ends inside a header")
-    if data[at + 2] != zlib.DEFLATED:
-        raise CorruptError(f"unsupported compression method {data[at + 2]}")
-    flags = data[at + 3]
-    if not flags:
-        return end
-    if flags & _GZIP_EXTRA:
-        end += 2 + int.from_bytes(data[end : end + 2], "little")
-    for flag in (_GZIP_NAME, _GZIP_COMMENT):
-        while flags & flag:
-            text = bytes(data[end : end + 256])
-            if not text:
-                raise CorruptError("ends inside a header")
-            end += text.find(b"\0") + 1 or len(text)
-            if text.find(b"\0") >= 0:
-                break
-    if flags & _GZIP_HCRC:
-        if data[end : end + 2] != (zlib.crc32(data[at:end]) & 0xFFFF).to_bytes(2, "little"):
-            raise CorruptError("header checksum does not fit")
-        end += 2
-    if end > len(data):
-        raise CorruptError("ends inside a header")
-    return end
-
-
-def _gzip_member(data: memoryview, start: int, step: int, output: _Output) -> tuple[int, int, int]:
-    """Inflate one member into `output`: (position behind its deflate stream, size, CRC-32 of what came out)."""
-    before = len(output.data)
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    at, size, crc = start, 0, 0
-    try:
-        while not inflater.eof:
-            if at >= len(data):
-                raise CorruptError("ends inside the compressed data")
-            for part in _gzip_parts(inflater, data[at : at + step], output):
-                output.add(part)
-                size, crc = size + len(part), zlib.crc32(part, crc)
-            at = min(at + step, len(data))
-    except zlib.error as error:
-        output.cut(before)
-        _salvage_gzip(data[start:], output)
-        raise CorruptError(str(error).partition(": ")[2] or str(error)) from None
-    return at - len(inflater.unused_data), size, crc
-
-
-def _gzip_parts(inflater: zlib._Decompress, data: memoryview, output: _Output) -> Iterator[bytes]:
-    """What comes out of the next bytes of a deflate stream, some at a time."""
-    left: Buffer = data
-    while not inflater.eof:
-        most = min(output.left + 1, _GZIP_PIECE)
-        part = inflater.decompress(left, most)
-        yield part
-        left = inflater.unconsumed_tail
-        if not left and len(part) < most:
-            return
-
-
-def _salvage_gzip(data: memoryview, output: _Output) -> None:
-    """What comes out of a deflate stream before its damage, which zlib reports without giving that up."""
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    before, at = inflater.copy(), 0
-    try:
-        for at in range(0, len(data), _GZIP_BUFFER):
-            before = inflater.copy()
-            output.add(inflater.decompress(data[at : at + _GZIP_BUFFER], output.left + 1))
-    except zlib.error:
-        pass
-    try:
-        for one in range(at, min(at + _GZIP_BUFFER, len(data))):
-            output.add(before.decompress(data[one : one + 1], output.left + 1))
-    except zlib.error:
-        pass
-
-
-def _deflate_gzip(data: Buffer, level: int) -> bytes:
-    deflater = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    trailer = zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
-    return b"".join((_GZIP_HEADER, deflater.compress(data), deflater.flush(), trailer))
+def _inflate_gzip(data: memoryview, output: Output, _magic: int) -> None:
+    gzip_members.inflate(data, output)
 
 
 # ---- snappy: SnappyInputStream of snappy-java
 
 
-def _inflate_snappy(data: memoryview, output: _Output, _magic: int) -> None:
+def _inflate_snappy(data: memoryview, output: Output, _magic: int) -> None:
     if not len(data):
         raise CorruptError("empty")
     if len(data) < len(_XERIAL_HEADER) or data[:8] != _XERIAL_MAGIC:
@@ -314,7 +162,7 @@ def _inflate_snappy(data: memoryview, output: _Output, _magic: int) -> None:
         at += size  # up to three bytes behind the last chunk are ignored
 
 
-def _snappy_block(block: memoryview, output: _Output) -> None:
+def _snappy_block(block: memoryview, output: Output) -> None:
     import snappy
 
     declared, shift = 0, 0
@@ -328,7 +176,7 @@ def _snappy_block(block: memoryview, output: _Output) -> None:
     if declared > len(block) * _SNAPPY_BEST_RATIO:
         raise CorruptError(f"a block of {len(block)} bytes that declares {declared}")
     if declared > output.left:
-        raise _OverLimitError
+        raise OverLimitError
     try:
         output.add(snappy.uncompress(block) if declared <= _SNAPPY_PIECE else _large_snappy_block(block, declared))
     except snappy.UncompressError as error:
@@ -371,7 +219,7 @@ def _snappy_blocks() -> Callable[[memoryview], bytes]:
 # ---- lz4: see lz4_frames
 
 
-def _inflate_lz4(data: memoryview, output: _Output, magic: int) -> None:
+def _inflate_lz4(data: memoryview, output: Output, magic: int) -> None:
     for block in lz4_frames.blocks(data, ignore_checksum=magic == MAGIC_V0):
         output.add(block)
 
@@ -379,7 +227,7 @@ def _inflate_lz4(data: memoryview, output: _Output, magic: int) -> None:
 # ---- zstd: see zstd_frames
 
 
-def _inflate_zstd(data: memoryview, output: _Output, _magic: int) -> None:
+def _inflate_zstd(data: memoryview, output: Output, _magic: int) -> None:
     import zstandard
 
     context = _contexts.decompressor
@@ -426,7 +274,7 @@ def _deflate_zstd(data: Buffer, level: int) -> bytes:
     return b"".join(parts)
 
 
-_INFLATERS: dict[int, Callable[[memoryview, _Output, int], None]] = {
+_INFLATERS: dict[int, Callable[[memoryview, Output, int], None]] = {
     Codec.GZIP: _inflate_gzip,
     Codec.SNAPPY: _inflate_snappy,
     Codec.LZ4: _inflate_lz4,
