@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
+from engine.formats import INT_MAX, LONG_MAX
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.logs_07 import is_log_07
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
 _WAIT = 0.2  # seconds between two looks at a log that is followed
-_LARGEST_FETCH = 2**31 - 1
+_LARGEST_FETCH = INT_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
             if segment is None or not data.size:
                 break
             end = position + data.size
-            near_end = segment.offset_index.lookup(2**63 - 1).position if end == segment.size else position
+            near_end = segment.offset_index.lookup(LONG_MAX).position if end == segment.size else position
             last = last_head(segment.log_file, max(position, near_end), end)
             if last is None:
                 break

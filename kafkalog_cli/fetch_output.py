@@ -8,11 +8,11 @@ from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING
 
 from engine.dump.json_stream import JsonStream, bytes_field
-from engine.dump.record_text import terminal_safe
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
 from engine.formats import RecordField
+from engine.kernels.escapes import terminal_safe
 from engine.layout import partition_of
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.output import raw_stdout

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from engine.formats import LONG_MAX
 from kafkalog_cli.help import DocumentedCommand
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Whole(click.ParamType[int]):
 
     name = "number"
 
-    def __init__(self, lowest: int, highest: int = 2**63 - 1) -> None:
+    def __init__(self, lowest: int, highest: int = LONG_MAX) -> None:
         self._lowest, self._highest = lowest, highest
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:

@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from engine.formats import LONG_MAX, LONG_MIN
+
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_LONG = 2**63
-NO_END = _LONG  # of a half-open range: no offset and no time is as large
+NO_END = LONG_MAX + 1  # of a half-open range: no offset and no time is as large
 
 
 def parse_instant(text: str, now_ms: int) -> int | None:
@@ -22,7 +23,7 @@ def parse_instant(text: str, now_ms: int) -> int | None:
     """
     text = text.strip()
     if re.fullmatch(r"-?\d{1,19}", text):
-        return int(text) if -_LONG <= int(text) < _LONG else None
+        return int(text) if LONG_MIN <= int(text) < NO_END else None
     if text == "now":
         return now_ms
     ago = _AGO.fullmatch(text)
@@ -67,7 +68,7 @@ class StartOffset(click.ParamType["int | str"]):
         text = str(value).strip()
         if text in _ENDS:
             return _ENDS[text]
-        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not -_LONG <= int(text) < _LONG:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not LONG_MIN <= int(text) < NO_END:
             self.fail(f"{value!r} is no offset: write a number, earliest, latest, or -N", param, ctx)
         return int(text)
 
@@ -82,9 +83,9 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
         match = re.fullmatch(r"\s*(-?\d{1,19})?\s*(:)?\s*(-?\d{1,19})?\s*", value)
         if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
             self.fail(f"{value!r} is no range of offsets: write A:B, A: or :B", param, ctx)
-        first = int(match[1]) if match[1] else -_LONG
+        first = int(match[1]) if match[1] else LONG_MIN
         end = int(match[3]) if match[3] else NO_END if match[2] else first + 1
-        if not -_LONG <= first < _LONG or end > NO_END:
+        if not LONG_MIN <= first < NO_END or end > NO_END:
             self.fail(f"{value!r} is beyond all offsets, which have 64 bits", param, ctx)
         if end < first:
             self.fail(f"{value!r} ends before it begins", param, ctx)
@@ -107,7 +108,7 @@ class TimeRange(click.ParamType[tuple[int, int]]):
         at = value.find(separator)
         while at >= 0:
             left, right = value[:at], value[at + len(separator) :]
-            start = parse_instant(left, now_ms) if left.strip() else -_LONG
+            start = parse_instant(left, now_ms) if left.strip() else LONG_MIN
             end = parse_instant(right, now_ms) if right.strip() else NO_END
             if start is not None and end is not None and start <= end:
                 found.add((start, end))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_snapshot import producer_text
-from engine.dump.record_text import terminal_safe
 from engine.formats import AbortedTxn, ProducerSnapshotEntry
 from engine.index.offset import OffsetPosition
 from engine.index.time import TimestampOffset
 from engine.index.transaction import aborted_txn_text
+from engine.kernels.escapes import terminal_safe
 
 if TYPE_CHECKING:
     from engine.dump.entries import Entry, SmallEntry

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from codecs import getincrementaldecoder
 from json import dumps
 from typing import TYPE_CHECKING
+
+from engine.kernels.escapes import terminal_safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from engine.dump.text_buffer import TextBuffer
 
 _PIECE = 48 << 10  # a multiple of three, for base64
-# above the control characters that JSON itself escapes: what a terminal would obey
-_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def put_large_field(out: TextBuffer, name: str, data: memoryview | None, *, escape: bool) -> None:
@@ -29,7 +28,7 @@ def put_large_field(out: TextBuffer, name: str, data: memoryview | None, *, esca
         out.put(f',"{name}":"')
         for text in _texts(data):
             quoted = dumps(text, ensure_ascii=False)[1:-1]
-            out.put(_UNSAFE.sub(_escaped, quoted) if escape else quoted)
+            out.put(terminal_safe_json(quoted) if escape else quoted)
         out.put('"')
     else:
         out.put(f',"{name}_b64":"')
@@ -53,7 +52,3 @@ def _texts(data: memoryview) -> Iterator[str]:
     decoder = getincrementaldecoder("utf-8")()
     for at in range(0, len(data), _PIECE):
         yield decoder.decode(bytes(data[at : at + _PIECE]), final=at + _PIECE >= len(data))
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"

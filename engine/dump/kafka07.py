@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from engine.dump.entries_07 import Stretches, starting_offset
-from engine.dump.record_text import printable, terminal_safe
+from engine.dump.record_text import printable
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, to_long
+from engine.kernels.escapes import terminal_safe
 from engine.record.damage import Problem
 from engine.record.java_text import java_utf8, whole_text
 from engine.record.kafka07 import (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from engine.formats import ControlType
+from engine.kernels.escapes import terminal_safe
 from engine.record.control import control_type, end_txn_marker, known_control_type
 from engine.record.java_text import java_utf8
 
@@ -19,23 +19,10 @@ if TYPE_CHECKING:
     Printer = Callable[[int, bytes | None, bytes | None], tuple[bytes, str | None]]
     PayloadDecoder = Callable[[bytes], bytes]
 
-_UNSAFE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def terminal_safe(text: str) -> str:
-    r"""Control characters, bidirectional marks and line ends as \\x1b or \\u202e; the rest as it is."""
-    return _UNSAFE.sub(_escape, text)
-
 
 def printable(text: str) -> str:
     r"""A text that may name files, made safe; bytes of names that are not UTF-8 as \xff."""
     return terminal_safe(text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
-
-
-def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return _SHORT.get(match[0]) or (f"\\x{code:02x}" if code < 0xA0 else f"\\u{code:04x}")
 
 
 def control_record_text(key: bytes | None, value: bytes | None) -> str:

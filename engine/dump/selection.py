@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CODEC_MASK, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
+from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
 from engine.kernels.select import ANY, compact_records, mask_records
 from engine.record.columns import RECORD_ROWS
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
-FIRST, END = -(2**63), 2**63  # half-open, as all ranges here
+FIRST, END = LONG_MIN, LONG_MAX + 1  # half-open, as all ranges here
 _AGREEING = 3  # batches in a row that lie behind a selection before the walk believes it: an offset may be damaged
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.dump.kernel_records import put_records
-from engine.dump.record_text import control_record_text, printable, printer_for, terminal_safe
+from engine.dump.record_text import control_record_text, printable, printer_for
 from engine.findings import Finding
 from engine.formats import RecordField, Status
+from engine.kernels.escapes import terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.text import print_batches, print_records
 from engine.layout import FileKind, file_name

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from json.encoder import encode_basestring
 
 from engine.formats import CODEC_NAMES, MAGIC_V2, RecordField, Status
+from engine.kernels.escapes import terminal_safe_json
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.reference_text import _about, _advance, _boolean, _put, _rows, _size, _timestamp_type
 
 BATCH_OBJECT_LIMIT = 960  # of `ndjson`
 _BLOCK = 512  # records whose columns become lists at once
-_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
 def batch_objects(out, at, batches, row, last_row, flags, base):
@@ -118,9 +117,5 @@ def _field(name, data, at, size, flags):
     except UnicodeDecodeError:
         return f'"{name}_b64":"{b64encode(field).decode()}"'
     if flags & ESCAPE:
-        text = _UNSAFE.sub(_escaped, text)
+        text = terminal_safe_json(text)
     return f'"{name}":{text}'
-
-
-def _escaped(match):
-    return f"\\u{ord(match[0]):04x}"

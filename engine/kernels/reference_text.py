@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 
 from engine.formats import CODEC_NAMES, INT_MAX, MAGIC_V2, RECORD_FIELDS, BatchField, RecordField, Status, to_int
+from engine.kernels.escapes import terminal_safe
 
 META, CONTENTS, ESCAPE, NO_NEWLINE = 1, 2, 4, 8  # the flags of `text`
 BATCH_LINE_LIMIT, RECORD_LINE_LIMIT, GROWTH = 640, 320, 4  # room that `text` wants, so that both stop at the same record
 _BLOCK = 512  # records whose columns become lists at once
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-_UNSAFE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def print_batches(out, at, batches, row, last_row, base):
@@ -161,13 +160,8 @@ def _payload(data, flags):
         # one U+FFFD for an encoded surrogate: 0xFF can not be part of any sequence
         data = _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace").encode()
     if flags & ESCAPE:
-        data = _UNSAFE.sub(_escaped, data.decode()).encode()
+        data = terminal_safe(data.decode()).encode()
     return data
-
-
-def _escaped(match):
-    code = ord(match[0])
-    return _SHORT.get(match[0]) or (f"\\x{code:02x}" if code < 0xA0 else f"\\u{code:04x}")
 
 
 def _header_keys(data, one):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from engine.formats import CODEC_NAMES
+from engine.formats import CODEC_NAMES, INT_MAX, INT_MIN
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole, size_option
@@ -40,19 +40,19 @@ _EXAMPLES = (
 @click.option("--timestamp", type=Whole(-1), metavar="MS", help="Of records without one, in ms; -1: none. Default: now.")
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="What the producer compresses batches with. compression.type may have them compressed anew.")
-@click.option("--compression-level", "level", type=Whole(-(2**31)), metavar="N", help="Default: Kafka's for the codec.")
+@click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")
 @size_option("--batch-size", 16384, "Records go together up to this many bytes.")
-@click.option("--leader-epoch", type=Whole(0, 2**31 - 1), metavar="N",
+@click.option("--leader-epoch", type=Whole(0, INT_MAX), metavar="N",
               help="Epoch of the leader that appends. Default: the latest of the log, or 0.")
 @click.option("--follower", is_flag=True, help="Raw batches keep the offsets and epochs that they have.")
 @click.option("--magic", type=click.Choice(["0", "1"]), help="Of messages for a log of Kafka 0.7. Default: 1.")
 @click.option("--producer-id", type=Whole(0), default=-1, metavar="N", help="The records are those of an idempotent producer.")
 @click.option("--producer-epoch", type=Whole(0, 2**15 - 1), metavar="N", help="Default: the producer's last one, or 0.")
-@click.option("--sequence", type=Whole(0, 2**31 - 1), metavar="N",
+@click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
               help="Of the first record. Default: the one behind the producer's last record, or 0.")
 @click.option("--transaction", type=click.Choice(["commit", "abort", "open"]),
               help="The records are a transaction, which ends so, or stays open.")
-@click.option("--coordinator-epoch", type=Whole(0, 2**31 - 1), default=0, metavar="N", help="Of the marker that ends it.")
+@click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N", help="Of the marker that ends it.")
 @click.option("--create", is_flag=True, help="Make the partition directory if there is none.")
 @click.option("--topic-id", metavar="ID",
               help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "

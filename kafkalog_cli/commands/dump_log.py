@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from engine.formats import INT_MAX, INT_MIN, LONG_MIN
 from kafkalog_cli.decoders import DecoderClass
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import FileList, KafkaCommand, Whole, size_option, version_option
@@ -19,7 +20,6 @@ _DECODERS = {
     "remote_log_metadata_decoder": "remote-log-metadata",
     "share_group_state_decoder": "share-group-state",
 }
-_INT_MAX = 2**31 - 1
 
 
 _SECTIONS = (
@@ -62,7 +62,7 @@ _EXAMPLES = (
 @click.option("--verify-index-only", is_flag=True, help="Check indexes without printing their entries.")
 @click.option("--index-sanity-check", is_flag=True, help="Only make the check that a broker makes when it opens an index.")
 @size_option("--max-message-size", default=5 << 20, help="Read no more than this of a log to check an entry of its index.")
-@size_option("--max-bytes", default=_INT_MAX, help="Read no more than this of each log.")
+@size_option("--max-bytes", default=INT_MAX, help="Read no more than this of each log.")
 @click.option("--skip-record-metadata", is_flag=True, help="Print only keys and payloads; control records become empty.")
 @click.option("--key-decoder-class", is_flag=False, flag_value="org.apache.kafka.tools.api.StringDecoder",
               type=DecoderClass(), metavar="CLASS",
@@ -85,8 +85,8 @@ _EXAMPLES = (
 @click.option("--key-regex", type=KeyRegex(), help="Only records whose key holds a match.")
 @click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
               help="Only records with this header; may be repeated, then all must be there.")
-@click.option("--producer-id", type=Whole(-2**63 + 1), metavar="ID", help="Only batches of this producer.")
-@click.option("--partition-leader-epoch", type=Whole(-2**31, 2**31 - 1), metavar="N",
+@click.option("--producer-id", type=Whole(LONG_MIN + 1), metavar="ID", help="Only batches of this producer.")
+@click.option("--partition-leader-epoch", type=Whole(INT_MIN, INT_MAX), metavar="N",
               help="Only batches of this epoch.")
 @click.option("--transactional-only", is_flag=True, help="Only transactional batches.")
 @click.option("--limit", type=Whole(0), metavar="N", help="Show the first N matches only.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from engine.formats import LONG_MAX
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
@@ -16,7 +17,7 @@ _EXAMPLES = (Example("Close the active segment, so that retention can delete it:
 
 @click.command("roll", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
-@click.option("--to", "expected", type=Whole(0, 2**63 - 2), default=0, metavar="N",
+@click.option("--to", "expected", type=Whole(0, LONG_MAX - 1), default=0, metavar="N",
               help="Begin the new segment at this offset, if the log does not end behind it.")
 def command(expected: int, **values: Any) -> int:
     """Close the active segment and begin a new one at the end of the log."""

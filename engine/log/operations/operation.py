@@ -164,12 +164,18 @@ def _one(manager: LogManager, options: OperationOptions, place: Place, work: Wor
         work(log)
 
     log = work_on(load, options.clean_start, marked)
+    return closed(log, keep_deleted=options.keep_deleted)
+
+
+def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_deleted: bool) -> Standing:
+    """Do `first`, note where the log stands, and close it. What fails lets go of its files, and changes nothing more."""
     try:
+        first()
         standing = Standing.of(log)
     except BaseException:
         log.close_handlers()
         raise
-    log.close(keep_deleted=options.keep_deleted)
+    log.close(keep_deleted=keep_deleted)
     return standing
 
 

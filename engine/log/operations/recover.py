@@ -19,6 +19,7 @@ from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
+from engine.log.operations.operation import closed
 from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report
 
@@ -217,16 +218,13 @@ def _one(
         recovery_point=0 if options.mark_clean else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs,
     )
-    try:
+
+    def looked_at() -> None:
         note_breaks(files, report, log.segments.base_offsets, compacted=manager.config(place.name.topic).compact)
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
-        standing = Standing.of(log)
-    except BaseException:
-        log.close_handlers()
-        raise
-    log.close(keep_deleted=options.keep_deleted)
-    return standing
+
+    return closed(log, looked_at, keep_deleted=options.keep_deleted)
 
 
 def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Report:
