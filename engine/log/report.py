@@ -81,7 +81,6 @@ class Report:
 
     directory: str
     operation: str
-    events: list[Event] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     log_start_offset: int | None = None
     log_end_offset: int | None = None
@@ -92,17 +91,32 @@ class Report:
     unread_below: int | None = None
     has_holes: bool = False
     failure: KafkalogError | None = None
+    _events: list[Event] = field(default_factory=list)
+    _dropped: dict[tuple[Action, str], int] = field(default_factory=dict)  # how many of the first events it is about
+
+    @property
+    def events(self) -> list[Event]:
+        """All events, in the order in which they happened."""
+        if self._dropped:
+            dropped, self._dropped = self._dropped, {}
+            self._events = [event for number, event in enumerate(self._events)
+                            if number >= dropped.get((event.action, event.path), 0)]
+        return self._events
+
+    @events.setter
+    def events(self, events: list[Event]) -> None:
+        self._events, self._dropped = events, {}
 
     def add(
         self, action: Action, path: str, reason: str, *, offsets: tuple[int | None, int | None] = (None, None),
         records: int | None = None, size: int | None = None, severity: Severity = Severity.INFO, to: str | None = None,
     ) -> None:
         """Note one event."""
-        self.events.append(Event(action, path, reason, offsets[0], offsets[1], records, size, severity, to))
+        self._events.append(Event(action, path, reason, offsets[0], offsets[1], records, size, severity, to))
 
     def drop(self, action: Action, path: str) -> None:
         """Forget what was noted of this kind about `path`: it happened once more."""
-        self.events = [event for event in self.events if (event.action, event.path) != (action, path)]
+        self._dropped[action, path] = len(self._events)  # for each of very many segments: they go when somebody looks
 
     def find(self, action: Action) -> list[Event]:
         """The events of one kind."""

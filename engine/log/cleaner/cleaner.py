@@ -65,20 +65,24 @@ class Cleaner:
             self._on_bytes, self._space,
         )  # fmt: skip
         transactions = CleanedTransactionMetadata()
+        indexed = segments_with_aborted(log, segments.base_offsets[0])
         for group in group_segments_by_size(
             segments.values(0, end_offset), config.segment_size, config.max_index_size, first_uncleanable_offset
         ):
-            self._clean_group(log, group, transactions, this_round)
+            self._clean_group(log, group, indexed, transactions, this_round)
         stats.map_entries = len(self.offset_map)
         stats.buffer_utilization = self.offset_map.utilization
         return end_offset, stats
 
     def _clean_group(
-        self, log: UnifiedLog, group: Sequence[LogSegment], transactions: CleanedTransactionMetadata, this_round: Round
+        self, log: UnifiedLog, group: Sequence[LogSegment], indexed: Sequence[LogSegment],
+        transactions: CleanedTransactionMetadata, this_round: Round,
     ) -> None:
-        """Write the segments of `group` anew as one, and put it in their place. Mirrors Cleaner.cleanSegments."""
+        """Write the segments of `group` anew as one, and put it in their place. Mirrors Cleaner.cleanSegments.
+
+        indexed  all segments of the log whose transaction index has entries, as they were before the round
+        """
         place = place_of(log)
-        indexed = segments_with_aborted(log, group[0].base_offset)
         with_aborted = (
             (segment, aborted_transactions(log, segment.base_offset, following, indexed))
             for segment, following in with_ends(group)

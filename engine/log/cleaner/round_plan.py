@@ -9,7 +9,7 @@ from engine.formats import AbortedTxn, ControlType
 from engine.log.cleaner.cleaner import last_records_of_active_producers, legacy_delete_horizon, with_ends
 from engine.log.cleaner.groups import group_segments_by_size
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
-from engine.log.cleaner.walk import aborted_transactions
+from engine.log.cleaner.walk import aborted_transactions, segments_with_aborted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -93,12 +93,13 @@ def plan_round(log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offse
     segments = log.segments.values(0, first_uncleanable_offset)
     bases = [*(segment.base_offset for segment in segments[1:]), first_uncleanable_offset]
     behind = dict(zip((segment.base_offset for segment in segments), bases, strict=True))
+    indexed = segments_with_aborted(log, log.segments.base_offsets[0])
     groups = tuple(
         tuple(
             SegmentToClean(
                 segment.base_offset, behind[segment.base_offset], segment.size,
                 segment.offset_index.lookup(first_dirty_offset).position if segment.base_offset in dirty else None,
-                tuple(aborted_transactions(log, segment.base_offset, following)),
+                tuple(aborted_transactions(log, segment.base_offset, following, indexed)),
             )
             for segment, following in with_ends(group)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -167,10 +168,10 @@ def aborted_transactions(
     """
     found: list[AbortedTxn] = []
     first = log.segments.floor_segment(start_offset)
-    for segment in segments_with_aborted(log, start_offset) if segments is None else segments:
-        if first is not None and segment.base_offset < first.base_offset:
-            continue
-        here = segment.collect_aborted_txns(log.log_start_offset, end_offset)
+    asked = segments_with_aborted(log, start_offset) if segments is None else segments
+    begin = 0 if first is None else bisect_left(asked, first.base_offset, key=lambda segment: segment.base_offset)
+    for number in range(begin, len(asked)):
+        here = asked[number].collect_aborted_txns(log.log_start_offset, end_offset)
         found += here.transactions
         if here.is_complete:
             break

@@ -38,6 +38,7 @@ from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.partition.local_log import LocalLog, fit_indexes, note_removed
 from engine.log.partition.unified_log import UnifiedLog
 from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
+from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
 from engine.log.scan.batch_search import last_head
@@ -157,6 +158,7 @@ class LogLoader:
         self._scans = ScanAhead(jobs)
         self.names: list[str] = []  # of the files that are there once left-overs are settled
         self._listed: list[str] = []
+        self._snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
         self._unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
 
     def load(self) -> LoadedLogOffsets:
@@ -240,6 +242,7 @@ class LogLoader:
         segment = self.segments.get(base_offset) or self._open_segment(base_offset)
         place = Place(self.files, self.directory, self.config, self.now, self.segments, self.report, self.deferred)
         deleted, _ = split_overflowed_segment(place, segment)
+        self._snapshots = None  # the next line removes some behind its back
         delete_producer_snapshots(deleted, self.producers, self.deferred)
 
     def _open_segment(self, base_offset: int, there: set[str] | None = None) -> LogSegment:
@@ -270,6 +273,7 @@ class LogLoader:
         self.segments.clear()
         names, self._listed = self._listed or self.files.plain(self.directory), []
         there = set(names)
+        removed = {event.path for event in self.report.find(Action.REMOVED)}
         opened = self._expect_scans(names, there)
         for name in names:
             is_index = name.endswith(_INDEXES)
@@ -279,7 +283,7 @@ class LogLoader:
             if offset is None:
                 self._report_nameless(name)
             elif is_index:
-                self._remove_orphan(name, offset, there)
+                self._remove_orphan(name, offset, there, removed)
             else:
                 self._load_segment(opened.get(offset) or self._open_segment(offset, there), there)
 
@@ -299,14 +303,13 @@ class LogLoader:
         self.report.add(Action.KEPT, name, "its name holds no offset: a broker would not start with this file here",
                         severity=Severity.WARNING)
 
-    def _remove_orphan(self, name: str, offset: int, there: set[str]) -> None:
+    def _remove_orphan(self, name: str, offset: int, there: set[str], removed: set[str]) -> None:
         log = log_file_name(offset)
         if log not in there and not self.files.exists(self._path(log)):
-            was_deleted = any(event.path == log + DELETED for event in self.report.find(Action.REMOVED))
             with self.files.open(self._path(name)) as file:
                 has_entries = _is_entry(name, file.read(0, _FIRST_ENTRY))
             self.files.remove(self._path(name))
-            reason = _ALONE if has_entries and not was_deleted else "an index without a log"
+            reason = _ALONE if has_entries and log + DELETED not in removed else "an index without a log"
             self.report.add(Action.REMOVED, name, reason, severity=Severity.WARNING)
 
     def _load_segment(self, segment: LogSegment, there: set[str]) -> None:
@@ -341,13 +344,18 @@ class LogLoader:
     def _recover_segment(self, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
         """Recover `segment`; returns the bytes cut. Raises SegmentOffsetOverflow where it can be split."""
         log = Recovering(self.files, self.directory, self.config, self.now, self.log_start_offset, self.segments, self.epochs,
-                         self.producers, self.report)
+                         self.producers, self.report, self._known_snapshots())
         try:
             return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
         except SegmentOffsetOverflow as error:
             if segment.base_offset not in self._unsplittable:
                 raise
             return recover_cut(log, segment, scan, error)
+
+    def _known_snapshots(self) -> SnapshotFiles:
+        if self._snapshots is None:
+            self._snapshots = SnapshotFiles.of_directory(self.files, self.directory)
+        return self._snapshots
 
     def _recover_log(self) -> tuple[int, int]:
         """Recover what may not have reached the disk; (recovery point, log end offset)."""
@@ -373,12 +381,12 @@ class LogLoader:
         self._scans.expect(unflushed)
         for number, segment in enumerate(unflushed):
             scan = self._scans.take(segment)
-            behind = unflushed[number + 1 :]
             if scan.valid_size < segment.size and not isinstance(scan.error, SegmentOffsetOverflow | IndexFull):
                 # before the cut: a crash in between must not bring them back behind it
-                self.deferred.mark_segments(behind, newest_first=True)
+                self.deferred.mark_segments(unflushed[number + 1 :], newest_first=True)
             if self._recover_segment(segment, scan, damage_ends_it=True):
                 self._scans.close()
+                behind = unflushed[number + 1 :]
                 self._remove_segments(behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR)
                 delete_producer_snapshots(behind, self.producers, self.deferred)
                 return

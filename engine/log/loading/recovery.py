@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.producers.entry import CompletedTxn
+    from engine.log.producers.snapshot_files import SnapshotFiles
     from engine.log.report import Report
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
@@ -45,7 +46,10 @@ _WHY = {
 
 
 class Recovering(NamedTuple):
-    """What recovery needs of the log that is being loaded. `producers` only lends its settings."""
+    """What recovery needs of the log that is being loaded. `producers` only lends its settings.
+
+    snapshots  those on the disk, kept up to date from segment to segment: a directory of thousands is not listed for each
+    """
 
     files: Files
     directory: str
@@ -56,6 +60,7 @@ class Recovering(NamedTuple):
     epochs: LeaderEpochFileCache
     producers: ProducerStateManager
     report: Report
+    snapshots: SnapshotFiles
 
 
 def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
@@ -144,7 +149,7 @@ def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
     """The producers up to the base offset of `segment`, in a manager of their own."""
     state = ProducerStateManager(
         log.files, log.directory, producer_id_expiration_ms=log.producers.producer_id_expiration_ms,
-        max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms,
+        max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms, snapshots=log.snapshots,
     )
     state.on_corrupt_snapshot = log.producers.on_corrupt_snapshot
     rebuild_producer_state(state, log.segments, log.log_start_offset, segment.base_offset, now=log.now,

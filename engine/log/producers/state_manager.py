@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.producer_map import ProducerMap
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, encode_producer_snapshot
 from engine.formats import NO_PRODUCER_ID, AbortedTxn
-from engine.layout import parse_long, producer_snapshot_file_name
+from engine.layout import producer_snapshot_file_name
 from engine.log.append_errors import IllegalArgument
 from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
 from engine.log.producers.entry import CompletedTxn, ProducerStateEntry, TxnMetadata
+from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.transactions import EndedTransactions, Transactions
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
-_SUFFIX = ".snapshot"
 _DELETED = ".deleted"
 _COMPLETED_AT_ONCE = 10_000  # transactions that loading keeps in memory before it takes them over
 
@@ -36,6 +36,7 @@ _COMPLETED_AT_ONCE = 10_000  # transactions that loading keeps in memory before 
 class ProducerStateManager:
     """The producers as they stand at `map_end_offset`, and the snapshot files of the partition in `directory`.
 
+    snapshots            those on the disk, kept up to date; None: the disk is asked when it first matters
     on_corrupt_snapshot  is told of each snapshot that is removed because Kafka can not read it: path, why
     ongoing       transactions without a marker
     unreplicated  those whose marker may lie above the high watermark
@@ -48,6 +49,7 @@ class ProducerStateManager:
         *,
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+        snapshots: SnapshotFiles | None = None,
     ) -> None:
         self.files, self.directory = files, directory
         self.producer_id_expiration_ms = producer_id_expiration_ms
@@ -57,6 +59,8 @@ class ProducerStateManager:
         self.ongoing, self.unreplicated = Transactions(), EndedTransactions()
         self._map_end_offset = self._last_snapshot_offset = 0
         self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
+        if snapshots is not None:
+            self._snapshots = snapshots
 
     # ---- what it knows ----------------------------------------------------------------------------
 
@@ -214,9 +218,8 @@ class ProducerStateManager:
         The producers stay where they already stand at the log end offset. Snapshots that are corrupt are removed too;
         producers that have expired are left out.
         """
-        for offset in list(self._snapshots):
-            if offset > log_end_offset or offset <= log_start_offset:
-                self._remove_snapshot(offset)
+        for offset in self._snapshots.outside(log_start_offset + 1, log_end_offset):
+            self._remove_snapshot(offset)
         if log_end_offset == self._map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
         else:
@@ -230,8 +233,7 @@ class ProducerStateManager:
 
     def _load_from_snapshot(self, log_start_offset: int, now: int) -> None:
         offset = log_start_offset
-        while self._snapshots:
-            latest = max(self._snapshots)
+        while (latest := self._snapshots.last) is not None:
             snapshot = ProducerSnapshot.read(self.files, self._snapshots[latest])
             error = snapshot.error()
             if error is None:
@@ -255,23 +257,23 @@ class ProducerStateManager:
     # ---- snapshots --------------------------------------------------------------------------------
 
     @cached_property
-    def _snapshots(self) -> dict[int, str]:
-        return self._load_snapshots()
+    def _snapshots(self) -> SnapshotFiles:
+        return SnapshotFiles.of_directory(self.files, self.directory)
 
     @property
     def snapshot_paths(self) -> frozenset[str]:
         """Where snapshots are."""
-        return frozenset(self._snapshots.values())
+        return self._snapshots.paths
 
     @property
     def latest_snapshot_offset(self) -> int | None:
         """The offset of the newest snapshot."""
-        return max(self._snapshots, default=None)
+        return self._snapshots.last
 
     @property
     def oldest_snapshot_offset(self) -> int | None:
         """The offset of the oldest snapshot."""
-        return min(self._snapshots, default=None)
+        return self._snapshots.first
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
         """Write a snapshot at `map_end_offset`, unless the last one is as new; its path."""
@@ -285,15 +287,15 @@ class ProducerStateManager:
             file.truncate(len(data))  # Kafka leaves what a longer file had behind, and the snapshot is corrupt then
             if sync:
                 file.sync()
-        self._snapshots[offset] = path
+        self._snapshots.add(offset, path)
         self._last_snapshot_offset = offset
         return path
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Remove snapshots that no segment begins at, but for the largest, if it is not below the last segment's base."""
-        self._snapshots = self._load_snapshots()
+        self._snapshots = SnapshotFiles.of_directory(self.files, self.directory)
         bases = set(segment_base_offsets)
-        strays = sorted(offset for offset in self._snapshots if offset not in bases)
+        strays = [offset for offset in self._snapshots if offset not in bases]
         if strays and (not bases or strays[-1] >= max(bases)):
             strays.pop()
         for offset in strays:
@@ -301,31 +303,22 @@ class ProducerStateManager:
 
     def delete_snapshots_before(self, offset: int) -> None:
         """Remove the snapshots below `offset`."""
-        for snapshot_offset in [found for found in self._snapshots if 0 <= found < offset]:
-            self._remove_snapshot(snapshot_offset)
+        for found in self._snapshots:
+            if 0 <= found < offset:
+                self._remove_snapshot(found)
 
     def remove_and_mark_snapshot_for_deletion(self, offset: int) -> str | None:
         """Rename the snapshot at `offset` to `.deleted`; the new path, None where there is none."""
-        path = self._snapshots.pop(offset, None)
+        path = self._snapshots.pop(offset)
         if path is None or not self.files.exists(path):
             return None
         self.files.rename(path, path + _DELETED)
         return path + _DELETED
 
     def _remove_snapshot(self, offset: int) -> None:
-        path = self._snapshots.pop(offset, None)
+        path = self._snapshots.pop(offset)
         if path is not None:
             self.files.remove(path)
-
-    def _load_snapshots(self) -> dict[int, str]:
-        """Path by offset. A name that begins with no offset, at which Kafka fails, is nobody's."""
-        found: dict[int, str] = {}
-        if not self.files.exists(self.directory):
-            return found
-        for name in self.files.plain(self.directory):
-            if name.endswith(_SUFFIX) and (offset := parse_long(name.partition(".")[0])) is not None:
-                found[offset] = f"{self.directory}/{name}"
-        return found
 
 
 def aborted_txn(completed: CompletedTxn, last_stable_offset: int) -> AbortedTxn:

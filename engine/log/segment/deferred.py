@@ -23,6 +23,7 @@ class DeferredDeletion:
     def __init__(self, files: Files, directory: str, report: Report) -> None:
         self._files, self._directory, self._report = files, directory, report
         self._segments: list[LogSegment] = []
+        self._waiting: set[LogSegment] = set()  # the same: a log of very many is asked for each
         self._paths: list[str] = []
 
     def mark_segments(self, segments: Iterable[LogSegment], *, newest_first: bool = False) -> None:
@@ -31,12 +32,13 @@ class DeferredDeletion:
         One segment is gone for sure before the next one goes: after a power cut the log must not have a hole. From the
         oldest on where the log begins later from now on, `newest_first` where it ends earlier.
         """
-        marked = [segment for segment in segments if segment not in self._segments]
+        marked = [segment for segment in segments if segment not in self._waiting]
         for segment in reversed(marked) if newest_first else marked:
             if segment.suffix != DELETED:
                 segment.change_file_suffixes(segment.suffix, DELETED)
             self._files.sync_directory(self._directory)
         self._segments += marked
+        self._waiting.update(marked)
 
     def add_path(self, path: str) -> None:
         """Remember a file that carries `.deleted` already."""
@@ -50,7 +52,7 @@ class DeferredDeletion:
             self.release()
             return
         segments, paths = self._segments, self._paths
-        self._segments, self._paths = [], []
+        self._forget()
         for segment in segments:
             segment.delete_if_exists()
         for path in paths:
@@ -62,4 +64,8 @@ class DeferredDeletion:
         """Let go of what waits: it stays as it is."""
         for segment in self._segments:
             segment.close_handlers()
+        self._forget()
+
+    def _forget(self) -> None:
         self._segments, self._paths = [], []
+        self._waiting.clear()
