@@ -16,6 +16,7 @@ from engine.log.operations.operation import LogDamaged
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.options import check_topic, read_sink_options
+from tests.crash.sweep import sites_in
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, cut, run
 from tests.support.disk_model import Disk
 from tests.support.other_process import lock_held
@@ -277,12 +278,18 @@ APPENDED = {**BEFORE, "a-0": [*BEFORE["a-0"], (2, b"e"), (3, b"f")], "b-0": [(0,
 OVERWRITTEN = {"a-0": [(0, b"e"), (1, b"f")], "b-0": [(0, b"g")], "n-1": [(0, b"h")], "c-0": [(0, b"d")]}
 
 
-def prepared():
-    """A directory with three topics, and a job that has staged what it will commit: (disk, pieces)."""
+def first_written():
+    """A directory with three topics."""
     files = CrashFiles(Disk({}, frozenset({"d"})))
     SinkRun(files, ROOT, name="first").write(
         [batch(value=[b"a", b"b", b"c", b"d"], topic=["a", "a", "b", "c"], partition=[0, 0, 0, 0])]
     )
+    return files.disk()
+
+
+def prepared():
+    """As `first_written`, with a job that has staged what it will commit: (disk, pieces)."""
+    files = CrashFiles(first_written())
     pieces = SinkRun(files, ROOT).stage(
         [batch(value=[b"e", b"g"], topic=["a", "b"], partition=[0, 0])],
         [batch(value=[b"f", b"h"], topic=["a", "n"], partition=[0, 1])],
@@ -331,6 +338,63 @@ def test_what_was_committed_survives_a_power_loss(left_out, monkeypatch):
         site = (path, range(line, line + 1))
     files = run(lambda files: SinkRun(files, ROOT).commit(pieces), disk, left_out=site)
     assert all(is_committed(after) for after in files.power_losses(drawn=20)) == (left_out is None)
+
+
+def settle(files):
+    """What the next writer does first: a commit that did not come to its end is undone."""
+    with jobs.holding(files, ROOT):
+        jobs.clear_leftovers(files, ROOT, NOW)
+
+
+def write_all(files):
+    SinkRun(files, ROOT).write(
+        [batch(value=[b"e", b"g"], topic=["a", "b"], partition=[0, 0])],
+        [batch(value=[b"f", b"h"], topic=["a", "n"], partition=[0, 1])],
+    )
+
+
+def stopped_late():
+    """A commit that stopped with most of its work done."""
+    disk, pieces = prepared()
+    changes = run(lambda files: SinkRun(files, ROOT).commit(pieces), disk).changes
+    return run(lambda files: SinkRun(files, ROOT).commit(pieces), disk, stop_at=changes * 3 // 4).disk()
+
+
+class Lost(BaseException):
+    """A power loss left what must not be."""
+
+
+def survives(work, disk, allowed, site):
+    """Is any disk that a stop of `work` may leave one of `allowed`, and at its end the last of them? Of `site` no sync is done."""
+
+    def look(number, *, done=False):
+        for left in (files.disk(), *files.power_losses(seed=number, drawn=3)):
+            after = CrashFiles(left)
+            try:
+                assert not (done and after.exists(f"{ROOT}/{jobs.STAGING}"))
+                settle(after)
+                assert read(after, ROOT) in (allowed[-1:] if done else allowed)
+            except (KafkalogError, AssertionError) as error:
+                raise Lost from error
+
+    files = CrashFiles(disk, watch=look, left_out=site)
+    try:
+        work(files)
+        look(files.changes, done=True)
+    except Lost:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("function", "is_undone"), [("_remove_empty", True), ("_cut", True), ("make_directories", False)])
+def test_a_missing_sync_of_staging_is_noticed(function, is_undone, monkeypatch):
+    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", 0)
+    path = "kafkalog_spark/sink/staging.py"
+    [site] = [one for one in sites_in(path, (ROOT_OF_TREE / path).read_text()) if one.function == function]
+    case = (settle, stopped_late(), (BEFORE,)) if is_undone else (write_all, first_written(), (BEFORE, APPENDED))
+    if FULL:
+        assert survives(*case, None)
+    assert not survives(*case, (site.path, site.lines))
 
 
 def is_committed(disk):
