@@ -72,8 +72,34 @@ def test_topics_that_are_not_compacted_are_left_alone(log_dir):
     assert reports(compact(log_dir, policy="delete")) == []
     assert tree(ReadOnlyFiles(), str(log_dir / "a-0")) == before
     done = compact("--force", log_dir / "a-0", policy="delete")
+    assert done.status == 4
+    assert b"not compacted: cleanup.policy is delete, not compact; " in done.out
+    assert b"--config cleanup.policy=compact" in done.out
+    assert tree(ReadOnlyFiles(), str(log_dir / "a-0")) == before
+
+
+def test_why_a_log_that_is_named_is_not_compacted_and_what_to_do(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
+    options = ("compact", "--clean-start", "--now", str(NOW), "--config", "cleanup.policy=compact", str(log_dir / "a-0"))
+    done = kafkalog(*options, "--min-dirty-ratio", "1")
     assert done.status == 0
-    assert b"not compacted" in done.out
+    assert b"not compacted: its dirty ratio 1.00 is not above 1.00; --force" in done.out
+    assert kafkalog(*options).status == 0
+    for _ in range(2):
+        done = kafkalog(*options, "--force")
+        assert done.status == 0
+        assert b"not compacted: no dirty segment may be cleaned, and offset 4 is out of reach: active segment" in done.out
+
+
+@pytest.mark.parametrize(("keys", "every"), [([None, "a", None, "a", "b"], False), ([None] * 5, True)])
+def test_records_without_a_key_are_told(keys, every, log_dir):
+    append(log_dir, "a-0", keys)
+    for options, become in ((["--explain"], "would be dropped"), (["--dry-run"], "are dropped"), ([], "are dropped")):
+        [report] = reports(compact("--force", *options, log_dir / "a-0"))
+        [told] = [event for event in report["events"] if "without a key" in event["reason"]]
+        assert told["records"] == keys[:4].count(None)
+        assert told["reason"].startswith(f"{told['records']} records without a key {become}")
+        assert ("every record" in told["reason"]) is every
 
 
 def test_nothing_above_the_known_high_watermark_is_cleaned(log_dir):

@@ -68,12 +68,16 @@ def compact(
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     if not log.config.compact:
-        return _refused(log, target, f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact")
-    if not target.total_bytes:
-        return _refused(log, target, "no segment that may be cleaned holds a batch")
+        policy = f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact"
+        do = "if the topic is a compacted one, say --config cleanup.policy=compact; records without a key would all go"
+        return _not_compacted(log, target, policy, do, Action.REFUSED)
+    if target.offsets.first_dirty_offset >= target.first_uncleanable_offset or not target.total_bytes:
+        why = f"no dirty segment may be cleaned, and offset {target.first_uncleanable_offset} is out of reach"
+        return _not_compacted(log, target, f"{why}: {target.offsets.bound.value}", "--explain tells more")
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     if not options.force and not target.is_due(ratio):
-        return _refused(log, target, f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}")
+        why = f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}"
+        return _not_compacted(log, target, why, "--force compacts whatever the ratio, --min-dirty-ratio sets another")
     if hand_over is not None and target.offsets.first_dirty_offset < target.first_uncleanable_offset and hand_over(log, target):
         return Compaction(target, [], None)
     cleaner = Cleaner(SkimpyOffsetMap(options.dedupe_buffer_size, options.secret), log.now, on_bytes)
@@ -103,8 +107,10 @@ def compact(
     return Compaction(target, rounds, clean_until)
 
 
-def _refused(log: UnifiedLog, target: LogToClean, why: str) -> Compaction:
-    log.report.add(Action.KEPT, "", f"not compacted: {why}")
+def _not_compacted(
+    log: UnifiedLog, target: LogToClean, why: str, do: str, action: Action = Action.EXPLAINED
+) -> Compaction:
+    log.report.add(action, "", f"not compacted: {why}; {do}")
     return Compaction(target, [], None)
 
 
@@ -119,6 +125,16 @@ def note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offse
         Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
         records=gone, size=stats.bytes_read - stats.bytes_written,
     )  # fmt: skip
+    if stats.invalid_messages_read:
+        log.report.add(Action.REMOVED, "", without_key(stats, "are dropped"), records=stats.invalid_messages_read)
+
+
+def without_key(stats: CleanerStats, become: str) -> str:
+    """What becomes of records without a key, in words: who compacts the wrong topic must hear it."""
+    count = stats.invalid_messages_read
+    everything = ", which is every record that was read: is this topic a compacted one?"
+    return (f"{count} records without a key {become}: compaction keeps none of them"
+            + (everything if count == stats.messages_read else ""))
 
 
 def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end_offset: int | None) -> None:

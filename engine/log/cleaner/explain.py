@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
+from engine.log.cleaner.compaction import without_key
 from engine.log.cleaner.manager import Bound, LogToClean, log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.walk import Uncleanable
@@ -40,6 +41,9 @@ def explain_compaction(log: UnifiedLog, options: CompactionOptions, on_bytes: Ca
         Action.EXPLAINED, "", f"{stats.map_entries} distinct keys; the offset map holds {offset_map.capacity}"
         + ("" if end_offset >= target.first_uncleanable_offset else ", so that further rounds are needed"),
     )  # fmt: skip
+    if stats.invalid_messages_read:
+        what = without_key(stats, "would be dropped")
+        log.report.add(Action.EXPLAINED, "", what, records=stats.invalid_messages_read)
     gone = stats.messages_read - stats.messages_written
     log.report.add(
         Action.EXPLAINED, "", f"of {stats.messages_read} records {gone} would go, of {stats.bytes_read} bytes "
