@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview
 
+LINK = "a symbolic link"  # in what `special` tells
 _KINDS = (
-    (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, LINK), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"),
 )  # fmt: skip
 _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, process
 _COPY = 1 << 20  # bytes at a time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UnwritableFile
-from engine.files import FileInfo, Files, Lock, OpenFile, WritableFile
+from engine.files import LINK, FileInfo, Files, Lock, OpenFile, WritableFile
 from engine.overlay.changes import Changes, Operation
 from engine.overlay.open_file import OverlayFile, WritableOverlayFile
 from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
@@ -26,7 +26,7 @@ class OverlayFiles(Files):
         self.disk = disk
         self._changes = Changes(now, spill)
         self._tree = Tree(disk, self._changes.lock)
-        self._real: dict[str, str] = {}  # directories on the disk without symbolic links
+        self._special: dict[str, dict[str, str]] = {}  # of directories on the disk, as `special` tells
 
     @property
     def now(self) -> int:
@@ -246,10 +246,10 @@ class OverlayFiles(Files):
     def _must_be_plain(self, path: str, source: str) -> None:
         """Refuse what the real seam refuses to open for writing: links, devices, what can not be read."""
         parent, _, name = source.rpartition("/")
-        real = self._real.get(parent)
-        if real is None:
-            real = self._real[parent] = self.disk.resolve(parent or "/").rstrip("/")
-        if self.disk.resolve(source) != f"{real}/{name}":
+        special = self._special.get(parent)
+        if special is None:
+            special = self._special[parent] = self.disk.special(parent or "/")
+        if special.get(name) == LINK:
             raise UnwritableFile(f"{path}: Too many levels of symbolic links")
         try:
             self.disk.open(source).close()
