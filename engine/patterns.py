@@ -19,9 +19,10 @@ def expand(files: ReadOnlyFiles, pattern: str) -> list[str]:
     """The paths that `pattern` names, in order: `*`, `?` and `[…]` stand for a part of one name, never for `/`.
 
     A path that exists is itself, whatever its characters. A pattern that fits nothing comes back as it is, so that
-    opening it says what is wrong. Names that begin with a dot need a pattern that does.
+    opening it says what is wrong; for the same reason a directory that is closed to us comes as itself, and a path behind
+    one as it would be. Names that begin with a dot need a pattern that does. Never raises.
     """
-    if not _MAGIC.search(pattern) or files.exists(pattern):
+    if not _MAGIC.search(pattern) or _stands(files, pattern, unknown=False):
         return [pattern]
     found = ["/" if pattern.startswith("/") else ""]
     for part in pattern.split("/"):
@@ -34,10 +35,26 @@ def _step(files: ReadOnlyFiles, base: str, part: str) -> list[str]:
     """Everything in the directory `base` that `part` names."""
     prefix = base if not base or base.endswith("/") else base + "/"
     if not _MAGIC.search(part):
-        return [prefix + part] if files.exists(prefix + part) else []
+        return [prefix + part] if _stands(files, prefix + part, unknown=True) else []
     try:
         names = files.list(base or ".")
     except UnreadableFile:
-        return []  # a file, or a directory that is closed to us: nothing in it fits
+        return [base] if _is_closed(files, base) else []
     visible = (name for name in names if part.startswith(".") or not name.startswith("."))
     return [prefix + name for name in sorted(visible, key=file_order) if fnmatchcase(name, part)]
+
+
+def _stands(files: ReadOnlyFiles, path: str, *, unknown: bool) -> bool:
+    """Is there anything at `path`? `unknown` where nobody can tell."""
+    try:
+        return files.exists(path)
+    except UnreadableFile:
+        return unknown
+
+
+def _is_closed(files: ReadOnlyFiles, path: str) -> bool:
+    """Is `path`, which can not be listed, a directory as far as one can tell, and no file in which nothing fits?"""
+    try:
+        return files.exists(path) and files.info(path).is_directory
+    except UnreadableFile:
+        return True

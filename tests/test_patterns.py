@@ -1,12 +1,14 @@
 """Quoted patterns, against Python's own glob over the same tree."""
 
 import glob
+import json
 import os
 
 import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.patterns import expand
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 PATTERNS = ["*", "*-0", "t*/*.log", "t-[01]/*", "?-0/0.log", "t-0", "t-0/0.log", "no/*", "t-0/*/x", "*/.hid*", "*/0.log", "./t*"]
@@ -36,6 +38,29 @@ def test_what_exists_is_no_pattern(tree):
 
 def test_segments_come_in_order(tree):
     assert expand(ReadOnlyFiles(), "t-0/*.log") == ["t-0/0.log", "t-0/10.log"]
+
+
+def test_closed_directories_come_as_themselves(tree):
+    with without_permission(tree / "t-0"):
+        assert expand(ReadOnlyFiles(), "t-0/*") == ["t-0"]
+        assert expand(ReadOnlyFiles(), "?-[01]/0*.log") == ["t-0", "t-1/0.log", "u-0/0.log"]
+        assert expand(ReadOnlyFiles(), "t-?/0.log") == ["t-0/0.log", "t-1/0.log"]
+
+
+@pytest.mark.parametrize("pattern", ["closed-0/*", "*/*"])
+def test_what_is_closed_is_said_and_the_rest_dumped(own_corpus, tmp_path, pattern):
+    """Kafka's own tool knows no patterns; a closed directory is an error with a status, whoever expands its name."""
+    log = (own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0/00000000000000000022.log").read_bytes()
+    for name in ("closed-0", "open-0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000022.log").write_bytes(log)
+    with without_permission(tmp_path / "closed-0"):
+        done = kafkalog("dump-log", "--format", "jsonl", pattern, "open-0", cwd=tmp_path)
+    objects = [json.loads(line) for line in done.out.splitlines()]
+    assert done.status == 8
+    assert done.err.startswith("error[unreadable-file] closed-0: Permission denied")
+    assert {"open-0/00000000000000000022.log"} == {one["path"] for one in objects if one["type"] == "file"}
+    assert (objects[-1]["type"], objects[-1]["exit_status"]) == ("end", 8)
 
 
 def test_on_the_command_line(own_corpus):
