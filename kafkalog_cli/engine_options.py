@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkalog_cli.help import Section
-from kafkalog_cli.options import Whole, version_option
+from kafkalog_cli.options import PATH, Whole, version_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,10 +40,10 @@ class ConfigSetting(click.ParamType[tuple[str, str]]):
 
 
 _OPTIONS = (
-    click.argument("paths", nargs=-1, type=click.Path()),
+    click.argument("paths", nargs=-1, type=PATH),
     click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
                  help="A topic setting under Kafka's name; may be repeated. It goes over all others."),
-    click.option("--config-file", type=click.Path(), metavar="FILE",
+    click.option("--config-file", type=PATH, metavar="FILE",
                  help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
     click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: the machine's."),
     click.option("--clean-start", is_flag=True,
@@ -59,7 +59,7 @@ _OPTIONS = (
     click.option("--dry-run", is_flag=True, help="Do everything in memory: say what would be done, and change nothing."),
     click.option("--jobs", type=Whole(1, 64), metavar="N",
                  help="Partitions at a time. Default: one for each processor, up to 8."),
-    click.option("--metrics-textfile", type=click.Path(), metavar="FILE",
+    click.option("--metrics-textfile", type=PATH, metavar="FILE",
                  help="Write what was done under Kafka's metric names, for the textfile collector of the node exporter."),
     click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
                  help="Text, or one JSON object a line for each partition."),

@@ -21,6 +21,9 @@ _LARGEST = 1 << 60
 _OFF = ("false", "no", "off", "0")
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
+# what can not be opened is said by who opens it, with a status of its own; click takes it for wrong usage
+PATH = click.Path(readable=False)
+
 
 class Size(click.ParamType[int]):
     """Bytes: 1000, 64k, 16MiB. Units are powers of 1024."""

@@ -9,7 +9,7 @@ import click
 from engine.formats import CODEC_NAMES, INT_MAX, INT_MIN
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import Whole, size_option
+from kafkalog_cli.options import PATH, Whole, size_option
 
 _SECTIONS = (
     Section("Input", ("--input", "--input-format", "--separator", "--null", "--timestamp")),
@@ -31,7 +31,7 @@ _EXAMPLES = (
 
 @click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
-@click.option("--input", "source", type=click.Path(), default="-", metavar="FILE", help="Read this file. Default: stdin.")
+@click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read this file. Default: stdin.")
 @click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw"]), default="json", show_default=True,
               help="A JSON object a line; or key, separator and value; or batches as they lie in a .log.")
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",

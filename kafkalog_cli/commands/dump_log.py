@@ -10,7 +10,7 @@ import click
 from engine.formats import INT_MAX, INT_MIN, LONG_MIN
 from kafkalog_cli.decoders import DecoderClass
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import FileList, KafkaCommand, Whole, size_option, version_option
+from kafkalog_cli.options import PATH, FileList, KafkaCommand, Whole, size_option, version_option
 from kafkalog_cli.ranges import NO_END, Header, KeyRegex, OffsetRange, TimeRange
 
 _DECODERS = {
@@ -54,7 +54,7 @@ _EXAMPLES = (
 
 
 @click.command("dump-log", cls=KafkaCommand, examples=_EXAMPLES, sections=_SECTIONS, kafka_options=_SECTIONS[0].options)
-@click.argument("paths", nargs=-1, type=click.Path())
+@click.argument("paths", nargs=-1, type=PATH)
 @click.option("--files", type=FileList(), metavar="FILE,…",
               help="Files with commas between them, as kafka-dump-log takes them.")
 @click.option("--print-data-log", is_flag=True, help="Print every record with key and payload. Any decoder implies it.")

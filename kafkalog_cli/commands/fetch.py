@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import Size, Whole, version_option
+from kafkalog_cli.options import PATH, Size, Whole, version_option
 from kafkalog_cli.ranges import Instant, StartOffset
 
 _SECTIONS = (
@@ -28,7 +28,7 @@ _EXAMPLES = (
 
 
 @click.command("fetch", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS)
-@click.argument("path", type=click.Path())
+@click.argument("path", type=PATH)
 @click.option("--offset", type=StartOffset(), metavar="N",
               help="Begin with this offset; earliest, latest, or -N for the last N. Default: earliest.")
 @click.option("--timestamp", type=Instant(), metavar="TIME",

@@ -8,6 +8,7 @@ import click
 
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH
 
 _SECTIONS = (
     Section("What is done", ("--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean", "--keep-deleted",
@@ -33,7 +34,7 @@ _EXAMPLES = (
               "checkpoint, or delete all of it, as a broker does.")
 @click.option("--mark-clean", is_flag=True,
               help="Check all logs from their beginning, and mark log dirs as cleanly stopped if they are proven.")
-@click.option("--quarantine", type=click.Path(), metavar="DIR",
+@click.option("--quarantine", type=PATH, metavar="DIR",
               help="Where to keep what is cut, replaced or removed. Default: beside the log dir.")
 @click.option("--no-quarantine", is_flag=True, help="Keep no copy of what is cut.")
 def command(**values: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import version_option
+from kafkalog_cli.options import PATH, version_option
 
 _SECTIONS = (Section("What is done", ("--force", "--salvage", "--dry-run")), Section("Output", ("--format",)))
 _EXAMPLES = (
@@ -17,7 +17,7 @@ _EXAMPLES = (
 
 
 @click.command("restore", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
-@click.argument("quarantine", type=click.Path())
+@click.argument("quarantine", type=PATH)
 @click.option("--force", is_flag=True,
               help="Put the old state back even over files that changed or came meanwhile: a new quarantine keeps these.")
 @click.option("--salvage", is_flag=True,

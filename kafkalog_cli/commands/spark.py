@@ -6,7 +6,7 @@ import click
 
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import Whole, size_option, version_option
+from kafkalog_cli.options import PATH, Whole, size_option, version_option
 
 _SECTIONS = (
     Section("What is read", ("--topic", "--split-bytes", "--on-corruption")),
@@ -30,7 +30,7 @@ _EXAMPLES = (
 
 @click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @click.argument("job", type=click.Choice(["verify", "stats", "export", "import", "recover", "compact"]))
-@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
 @click.option("--split-bytes", metavar="SIZE", help="Bytes of segments to a task, such as 64m. Default: 128m.")
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,

@@ -6,7 +6,7 @@ import click
 
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import Whole, version_option
+from kafkalog_cli.options import PATH, Whole, version_option
 
 _SECTIONS = (
     Section("Repair", ("--rebuild", "--dry-run", "--config", "--now")),
@@ -21,7 +21,7 @@ _EXAMPLES = (
 
 
 @click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
-@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
 @click.option("--dry-run", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.console import ROOT
 from tests.support.other_process import lock_held
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
@@ -124,3 +125,24 @@ def test_a_partition_that_fails_half_way_tells_what_was_done_before(log_dir, mon
     assert not (log_dir / ".kafka_cleanshutdown").exists()
     text = kafkalog("recover", "--no-quarantine", "--recovery-point", "0", str(log_dir / "u-plain-0"))
     assert "u-plain-0: not finished" in text.out.decode()
+
+
+@pytest.mark.parametrize("words", [
+    "dump-log", "dump-log --format jsonl", "verify-index", "recover --no-quarantine", "retain", "fetch", "restore",
+])
+def test_what_may_not_be_read_is_no_wrong_usage(log_dir, monkeypatch, words):
+    """click asks access(2), which for root looks at the rights that a process might take; a user's answer is no."""
+    monkeypatch.setattr("os.access", lambda path, *_, **__: "u-plain-0" not in os.fspath(path))
+    with without_permission(log_dir / "u-plain-0"):
+        done = kafkalog(*words.split(), str(log_dir / "u-plain-0"))
+    assert done.status == 8
+    assert "error[unreadable-file]" in done.err
+
+
+def test_the_paths_beside_one_that_may_not_be_read_are_dumped(log_dir, monkeypatch):
+    names = [str(log_dir / f"u-{name}-0" / "00000000000000000000.log") for name in ("plain", "tx")]
+    monkeypatch.setattr("os.access", lambda path, *_, **__: os.fspath(path) != names[0])
+    with without_permission(log_dir / "u-plain-0/00000000000000000000.log"):
+        done = kafkalog("dump-log", *names)
+    assert (done.status, done.err) == (8, f"error[unreadable-file] {names[0]}: Permission denied\n")
+    assert b"Dumping " + names[1].encode() in done.out
