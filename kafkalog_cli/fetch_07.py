@@ -66,7 +66,12 @@ def fetch_07(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outc
         else:
             messages = reader.messages(reader.start(wanted.offset))
         for message in islice(messages, wanted.limit):
-            renderer.record(cast("Record", _Message(message.offset, message.payload)))
+            renderer.record(cast("Record", _Message(message.offset, cast("bytes | None", message.payload))))
+
+
+def _copied(message: MessageAndOffset) -> MessageAndOffset:
+    """`message` with bytes of its own: the last ones may wait, and must not keep whole sets for that."""
+    return message._replace(payload=bytes(message.payload)) if isinstance(message.payload, memoryview) else message
 
 
 def _check(path: str, wanted: Wanted) -> None:
@@ -131,7 +136,7 @@ class _Reader:
                         if problem is not None:
                             self._report(segment, entry.offset, problem)
                             return
-                        yield cast("MessageAndOffset", message)
+                        yield _copied(cast("MessageAndOffset", message))
                 if self._ends(file, segment, behind):
                     return
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.dump.json_pieces import put_large_field
 from engine.dump.json_stream import bytes_field
+from engine.dump.kernel_records import LARGE
 
 if TYPE_CHECKING:
     from engine.dump.entries_07 import Entries07
@@ -18,19 +20,32 @@ _CODECS = ("none", "gzip", "snappy")
 def put_entries(entries: Entries07, options: DumpOptions, stream: JsonStream) -> None:
     """Write one log's entries as objects. Payloads come with --print-data-log."""
     for message in entries:
-        fields = _fields(message, with_payload=options.print_data)
-        stream.put("entry-07", {"position": message.offset - entries.start, **fields})
+        fields = {"position": message.offset - entries.start, **_fields(message)}
+        _put(stream, "entry-07", fields, message, with_payload=options.print_data)
         if options.iterates:
             for inner in entries.inside(message):
-                stream.put("message-07", _fields(inner, with_payload=options.print_data))
+                _put(stream, "message-07", _fields(inner), inner, with_payload=options.print_data)
 
 
-def _fields(message: MessageAndOffset, *, with_payload: bool) -> dict[str, object]:
+def _put(
+    stream: JsonStream, kind: str, fields: dict[str, object], message: MessageAndOffset, *, with_payload: bool
+) -> None:
+    payload = message.payload
+    if not with_payload:
+        stream.put(kind, fields)
+    elif payload is not None and (isinstance(payload, memoryview) or len(payload) >= LARGE):
+        stream.put_open(kind, fields)
+        put_large_field(stream.out, "payload", memoryview(payload), escape=stream.ascii)
+        stream.close()
+    else:
+        stream.put(kind, {**fields, **bytes_field("payload", payload)})
+
+
+def _fields(message: MessageAndOffset) -> dict[str, object]:
     codec = message.codec
     name = None if codec is None else _CODECS[codec] if codec < len(_CODECS) else f"unknown({codec})"
-    fields: dict[str, object] = {
+    return {
         "offset": message.offset, "next_offset": message.next_offset, "size": message.size,
         "magic": message.magic, "attributes": message.attributes, "compression": name, "crc": message.checksum,
         "is_valid": message.valid,
     }  # fmt: skip
-    return {**fields, **bytes_field("payload", message.payload)} if with_payload else fields

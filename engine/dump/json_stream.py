@@ -32,9 +32,18 @@ class JsonStream:
 
     def put(self, kind: str, fields: dict[str, object]) -> None:
         """Write one object. The first one of all must come this way, not from a kernel."""
+        self.put_open(kind, fields)
+        self.close()
+
+    def put_open(self, kind: str, fields: dict[str, object]) -> None:
+        """Write one object, as `put` does, without its closing brace: fields written piece by piece, and `close`, follow."""
         comma = b"," if self.array and self.counts.total() else b""
         self.counts[kind] += 1
-        self.out.put(comma + self.text({"type": kind, "schema": SCHEMA, **fields}) + b"\n")
+        self.out.put(comma + self.text({"type": kind, "schema": SCHEMA, **fields})[:-1])
+
+    def close(self) -> None:
+        """End the object that was left open."""
+        self.out.put(b"}\n")
 
     def text(self, value: object) -> bytes:
         """Any value as JSON."""

@@ -13,7 +13,7 @@ from engine.formats import ENTRY_07, ENTRY_07_V0, Entry07, Entry07V0
 from engine.record.damage import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 SIZE_FIELD = ENTRY_07.positions["magic"]  # bytes in front of what the size counts
 HEADER_V0 = ENTRY_07_V0.size - SIZE_FIELD  # magic, checksum
@@ -22,6 +22,7 @@ MIN_SIZE = HEADER_V0  # smallest size field that 0.7.2 takes for an entry (Messa
 CODEC_MASK_07 = 0x03
 CODEC_NAMES_07 = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec")
 MAX_INFLATED = 64 * 1024 * 1024  # bytes that the opened sets of one entry may hold together
+_VIEWED = 256 * 1024  # bytes of a payload that is not copied out of the set that holds it
 MAX_DEPTH = 16  # sets within sets; producers never nest, so more is an attack
 
 UNKNOWN_MAGIC = "kafka.common.UnknownMagicByteException"
@@ -49,7 +50,7 @@ class MessageAndOffset(NamedTuple):
     attributes: int | None  # unsigned; None in magic 0
     checksum: int | None  # as stored
     valid: bool | None  # does the checksum fit
-    payload: bytes | None
+    payload: bytes | memoryview | None  # a view: a large one inside a compressed set, whose bytes it keeps
     payload_position: int | None  # byte position in what was iterated; None inside a compressed set
     error: Problem | None  # what 0.7.2 throws when asked for the fields or codec, or why a set stayed shut
 
@@ -93,12 +94,12 @@ def signed(byte: int) -> int:
     return byte - 256 if byte > 127 else byte
 
 
-def size_at(data: bytes, at: int) -> int:
+def size_at(data: bytes | memoryview, at: int) -> int:
     """The size field of the entry that begins at data[at]."""
     return int.from_bytes(data[at : at + SIZE_FIELD], "big", signed=True)
 
 
-def head_at(data: bytes, at: int) -> tuple[int, int | None, int]:
+def head_at(data: bytes | memoryview, at: int) -> tuple[int, int | None, int]:
     """(bytes from the magic to the payload, attributes, checksum) of the entry that begins at data[at].
 
     Its magic is 0 or 1, and its size has room for the header (`header_problem`). Attributes: None in magic 0.
@@ -115,7 +116,7 @@ def unknown_codec(attributes: int | None) -> Problem | None:
     return codec_problem(codec) if codec >= len(CODEC_NAMES_07) else None
 
 
-def message_at(data: bytes, at: int, size: int, offset: int, position: int) -> MessageAndOffset:
+def message_at(data: bytes | memoryview, at: int, size: int, offset: int, position: int) -> MessageAndOffset:
     """The entry that begins at data[at] and is all there; it lies at `position` of what is iterated."""
     end = offset + SIZE_FIELD + size
     at += SIZE_FIELD
@@ -126,11 +127,13 @@ def message_at(data: bytes, at: int, size: int, offset: int, position: int) -> M
     header, attributes, checksum = head_at(data, at - SIZE_FIELD)
     payload = data[at + header : at + size]
     valid = crc32(payload) == checksum
+    if isinstance(payload, memoryview) and len(payload) < _VIEWED:
+        payload = bytes(payload)
     start, error = position + SIZE_FIELD + header, unknown_codec(attributes)
     return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, payload, start, error)
 
 
-def iterate_set(data: bytes, initial_offset: int = 0) -> Iterator[MessageAndOffset | Stopped]:
+def iterate_set(data: bytes | memoryview, initial_offset: int = 0) -> Iterator[MessageAndOffset | Stopped]:
     """The entries of a set at its top level, each checksum checked; `initial_offset` is the offset of `data[0]`.
 
     Mirrors the shallow iterator of ByteBufferMessageSet: fewer than 4 bytes, or a cut entry behind a whole one, end it
@@ -169,10 +172,27 @@ def open_sets(
 ) -> Iterator[MessageAndOffset | Stopped]:
     """`messages` with every compressed set replaced by what is in it, to any depth up to `max_depth`.
 
-    A set that needs more than `limit` bytes (those of the sets around it included), or is nested deeper, stays shut:
-    its wrapper comes with the error `over-limit`. So does a wrapper whose checksum fails, with `crc-mismatch`.
+    All sets that one of `messages` holds, at any depth and side by side, may take `limit` bytes together. A set that needs
+    more, and every one behind it, or one that is nested deeper stays shut: its wrapper comes with the error `over-limit`.
+    So does a wrapper whose checksum fails, with `crc-mismatch`.
     As in 0.7.2, whose iterators look one message ahead, the message in front of a bad one inside a set is lost with it.
     """
+    return _opened(messages, lambda: _Budget(limit), max_depth)
+
+
+class _Budget:
+    """What the sets inside one entry may still inflate to together; below 0: one of them needed more."""
+
+    __slots__ = ("left", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.left = self.limit = limit
+
+
+def _opened(
+    messages: Iterator[MessageAndOffset | Stopped], budget: Callable[[], _Budget], depth: int
+) -> Iterator[MessageAndOffset | Stopped]:
+    """As open_sets. `budget` is asked for that of each compressed set among `messages`."""
     for item in messages:
         if isinstance(item, Stopped) or not item.codec or item.payload is None:
             yield item
@@ -182,29 +202,35 @@ def open_sets(
             yield _stopped_at(item, item.error)
             return
         else:
-            for inner in _inside(item, limit, max_depth):
+            for inner in _inside(item, budget(), depth):
                 yield inner
                 if isinstance(inner, Stopped):
                     return
 
 
-def _inside(wrapper: MessageAndOffset, limit: int, depth: int) -> Iterator[MessageAndOffset | Stopped]:
+def _inside(wrapper: MessageAndOffset, budget: _Budget, depth: int) -> Iterator[MessageAndOffset | Stopped]:
     from engine.record.codecs import InflateStatus, inflate
 
     if depth == 0:
         yield wrapper._replace(error=Problem("over-limit", "compressed sets are nested too deep"))
         return
-    inflated = inflate(wrapper.codec or 0, wrapper.payload or b"", limit, magic=0)
+    over_limit = Problem("over-limit", f"the compressed sets of one entry hold more than {budget.limit} bytes together")
+    if budget.left < 0:
+        yield wrapper._replace(error=over_limit)
+        return
+    inflated = inflate(wrapper.codec or 0, wrapper.payload or b"", budget.left, magic=0)
     if inflated.status == InflateStatus.OVER_LIMIT:
-        yield wrapper._replace(error=Problem("over-limit", f"the compressed set holds more than {limit} bytes"))
+        budget.left = -1
+        yield wrapper._replace(error=over_limit)
         return
     if inflated.status != InflateStatus.OK:
         what = inflated.problem or "the compressed set can not be inflated"
         yield _stopped_at(wrapper, Problem("decompression-failed", what, IO_EXCEPTION))
         return
     held: MessageAndOffset | None = None
-    data = bytes(inflated.data)  # no copy: inflated data are bytes already
-    for item in open_sets(iterate_set(data), limit=limit - len(data), max_depth=depth - 1):
+    data = memoryview(inflated.data).toreadonly()
+    budget.left -= len(data)
+    for item in _opened(iterate_set(data), lambda: budget, depth - 1):
         if isinstance(item, Stopped):
             yield _stopped_at(wrapper, item.error)
             return

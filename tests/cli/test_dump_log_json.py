@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 
 from engine.formats import BATCH_HEADER, CODEC_NAMES
 from engine.record.codecs import InflateStatus, inflate
+from engine.record.kafka07 import encode_set
 from tests.support.corpus import corpus_directory
 from tests.support.run import kafkalog
 
@@ -240,6 +241,23 @@ def test_logs_of_0_7_are_what_0_7_2_iterates(corpus):
                 assert the_bytes(entry, "payload") == b64decode(row["payload"])
                 assert entry["crc"] == row["checksum"]
             assert (entry["next_offset"], entry["size"]) == (row["next_offset"], row["size"])
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_large_payloads_of_0_7_come_whole(tmp_path, form):
+    """In pieces, and so that the object is the one that small payloads have."""
+    payloads = [b"small", "\u20ac\"\n".encode() * 100_000, b"\xff" + bytes(500_001), b""]
+    plain, packed = encode_set(payloads), encode_set(payloads, codec=1)
+    path = tmp_path / "00000000000000000000.kafka"
+    path.write_bytes(plain + packed)
+    done = kafkalog("dump-log", "--format", form, "--print-data-log", str(path))
+    assert (done.err, done.status) == ("", 0)
+    objects = json.loads(done.out)["objects"] if form == "json" else [json.loads(line) for line in done.out.splitlines()]
+    entries, inside = of_type(objects, "entry-07"), of_type(objects, "message-07")
+    assert [the_bytes(one, "payload") for one in entries[:-1]] == payloads
+    assert [the_bytes(one, "payload") for one in inside] == payloads
+    assert ["payload" in one for one in inside] == [True, True, False, True]
+    assert {tuple(one)[:-1] for one in inside} == {tuple(inside[0])[:-1]}
 
 
 @pytest.mark.parametrize("tree", TREES, ids=lambda tree: tree.parent.name)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
+from engine.record import codecs
+from engine.record.codecs import inflate
 from engine.record.kafka07 import CODEC_NAMES_07, MessageAndOffset, Stopped, iterate_deep, iterate_set, open_sets
 from engine.record.kafka07_file import find_entry, iterate_file, valid_size
 from tests.support.corpus import own_corpus_directory
@@ -221,6 +223,25 @@ def test_nested_sets_share_the_limit():
     outer = wrapper(inner + entry(random.Random(7).randbytes(1000)))
     assert [item.error and item.error.code for item in iterate_deep(outer, limit=1500)] == ["over-limit", None]
     assert [item.error for item in iterate_deep(outer, limit=5000)] == [None, None]
+
+
+def test_sets_side_by_side_share_the_limit(monkeypatch):
+    """Each of them alone is within it; what was inflated in vain counts as well."""
+    outer = wrapper(wrapper(entry(bytes(1000))) * 50)
+    found = list(iterate_deep(outer + outer, limit=10_000))
+    assert [item.error and item.error.code for item in found] == ([None] * 7 + ["over-limit"] * 43) * 2
+    bombs = wrapper(wrapper(entry(bytes(1_000_000))) * 50)
+    asked = []
+    monkeypatch.setattr(codecs, "inflate", lambda *given, **also: asked.append(given[2]) or inflate(*given, **also))
+    assert {item.error.code for item in iterate_deep(bombs, limit=500_000)} == {"over-limit"}
+    assert len(asked) == 2, "the set itself, and the first that needs too much"
+
+
+def test_large_payloads_in_sets_are_views():
+    """Else a message as large as the limit would be in memory twice."""
+    small, large = iterate_deep(wrapper(entry(b"s") + entry(bytes(1 << 20))))
+    assert (type(small.payload), type(large.payload)) == (bytes, memoryview)
+    assert (small.payload, large.payload, large.valid) == (b"s", bytes(1 << 20), True)
 
 
 def test_nesting_is_bounded():
