@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import struct
+import zlib
 from base64 import b64decode
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from engine.formats import BATCH_HEADER, CODEC_NAMES
+from engine.record.builder import NewRecord, build_batch
 from engine.record.codecs import InflateStatus, inflate
+from engine.record.crc import crc32c
 from engine.record.kafka07 import encode_set
 from tests.support.corpus import corpus_directory
 from tests.support.run import kafkalog
@@ -241,6 +244,25 @@ def test_logs_of_0_7_are_what_0_7_2_iterates(corpus):
                 assert the_bytes(entry, "payload") == b64decode(row["payload"])
                 assert entry["crc"] == row["checksum"]
             assert (entry["next_offset"], entry["size"]) == (row["next_offset"], row["size"])
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_sizes_below_that_of_null_fit_the_schema(tmp_path, magic):
+    """Kafka takes any for null; it prints those of format 0 and 1 as they are stored, and so do we."""
+    batch = bytearray(build_batch([NewRecord(0, 5, None, None)], magic=magic))
+    if magic == 2:
+        batch[BATCH_HEADER.size + 4 : BATCH_HEADER.size + 6] = b"\x03\x05"  # zigzag
+        batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    else:
+        batch[-8:] = struct.pack(">ii", -2, -3)
+        batch[12:16] = zlib.crc32(batch[16:]).to_bytes(4, "big")
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(batch)
+    objects, _, status = dump("--print-data-log", str(path))
+    [record] = of_type(objects, "record")
+    sizes = (-1, -1) if magic == 2 else (-2, -3)
+    assert (record["key_size"], record["value_size"], record["key"], record["value"], status) == (*sizes, None, None, 0)
+    VALIDATORS["record"].validate(record)
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
