@@ -55,10 +55,11 @@ class Wrapper(NamedTuple):
 
 
 class InnerSet(NamedTuple):
-    """The inflated messages of a wrapper: `base` is what to add to their offsets."""
+    """The inflated messages of a wrapper: `base` is what to add to their offsets, `remark` what Kafka passes over."""
 
     data: memoryview
     base: int
+    remark: Problem | None = None
 
 
 class LegacyEntry:
@@ -66,6 +67,7 @@ class LegacyEntry:
 
     data     the bytes that key and value positions count in: the window, or the inflated inner set
     code     of a finding, None where all is well; like `problem`, one line, only known when `counts` is done
+    remark   what is wrong although Kafka reads over it in silence
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class LegacyEntry:
         *,
         base: int = 0,
         append_time: int | None = None,
+        remark: Problem | None = None,
     ) -> None:
         self.data = data
         self._start, self._end = span
@@ -86,6 +89,7 @@ class LegacyEntry:
         self._problem = problem
         self._base = base
         self._append_time = append_time
+        self.remark = remark
 
     @property
     def code(self) -> str | None:
@@ -131,7 +135,7 @@ def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: Rec
     assert isinstance(wrapper, Wrapper)
     append_time = wrapper.timestamp if wrapper.append_time else None
     span = (0, len(inner.data))
-    return LegacyEntry(inner.data, span, row, records, base=inner.base, append_time=append_time)
+    return LegacyEntry(inner.data, span, row, records, base=inner.base, append_time=append_time, remark=inner.remark)
 
 
 def decode_plain(
@@ -180,7 +184,8 @@ def read_wrapper(data: memoryview, position: int, end: int) -> Wrapper | Problem
 def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
     """Inflate the inner set and find its base offset. What Kafka refuses as a whole is a Problem.
 
-    A set that ends inside a message ends before it, as Kafka has it.
+    A set that ends inside a message ends before it, as Kafka has it: that is a remark, as is an offset in a wrapper of
+    format 0 that is not that of the last message.
     """
     if wrapper.codec > Codec.ZSTD:
         return Problem("unknown-codec", f"codec id {wrapper.codec} is unknown")
@@ -199,10 +204,14 @@ def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
         return Problem("record-invalid", _WHAT[Status.BAD_SIZE].format(count))
     if count == 0:
         return Problem("record-invalid", "a compressed set without messages")
-    base = 0
+    base, remark = 0, None
+    if status == Status.TORN:
+        remark = Problem("record-invalid", _WHAT[Status.TORN].format(count))
+    elif wrapper.magic == MAGIC_V0 and wrapper.offset != last:
+        remark = Problem("record-invalid", f"the wrapper's offset {wrapper.offset} is not {last}, that of its last message")
     if wrapper.magic == MAGIC_V1 and wrapper.offset != 0:
         if wrapper.offset < last:
             what = f"the wrapper's offset {wrapper.offset} is below {last}, the relative offset of its last message"
             return Problem("record-invalid", what)
         base = to_long(wrapper.offset - last)
-    return InnerSet(data[:stop], base)
+    return InnerSet(data[:stop], base, remark)

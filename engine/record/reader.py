@@ -159,12 +159,14 @@ class ChunkReader:
     report   takes what is wrong
     limit    bytes that one batch may inflate to (--max-decompressed-bytes)
     records  columns to reuse: many small files are otherwise busy with making new ones
+    remarks  report also what is wrong in inner sets although Kafka reads over it in silence
     """
 
     def __init__(
         self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES,
-        records: RecordColumns | None = None,
+        records: RecordColumns | None = None, *, remarks: bool = False,
     ) -> None:  # fmt: skip
+        self._remarks = remarks
         self._path = path
         self._report = report
         self._limit = limit
@@ -205,6 +207,8 @@ class ChunkReader:
             due = row + 1
         if entry.code is not None:
             self._finding(entry.code, window, row, entry.problem)
+        elif entry.remark is not None and self._remarks:
+            self._finding(entry.remark.code, window, row, entry.remark.what)
 
     def _messages(self, window: Window, row: int, end: int) -> Iterator[Chunk]:
         """Plain v0/v1 entries row … end − 1, one message each."""

@@ -22,6 +22,7 @@ from engine.record.legacy import decode_entry, decode_plain
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.memory_files import MemoryFiles
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 APPEND_TIME = 8
@@ -284,6 +285,33 @@ def test_a_set_that_ends_inside_a_message():
         assert offsets(wrapper(50, inner[:-cut])) == [50]
     for cut in range(1, len(message(0))):
         assert decode(wrapper(50, message(0)[:-cut]))[:2] == ([], "record-invalid")
+
+
+def remarks(data, *, wanted=True):
+    found = []
+    with MemoryFiles({"x.log": data}).open("x.log") as file:
+        reader = ChunkReader("x.log", found.append, remarks=wanted)
+        records = sum(chunk.end - chunk.first for window in LogWalk(file) for chunk in reader.chunks(window))
+    assert {finding.code for finding in found} <= {"record-invalid"}
+    return records, [finding.what for finding in found]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
+def test_a_message_cut_off_inside_a_set_is_told(magic, codec):
+    inner = message(0, magic=magic) + message(1, magic=magic)
+    for cut in (1, 10, len(message(1, magic=magic)) - 1):
+        data = wrapper(1, inner[:-cut], codec, magic=magic) + message(2, magic=magic)
+        assert remarks(data) == (2, ["message 1 is cut off"])
+        assert remarks(data, wanted=False) == (2, []), "Kafka says nothing: neither does what works as Kafka does"
+    assert remarks(wrapper(1, inner, codec, magic=magic)) == (2, [])
+
+
+@pytest.mark.parametrize("offset", [0, 12, 14, 2**63 - 1, -1])
+def test_a_wrapper_of_format_0_with_the_offset_of_another_message(offset):
+    data = wrapper(offset, [message(12, magic=0), message(13, magic=0)], magic=0)
+    assert remarks(data) == (2, [f"the wrapper's offset {offset} is not 13, that of its last message"])
+    assert remarks(wrapper(13, [message(12, magic=0), message(13, magic=0)], magic=0)) == (2, [])
 
 
 @pytest.mark.parametrize(("data", "code"), [
