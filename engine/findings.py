@@ -81,6 +81,11 @@ KINDS: dict[str, Kind] = {
         Severity.ERROR, "no batch with a valid header and checksum begins in these bytes",
         "compare with a replica of the partition",
     ),
+    "search-cut-short": Kind(
+        Severity.ERROR,
+        "headers that look right but are not stand so thick that the search behind damage used up the work that it may make",
+        "compare with a replica of the partition; the bytes from here on, in a file of their own, are searched anew",
+    ),
     "record-invalid": Kind(
         Severity.ERROR,
         "a length inside the record does not fit: the batch was damaged before its checksum was made, or by hand",

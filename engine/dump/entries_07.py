@@ -9,6 +9,7 @@ from engine.layout import parse_long
 from engine.record.damage import Problem
 from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Stopped, open_sets
 from engine.record.kafka07_file import find_entry, iterate_file, tail_problem
+from engine.record.soundness import search_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +53,11 @@ class Stretches:
         """Where a sound entry begins behind the damage; one behind `sound`, whose checksum was wrong, may have led astray."""
         if self.problem is None or self.problem.code == "zero-tail" or not self._options.continue_on_corruption:
             return None
-        return find_entry(self._file, self.sound + 1, self.end, max_entry=self._options.max_batch_bytes)
+        largest = self._options.max_batch_bytes
+        return find_entry(self._file, self.sound + 1, self.end, max_entry=largest, gave_up=self._gave_up)
+
+    def _gave_up(self, position: int) -> None:
+        self._report(position, search_ended(position, self.end))
 
     def _skipped(self, found: int) -> None:
         damaged = self.tail

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine.dump.options import UNLIMITED
 from engine.findings import Finding, Where
 from engine.record.reader import Chunk, ChunkReader
-from engine.record.soundness import size_field, unsound_batches, unsound_end
+from engine.record.soundness import search_ended, size_field, unsound_batches, unsound_end
 from engine.record.windows import LogWalk, Stop, Window
 
 if TYPE_CHECKING:
@@ -79,6 +79,9 @@ class LogDump:
             found = walk.resynchronise() if stop != Stop.END and options.continue_on_corruption else None
             if found is None:
                 self._after(stop, damaged, end, size)
+                if walk.gave_up is not None:
+                    code, what, *_ = search_ended(walk.gave_up, end)
+                    self._report(Finding(code, Where(self._path, walk.gave_up), what))
                 return
             self._skipped(damaged, found)
 

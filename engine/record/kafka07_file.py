@@ -27,7 +27,7 @@ from engine.record.kafka07 import (
 from engine.record.windows import only_zeros
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.files import OpenFile
 
@@ -137,11 +137,14 @@ def large_message(file: OpenFile, position: int, size: int, offset: int) -> Mess
     return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, None, start, error)
 
 
-def find_entry(file: OpenFile, start: int, end: int, *, max_entry: int = MAX_ENTRY) -> int | None:
+def find_entry(
+    file: OpenFile, start: int, end: int, *, max_entry: int = MAX_ENTRY, gave_up: Callable[[int], None] | None = None
+) -> int | None:
     """Position of the first sound entry from `start` on: whole before `end`, with a right checksum; None: there is none.
 
     Sound entries have at least a byte of payload, else eight zeros behind a small number would be one. The work is
-    bounded: where bytes that only look right stand thick, the search gives up.
+    bounded: where bytes that only look right stand thick, the search gives up, and `gave_up` takes the position from which
+    on nothing was looked at.
     """
     budget = _SEARCH_BUDGET * (end - start)
     for at in range(start, end, WINDOW):
@@ -157,6 +160,8 @@ def find_entry(file: OpenFile, start: int, end: int, *, max_entry: int = MAX_ENT
                 return position
             budget -= size
             if budget <= 0:
+                if gave_up is not None:
+                    gave_up(position + 1)
                 return None
     return None
 

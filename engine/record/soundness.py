@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
+from engine.record.damage import Problem
 from engine.record.windows import Stop, only_zeros
 
 if TYPE_CHECKING:
@@ -62,6 +63,12 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
         return Finding("torn-tail", where, f"{end - position} bytes at the end are no whole batch")
     what = f"size field {size_field(file, position)}, the smallest legal one is {MIN_RECORD_SIZE}"
     return Finding("batch-size-invalid", where, what)
+
+
+def search_ended(position: int, end: int) -> Problem:
+    """What to say of a search for sound batches or entries that gave up at `position`."""
+    what = f"the search for what is sound was cut short: nothing was looked at in the {end - position} bytes from here on"
+    return Problem("search-cut-short", what)
 
 
 def size_field(file: OpenFile, position: int) -> int:

@@ -88,6 +88,7 @@ class LogWalk:
         self.stop = Stop.END
         self._suspect = start  # file position of the first of the batches with wrong checksums right before `position`
         self._is_suspicious = False  # is there such a batch?
+        self.gave_up: int | None = None  # from this file position on a search looked at nothing: its work was used up
         self._budget = _SEARCH_BUDGET * (self.end - start)  # bytes that searches may still checksum
         self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
         self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
@@ -136,13 +137,14 @@ class LogWalk:
 
         A sound batch has a plausible header of format 0, 1 or 2 and a right checksum. The search begins in the last
         batches whose checksums were wrong: one of their size fields may be what led astray. Its work is bounded: where
-        headers that only look right stand thick, it gives up (`gave_up`).
+        headers that only look right stand thick, it gives up, and `gave_up` says where.
         """
         at = self._suspect + 1
         buffer = bytearray(_CHUNK)
         data, start, behind = memoryview(b""), at, at
         while at < self.end:
-            if self.gave_up:
+            if self._budget <= 0:
+                self.gave_up = at
                 return None
             if at >= behind:
                 count = self.file.read_into(memoryview(buffer)[: self.end - at], at)
@@ -168,11 +170,6 @@ class LogWalk:
             self._budget -= size
             at += 1
         return None
-
-    @property
-    def gave_up(self) -> bool:
-        """Have searches used up the work that they may make?"""
-        return self._budget <= 0
 
     def _size_at(self, at: int) -> int:
         """Whole size that the header at file position `at` claims."""

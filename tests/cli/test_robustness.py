@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from engine.formats import BATCH_HEADER, BatchHeader, Codec
+from engine.record.builder import NewRecord, build_batch
 from engine.record.codecs import deflate
 from tests.fuzz.mutate import repaired, zigzag
 from tests.support.permissions import without_permission
@@ -489,3 +490,21 @@ def test_a_decoder_that_exits_does_not_end_the_run(own_corpus, form):
     done = kafkalog("dump-log", *words)
     assert done.status == 4
     assert b"record-undecodable" in done.out + done.err.encode()
+
+
+@pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.kafka"])
+def test_a_search_that_was_cut_short_is_told(tmp_path, name):
+    """A file full of headers that claim the rest of it: summing them all would take for ever."""
+    size = 1 << 20
+    if name.endswith(".log"):
+        head = BATCH_HEADER.pack(BATCH_HEADER.read(build_batch([NewRecord(0, 5, None, b"v")]))._replace(batch_length=size, crc=1))
+    else:
+        head = size.to_bytes(4, "big") + bytes([1, 0]) + b"\0\0\0\1"
+    data = bytes(18) + head * (2 * size // len(head))
+    (tmp_path / name).write_bytes(b"\xff" * 12 + data)
+    done = kafkalog("dump-log", "--continue-on-corruption", "--format", "jsonl", str(tmp_path / name))
+    findings = [json.loads(line) for line in done.out.splitlines() if b'"type":"finding"' in line]
+    [ended] = [finding for finding in findings if finding["code"] == "search-cut-short"]
+    assert 0 < ended["position"] < len(data)
+    assert f"in the {12 + len(data) - ended['position']} bytes from here on" in ended["what"]
+    assert done.status == 4

@@ -131,6 +131,19 @@ def test_a_search_gives_up_where_headers_only_look_right():
     head = BATCH_HEADER.pack(BATCH_HEADER.read(BATCHES[0])._replace(batch_length=1 << 20, crc=1))
     data = b"\0" * 18 + head * 40_000
     assert salvage(data)[0] == []
+    with MemoryFiles({"x.log": data}).open("x.log") as file:
+        log = LogWalk(file)
+        assert not list(log)
+        assert log.resynchronise() is None
+        assert log.gave_up is not None
+        assert 0 < log.gave_up < len(data) // 10
+
+
+def test_a_search_that_finds_nothing_has_not_given_up():
+    with MemoryFiles({"x.log": b"x" * 100_000}).open("x.log") as file:
+        log = LogWalk(file)
+        assert not list(log)
+        assert (log.resynchronise(), log.gave_up) == (None, None)
 
 
 def test_a_file_that_shrinks():

@@ -16,6 +16,7 @@ from engine.record.batch import Record, RecordBatch
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
+from engine.record.soundness import search_ended
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -109,6 +110,9 @@ class RecordFetcher:
             where = Where(file.path, walk.position, self.offset)
             self._report(Finding("batch-size-invalid", where, "no batch has such a size"))
             damaged, found = walk.position, walk.resynchronise()
+            if walk.gave_up is not None:
+                code, what, *_ = search_ended(walk.gave_up, walk.end)
+                self._report(Finding(code, Where(file.path, walk.gave_up), what))
             if found is None:
                 following = self._log.segments.higher_segment(data.segment.base_offset)
                 self.offset = self._log.log_end_offset if following is None else max(self.offset, following.base_offset)
