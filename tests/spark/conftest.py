@@ -20,10 +20,12 @@ def missing():
 
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        if "tests/spark/" in str(item.path):
-            item.add_marker(pytest.mark.spark)
+    ours = [item for item in items if "tests/spark/" in str(item.path)]
+    for item in ours:
+        item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("spark"))  # one JVM, not one for each worker
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)  # the longest group begins first, beside all others
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ def count(directory):
     return sum(run.end - run.first for run in RecordFetcher(view, 0, FetchIsolation.HIGH_WATERMARK, pytest.fail).runs())
 
 
+@pytest.mark.xdist_group("spark elsewhere")  # processes of their own: beside the session of the others
 @pytest.mark.parametrize(("master", "session", "modules"), [
     ("local-cluster[2,1,1024]", "pyspark.sql.session", ()),
     ("connect:local[2]", "pyspark.sql.connect.session", ("grpc", "grpc_status", "google.rpc", "zstandard")),
