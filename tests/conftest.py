@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,8 @@ settings.register_profile(
     "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("suite")
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background of a shell: what we start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if os.environ.get("KAFKALOG_TEST_KERNELS") == "interpreted":
     from tests.support.interpreted import install

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,8 @@ def test_follow_shows_what_is_appended_until_interrupted(own_corpus, tmp_path):
     first = 12 + int.from_bytes(whole[8:12], "big")
     log.write_bytes(whole[:first])
     words = [sys.executable, "-m", "kafkalog_cli.main", "fetch", "--follow", "-f", "%o\\n", str(partition)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as running:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as running, ExitStack() as ending:
+        ending.callback(running.kill)
         assert running.stdout is not None
         base = int(log.stem)
         before = [int(running.stdout.readline())]
