@@ -148,7 +148,7 @@ def _decode(data, batches, row, last_row, at, done, decoded, room):
             return row, at, done, Status.BAD_START
         before = len(decoded)
         about = _about(batches, row)
-        size, status = _decode_body(bytes(data[at:end]), at, min(count - done, room - before), about, decoded)
+        size, status = _decode_body(data[at:end], at, min(count - done, room - before), about, decoded)
         done, at = done + len(decoded) - before, at + size
         if status != Status.END:
             return row, at, done, status
@@ -179,7 +179,7 @@ def _decode_body(body, base, wanted, about, decoded):
                 size, start = _varint(body, at)
             if size < 1 or size > len(body) - start:
                 return at, Status.BAD_RECORD
-            decoded.append(_decode_record(body[start : start + size], base + start, about))
+            decoded.append(_decode_record(bytes(body[start : start + size]), base + start, about))
             at = start + size
     except _Broken as broken:
         return at, broken.args[0]
