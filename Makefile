@@ -21,7 +21,7 @@ demo: build ## damage a partition of a real broker's log dir, and recover it
 	@sh tests/demo.sh
 
 test: build lint ## the whole suite, compiled; its kernels once more interpreted
-	$(PYTHON) -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist loadgroup  # one of them waits for Spark most of the time
+	$(PYTHON) -m pytest -n auto --dist loadgroup
 	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests --ignore=tests/oracle --ignore=tests/fuzz --ignore=tests/spark
 
 lint: build ## ruff, mypy, import layers
