@@ -22,7 +22,7 @@ demo: build ## damage a partition of a real broker's log dir, and recover it
 
 test: build lint ## the whole suite, compiled; its kernels once more interpreted
 	$(PYTHON) -m pytest -n auto --dist loadgroup
-	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests --ignore=tests/oracle --ignore=tests/fuzz --ignore=tests/spark
+	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests --ignore=tests/oracle --ignore=tests/fuzz --ignore=tests/spark --ignore=tests/crash
 
 lint: build ## ruff, mypy, import layers
 	$(VENV)/bin/ruff check .
