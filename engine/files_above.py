@@ -16,6 +16,11 @@ class FilesAbove(Files):
     def __init__(self, below: Files) -> None:
         self._below = below
 
+    @property
+    def _changing(self) -> Files:
+        """Where changes, and locks for them, go on to."""
+        return self._below
+
     # ---- looking
 
     def info(self, path: str) -> FileInfo:
@@ -58,36 +63,36 @@ class FilesAbove(Files):
 
     def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
         """As Files does."""
-        return self._below.open_writable(path, create=create)
+        return self._changing.open_writable(path, create=create)
 
     def rename(self, path: str, to: str) -> None:
         """As Files does."""
-        self._below.rename(path, to)
+        self._changing.rename(path, to)
 
     def remove(self, path: str) -> None:
         """As Files does."""
-        self._below.remove(path)
+        self._changing.remove(path)
 
     def make_directory(self, path: str) -> None:
         """As Files does."""
-        self._below.make_directory(path)
+        self._changing.make_directory(path)
 
     def remove_directory(self, path: str) -> None:
         """As Files does."""
-        self._below.remove_directory(path)
+        self._changing.remove_directory(path)
 
     def sync_directory(self, path: str) -> None:
         """As Files does."""
-        self._below.sync_directory(path)
+        self._changing.sync_directory(path)
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         """As Files does."""
-        self._below.set_modified(path, modified_ms)
+        self._changing.set_modified(path, modified_ms)
 
     def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
         """As Files does."""
-        self._below.copy(file, start, end, to, position)
+        self._changing.copy(file, start, end, to, position)
 
     def lock(self, path: str) -> Lock:
         """As Files does."""
-        return self._below.lock(path)
+        return self._changing.lock(path)

@@ -62,7 +62,9 @@ class Layout(Generic[Header]):
 
     def field(self, name: str, buffer: bytes | bytearray | memoryview, at: int = 0) -> int:
         """One field of the layout that begins at byte position `at`. Raises struct.error where its bytes end."""
-        return self.fields[name].unpack_from(buffer, at + self.positions[name])[0]  # type: ignore[no-any-return]
+        value: int
+        (value,) = self.fields[name].unpack_from(buffer, at + self.positions[name])
+        return value
 
     def put(self, name: str, buffer: bytearray | memoryview, at: int, value: int) -> None:
         """Write one field of the layout that begins at byte position `at`. Raises struct.error for a value outside of it."""

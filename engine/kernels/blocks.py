@@ -8,9 +8,9 @@ Codec libraries of other versions or authors make other bytes of the same data. 
 import cython
 
 if cython.compiled:
-    from cython.cimports.engine.kernels.numbers import u32_le
+    from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
 else:
-    from engine.kernels.numbers import u32_le
+    from engine.kernels.numbers import copy_bytes, u32_le
 
 SNAPPY_BLOCK = 1 << 16  # largest block that a position of 16 bits can point into
 LZ4_BLOCK = (1 << 16) + 10  # LZ4_64Klimit − 1: above it LZ4 works in another way
@@ -37,18 +37,6 @@ def _match_length(data: cython.const[cython.uchar][::1], one: cython.Py_ssize_t,
         one += 1
         other += 1
     return other - start
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _copy(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, size: cython.Py_ssize_t,
-          out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    index: cython.Py_ssize_t
-    for index in range(size):
-        out[at + index] = data[start + index]
-    return at + size
 
 
 # ---- snappy
@@ -80,7 +68,7 @@ def _snappy_literal(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             out[at + count] = rest & 255
             rest >>= 8
         out[at] = (59 + count) << 2
-    return _copy(data, start, size, out, at + 1 + count)
+    return copy_bytes(out, at + 1 + count, data, start, size)
 
 
 @cython.cfunc
@@ -258,7 +246,7 @@ def _lz4_literals(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_
     else:
         out[at] = size << 4
         at += 1
-    return _copy(data, start, size, out, at)
+    return copy_bytes(out, at, data, start, size)
 
 
 @cython.ccall

@@ -12,10 +12,10 @@ from engine.formats import INT_MAX
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import put_int, put_raw_varint, raw_varint_size, varint
+    from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, raw_varint_size, varint
 else:
     from engine.kernels import fields
-    from engine.kernels.numbers import put_int, put_raw_varint, raw_varint_size, varint
+    from engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, raw_varint_size, varint
 
 _WIDEST = cython.declare(cython.ulonglong, INT_MAX)  # of an offset delta
 _ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
@@ -43,21 +43,6 @@ def _zigzag(bits: cython.ulonglong) -> cython.ulonglong:
     """Two's complement to zigzag: 0, −1, 1, −2 … become 0, 1, 2, 3 …"""
     if bits >= _SIGN: return 2 * (_ALL_BITS - bits) + 1
     return 2 * bits
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put_bytes(data: cython.const[cython.uchar][::1], position: cython.Py_ssize_t, size: cython.Py_ssize_t,
-               out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    index: cython.Py_ssize_t
-    if cython.compiled:
-        for index in range(size):
-            out[at + index] = data[position + index]
-    else:
-        out[at:at + size] = data[position:position + size]
-    return at + size
 
 
 @cython.cfunc
@@ -265,7 +250,7 @@ def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[
     if pairs > 0:
         headers = _headers_end(data, records[fields.R_HEADERS_POSITION, row], pairs)
         headers -= records[fields.R_HEADERS_POSITION, row]
-        at = _put_bytes(data, records[fields.R_HEADERS_POSITION, row], headers, out, at)
+        at = copy_bytes(out, at, data, records[fields.R_HEADERS_POSITION, row], headers)
     return at
 
 
@@ -276,7 +261,7 @@ def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[
 def _put_field(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
                out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     if size < 0: return put_raw_varint(out, at, 1)
-    return _put_bytes(data, position, size, out, put_raw_varint(out, at, 2 * size))
+    return copy_bytes(out, put_raw_varint(out, at, 2 * size), data, position, size)
 
 
 @cython.ccall
@@ -335,7 +320,7 @@ def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlon
 def _put_sized(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
                out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     at = put_int(out, at, size, 4)
-    return _put_bytes(data, position, size, out, at) if size > 0 else at
+    return copy_bytes(out, at, data, position, size) if size > 0 else at
 
 
 @cython.ccall

@@ -2,11 +2,6 @@
 from libc.string cimport memcpy
 
 
-cdef inline void copy_bytes(unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t start,
-                            Py_ssize_t size) noexcept nogil:
-    memcpy(&out[at], &data[start], size)
-
-
 cdef inline void move_16(unsigned char[::1] out, Py_ssize_t at, Py_ssize_t start) noexcept nogil:
     memcpy(&out[at], &out[start], 16)  # they lie 16 bytes apart at least
 

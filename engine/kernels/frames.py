@@ -10,10 +10,10 @@ import cython
 from engine.formats import CODEC_MASK, BatchField, Codec
 
 if cython.compiled:
-    from cython.cimports.engine.kernels.frames import copy_16, copy_bytes, move_16
-    from cython.cimports.engine.kernels.numbers import u32_le
+    from cython.cimports.engine.kernels.frames import copy_16, move_16
+    from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
 else:
-    from engine.kernels.numbers import u32_le
+    from engine.kernels.numbers import copy_bytes, u32_le
 
 _CODEC = cython.declare(cython.longlong, CODEC_MASK)
 _LZ4 = cython.declare(cython.longlong, Codec.LZ4)
@@ -94,25 +94,12 @@ def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
         if size > largest or size > end - at: return -1
         if word & _STORED:
             if size > out.shape[0] - here: return -1
-            behind = _copy(out, here, data, at, size)
+            behind = copy_bytes(out, here, data, at, size)
         else:
             behind = _lz4_block(data, at, at + size, out, here, largest)
         if behind <= here: return -1  # an empty block is the end to Kafka's reader
         here = behind
         at += size
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _copy(out: cython.uchar[::1], here: cython.Py_ssize_t, data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t,
-          size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    if cython.compiled:
-        copy_bytes(out, here, data, at, size)
-    else:
-        out[here:here + size] = data[at:at + size]
-    return here + size
 
 
 @cython.cfunc
@@ -147,7 +134,7 @@ def _lz4_block(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
         if cython.compiled and size <= 16 and end - at >= 16 and room - here >= 16:
             copy_16(out, here, data, at)
         elif size:
-            _copy(out, here, data, at, size)
+            copy_bytes(out, here, data, at, size)
         at += size
         here += size
         if at == end: return here

@@ -1,5 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 # The functions of numbers.py for compiled kernels: C from a pxd is inlined, a call into another module can not be.
+from libc.string cimport memcpy
+
 
 cdef inline long long i16(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
     return <short>((<unsigned int>data[at] << 8) | data[at + 1])
@@ -90,3 +92,10 @@ cdef inline Py_ssize_t put_raw_varint(unsigned char[::1] out, Py_ssize_t at, uns
         at += 1
     out[at] = <unsigned char>value
     return at + 1
+
+
+cdef inline Py_ssize_t copy_bytes(unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t start,
+                                  Py_ssize_t size) noexcept nogil:
+    if size > 0:  # nothing may be copied from, or to, the end of a buffer
+        memcpy(&out[at], &data[start], size)
+    return at + size

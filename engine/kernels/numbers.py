@@ -1,4 +1,4 @@
-"""Numbers in bytes: integers (big-endian, but for one), varints, sums as Java makes them.
+"""Numbers in bytes: integers (big-endian, but for one), varints, sums as Java makes them; bytes from place to place.
 
 Compiled kernels take them from numbers.pxd, to have them inlined; these are for the other build, and what those are
 tested against. `data` are bytes, `at` a byte position; the caller has made sure that an integer lies within `data`.
@@ -97,3 +97,9 @@ def _zigzag(data, at, end, bits):
             raw &= (1 << bits) - 1
             return (raw >> 1) ^ -(raw & 1), at
     return 0, -1
+
+
+def copy_bytes(out, at, data, start, size):
+    """Put data[start:start + size] to out[at:]; both are long enough, and not the same memory → the position behind it."""
+    out[at:at + size] = data[start:start + size]
+    return at + size

@@ -17,11 +17,11 @@ if cython.compiled:
     from cython.cimports.engine.kernels.checksum import crc32c
     from cython.cimports.engine.kernels.cleaning import kind_of
     from cython.cimports.engine.kernels.encode import put_record
-    from cython.cimports.engine.kernels.frames import copy_bytes
-    from cython.cimports.engine.kernels.numbers import put_int
+    from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
 else:
     from engine.kernels import fields
     from engine.kernels.cleaning import kind_of
+    from engine.kernels.numbers import copy_bytes
 
 _DROP = cython.declare(cython.int, DROP)
 _ALONE = cython.declare(cython.int, ALONE)
@@ -82,7 +82,7 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
                 elif size > out.shape[0] - at:
                     return row, at, last
                 else:
-                    at = _copy(out, at, window, position, size)
+                    at = copy_bytes(out, at, window, position, size)
                 last = row
             row += 1
         return row, at, last
@@ -131,7 +131,7 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     if codec:
         here = _frame(body, here, frame_head, table, out, at + fields.V2_SIZE)
         if here < 0: return -1
-    _copy(out, start, window, batches[fields.B_POSITION, row], fields.V2_SIZE)
+    copy_bytes(out, start, window, batches[fields.B_POSITION, row], fields.V2_SIZE)
     attributes &= _KEPT_FLAGS
     if attributes & fields.TIMESTAMP_TYPE_FLAG: largest = batches[fields.B_MAX_TIMESTAMP, row]
     if horizon >= 0: attributes |= fields.DELETE_HORIZON_FLAG
@@ -154,7 +154,7 @@ def _frame(body: cython.uchar[::1], size: cython.Py_ssize_t, head: cython.const[
     length: cython.Py_ssize_t
     packed: cython.Py_ssize_t
     if head.shape[0] > out.shape[0] - at: return -1
-    at = _copy(out, at, head, 0, head.shape[0])
+    at = copy_bytes(out, at, head, 0, head.shape[0])
     while start < size:
         length = min(size - start, _LZ4_BLOCK)
         if out.shape[0] - at < 24 + length + length // 255: return -1  # the block at its worst, its size, the end mark
@@ -165,25 +165,12 @@ def _frame(body: cython.uchar[::1], size: cython.Py_ssize_t, head: cython.const[
         else:
             packed = length
             _put_little(out, at, length, 128)  # stored as it is
-            _copy(out, at + 4, body, start, length)
+            copy_bytes(out, at + 4, body, start, length)
         at += 4 + packed
         start += length
     if out.shape[0] - at < 4: return -1
     _put_little(out, at, 0, 0)
     return at + 4
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _copy(out: cython.uchar[::1], at: cython.Py_ssize_t, source: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
-          size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    if cython.compiled:
-        copy_bytes(out, at, source, start, size)
-    else:
-        out[at:at + size] = source[start:start + size]
-    return at + size
 
 
 @cython.cfunc

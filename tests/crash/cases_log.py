@@ -184,43 +184,32 @@ def truncate_case(case_name, target, *, fully=False):
     return Case(case_name, disk, work, check)
 
 
-def roll_case():
-    disk = closed(segments())
-    before = see(disk, clean=True)
+def roll(files, _acknowledge=None):
+    log = opened(files)
+    log.roll()
+    log.close()
 
-    def work(files, _acknowledge):
-        log = opened(files)
-        log.roll()
-        log.close()
+
+def rolled(case_name, disk):
+    before = see(disk, clean=True)
 
     def check(disk, _acknowledged, done):
         for clean in (False, True) if done else (False,):
             assert see(disk, recovery_point=END, clean=clean) == before
-        assert not done or disk.contents[name(END)] == b""
+        assert not done or (disk.contents[name(END)] == b"" and tidy(disk))
 
-    return Case("roll", disk, work, check)
+    return Case(case_name, disk, roll, check)
+
+
+def roll_case():
+    return rolled("roll", closed(segments()))
 
 
 def roll_empty_case():
     """Onto its own offset, where an empty segment stands: its files go, and nothing but that changes names."""
     files = CrashFiles(closed(segments()))
-    log = opened(files)
-    log.roll()
-    log.close()
-    disk = files.disk()
-    before = see(disk, clean=True)
-
-    def work(files, _acknowledge):
-        log = opened(files)
-        log.roll()
-        log.close()
-
-    def check(disk, _acknowledged, done):
-        for clean in (False, True) if done else (False,):
-            assert see(disk, recovery_point=END, clean=clean) == before
-        assert not done or tidy(disk)
-
-    return Case("roll-empty", disk, work, check)
+    roll(files)
+    return rolled("roll-empty", files.disk())
 
 
 def append_case(case_name, *, roll=False):

@@ -195,13 +195,13 @@ class Parent:
 
     def heard(self, job: int, child: Child, words: dict[str, object]) -> None:
         if "done" in words:
-            child.done = int(words["done"])  # type: ignore[call-overload]
-            self.peak = max(self.peak, int(words["peak_mib"]))  # type: ignore[call-overload]
+            child.done = int(words["done"])
+            self.peak = max(self.peak, int(words["peak_mib"]))
         elif "finished" in words:
             child.finished = True
             child.done = len(range(child.span.first, child.span.end, child.span.step))
         else:
-            self.failed(int(words["number"]), str(words["kind"]), str(words["what"]))  # type: ignore[call-overload]
+            self.failed(int(words["number"]), str(words["kind"]), str(words["what"]))
         self.done[job] = child.done_before + child.done
 
     def died(self, child: Child, how: str) -> Span | None:

@@ -103,7 +103,7 @@ def _options(rng: random.Random) -> DumpOptions:
         values["verify_only"] = True
     if rng.random() < 0.1:
         values["sanity_only"] = True
-    return DumpOptions(**values)  # type: ignore[arg-type]
+    return DumpOptions(**values)
 
 
 def _selection(rng: random.Random) -> Selection:
@@ -124,7 +124,7 @@ def _selection(rng: random.Random) -> Selection:
             values[name] = ((rng.choice((b"", b"h", b"trace")), rng.choice((None, b"", b"1"))),)
         else:
             values[name] = rng.choice(numbers)
-    return Selection(**values)  # type: ignore[arg-type]
+    return Selection(**values)
 
 
 def _hex(data: bytes) -> bytes:

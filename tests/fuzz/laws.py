@@ -141,7 +141,7 @@ def _recovers(case: Case) -> None:
             patch.setattr(recovery_walk, "WINDOW_SIZE", window)
             patch.setattr(recovery_walk, "LARGEST_WINDOW", max(window, case.buffers.chunk))
             files = MemoryFiles(case.files)
-            scan = scan_segment(files, case.path, base, index_interval=100, max_index_size=4096)  # type: ignore[arg-type]
+            scan = scan_segment(files, case.path, base, index_interval=100, max_index_size=4096)
         assert scan.batches <= len(entries), f"{scan.batches} batches, there are {len(entries)}"
         if scan.stop not in (ScanStop.REFUSED, ScanStop.BAD_MARKER):
             sound = min(bad, default=end)

@@ -64,7 +64,7 @@ def deflate(codec: int, data: bytes, **more: int) -> bytes:
     before = codecs.BUILD, lz4_frames.BUILD
     try:
         codecs.BUILD = lz4_frames.BUILD = "interpreted"
-        return codecs.deflate(codec, data, **more)  # type: ignore[arg-type]
+        return codecs.deflate(codec, data, **more)
     finally:
         codecs.BUILD, lz4_frames.BUILD = before
 

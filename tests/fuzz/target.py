@@ -55,7 +55,7 @@ def run(case: Case) -> Result:
         stream = JsonStream(out, array=case.form == "json", ascii=case.options.escape) if case.form != "text" else None
         renderer = JsonDump(case.options, stream, findings.append) if stream else TextDump(case.options, out, findings.append)
         selector = Selector(case.selection) if case.selection else None
-        dump = Dump(files, case.options, renderer, findings.append, selector)  # type: ignore[arg-type]
+        dump = Dump(files, case.options, renderer, findings.append, selector)
         try:
             dump.dump(case.dump, name)
             _other_readers(files, case, name.kind, findings)
@@ -85,7 +85,7 @@ def _count_agrees(files: MemoryFiles, case: Case, name: FileName, shown: Counter
     if name.kind not in (*LOGS, FileKind.LOG_07) or selection is None or (selection.limit, selection.tail) != (None, None):
         return
     unheard: list[Finding] = []
-    counted = tally(files, case.dump, name, case.options, selection, unheard.append, DumpReports())  # type: ignore[arg-type]
+    counted = tally(files, case.dump, name, case.options, selection, unheard.append, DumpReports())
     if name.kind is FileKind.LOG_07:
         assert counted.batch_count == shown["entry-07"], "--count counts other entries than are shown"
     else:
@@ -96,9 +96,9 @@ def _count_agrees(files: MemoryFiles, case: Case, name: FileName, shown: Counter
 def _log_07(files: MemoryFiles, case: Case) -> None:
     window = case.buffers.window
     with files.open(case.dump) as file:
-        kafka07_file.valid_size(file, window=window)  # type: ignore[arg-type]
-        found = kafka07_file.iterate_file(file, 2**63 - 50, max_entry=500, window=window)  # type: ignore[arg-type]
-        for _ in kafka07.open_sets(found, limit=case.options.max_decompressed_bytes):  # type: ignore[arg-type]
+        kafka07_file.valid_size(file, window=window)
+        found = kafka07_file.iterate_file(file, 2**63 - 50, max_entry=500, window=window)
+        for _ in kafka07.open_sets(found, limit=case.options.max_decompressed_bytes):
             pass
 
 
@@ -142,14 +142,14 @@ def sized(buffers: Buffers) -> Iterator[None]:
     kept = [getattr(module, name) for module, name, _ in constants]
     try:
         for function, values in defaults:
-            function.__defaults__ = values  # type: ignore[attr-defined]
-        walk.__kwdefaults__ = {**before[1], "window_size": buffers.window}  # type: ignore[attr-defined]
+            function.__defaults__ = values
+        walk.__kwdefaults__ = {**before[1], "window_size": buffers.window}
         for module, name, value in constants:
             setattr(module, name, value)
         yield
     finally:
         for (function, _), values in zip(defaults, before[0], strict=True):
-            function.__defaults__ = values  # type: ignore[attr-defined]
-        walk.__kwdefaults__ = before[1]  # type: ignore[attr-defined]
+            function.__defaults__ = values
+        walk.__kwdefaults__ = before[1]
         for (module, name, _), value in zip(constants, kept, strict=True):
             setattr(module, name, value)

@@ -56,7 +56,7 @@ class Prepared:
                                log_append_time=99 if append_time else -1, control=bool(attributes & 32),
                                partition_leader_epoch=5, last_offset=offset)  # fmt: skip
             offset += 1
-        (self.window,) = LogWalk(MemoryFile("x.log", log))  # type: ignore[arg-type]
+        (self.window,) = LogWalk(MemoryFile("x.log", log))
         (self.chunk,) = ChunkReader("x.log", [].append).chunks(self.window)
         self.counts = Table(COUNTS, self.window.rows).table
         table = self.chunk.records.table

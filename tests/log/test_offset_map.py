@@ -21,7 +21,7 @@ def put_all(offset_map, keys):
         for start in range(0, keys, 5000)
     )
     done = 0
-    for window in LogWalk(MemoryFile("x.log", batches)):  # type: ignore[arg-type]
+    for window in LogWalk(MemoryFile("x.log", batches)):
         for chunk in ChunkReader("x.log", [].append).chunks(window):
             at = offset_map.put(chunk, 0, bytes(window.rows))
             done += at - chunk.first

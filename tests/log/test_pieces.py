@@ -26,18 +26,20 @@ from tests.support.keyed_logs import write_keyed_log
 from tests.support.pieces import clean_in_pieces
 
 NOW = 1_700_000_100_000
-CASES = [case for case in cases(frozenset(("compact",))) if not case.failed]
+CASES = [case for case in cases(frozenset(("compact",))) if not case.failed and not case.data.get("mapBytes")]  # one round
 
 
 def opened(directory, settings, now, **how):
     return open_log(Files(), str(directory), LogConfig.of(settings), now=now, **({"clean_shutdown": True} | how))
 
 
+def contents(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_same_files_as_kafka(case, tmp_path):
     data = case.data
-    if data.get("mapBytes"):
-        pytest.skip("a map that does not hold all keys: several rounds")
     directory = case.stage(tmp_path)
     log = opened(directory, case.settings(), data["now"], recovery_point=data.get("recoveryPoint", 0),
                  log_start_offset=data.get("start", 0))  # fmt: skip
@@ -53,14 +55,16 @@ def test_same_files_as_kafka(case, tmp_path):
         dirty = data.get("dirty", checkpoint.read())
         options = CompactionOptions(first_dirty_offset=dirty, force=not data.get("respectRatio"), rounds=1)
         compact(log, options, lambda _: None, lambda _: None, hand_over=hand_over)
-        if not plans:
-            pytest.skip("there is nothing to clean")
         staging = tmp_path.parent / f"{tmp_path.name}-new"
         staging.mkdir()
-        clean_in_pieces(Files(), log, plans[0], str(staging), 1000)
-        checkpoint.write(Files(), plans[0].first_uncleanable_offset)
-    except OutOfOrder as error:
-        pytest.skip(f"only by the cleaner itself: {error}")
+        for plan in plans:  # none where there is nothing to clean
+            before = contents(directory)
+            try:
+                clean_in_pieces(Files(), log, plan, str(staging), 1000)
+            except OutOfOrder:  # only the cleaner itself can: nothing was changed
+                assert contents(directory) == before
+                return
+            checkpoint.write(Files(), plan.first_uncleanable_offset)
     finally:
         log.close(keep_deleted=bool(data.get("keepDeleted")))
     assert differences(case.expected, tmp_path, inflated=BUILD == "interpreted") == []

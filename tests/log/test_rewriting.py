@@ -21,7 +21,7 @@ records = st.lists(st.tuples(st.integers(1, 5), st.integers(-1, 2**41), texts, t
 def anew(batch, keep, horizon):
     """The batch as both ways write it, with the records that `keep` says."""
     rewriter, found = BatchRewriter(), []
-    for window in LogWalk(MemoryFile("x.log", batch)):  # type: ignore[arg-type]
+    for window in LogWalk(MemoryFile("x.log", batch)):
         (chunk,) = ChunkReader("x.log", found.append).chunks(window)
         marked = Marked(chunk, chunk.first, chunk.end, memoryview(bytes(keep)))
         return rewriter.rewrite_whole(window, 0, marked, horizon), rewriter.rewrite(window.batches, 0, (marked,), horizon)
@@ -53,7 +53,7 @@ def test_a_batch_that_has_a_delete_horizon_keeps_it_or_gets_another():
     for horizon in (77, 88):
         at_once, pieced = anew(batch, [1, 1], horizon)
         assert at_once == pieced
-        (window,) = LogWalk(MemoryFile("x.log", at_once))  # type: ignore[arg-type]
+        (window,) = LogWalk(MemoryFile("x.log", at_once))
         assert window.batches.row(0)[BatchField.BASE_TIMESTAMP] == horizon
         assert window.batches.row(0)[BatchField.VALID] == 1
 
@@ -72,7 +72,7 @@ def test_nothing_that_stays_is_no_batch():
 
 def _none_kept():
     batch = build_batch([NewRecord(0, 5, b"a", b"v")])
-    for window in LogWalk(MemoryFile("x.log", batch)):  # type: ignore[arg-type]
+    for window in LogWalk(MemoryFile("x.log", batch)):
         (chunk,) = ChunkReader("x.log", [].append).chunks(window)
         return BatchRewriter().rewrite_whole(window, 0, Marked(chunk, 0, 1, memoryview(b"\0")), NO_TIMESTAMP)
     raise AssertionError("no batch")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import deltalake
 import pyarrow as pa
 import pytest
 
 from kafkalog_spark.lake import batches, write_delta
-
-deltalake = pytest.importorskip("deltalake")
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def _put(last: dict[bytes, Last], records: list[Record]) -> None:
 def _records(logs: Mapping[str, bytes]) -> Iterator[Record]:
     """Records of the logs, in their order."""
     for name in sorted(logs):
-        yield from read_records(MemoryFile(name, logs[name]), _sound)  # type: ignore[arg-type]
+        yield from read_records(MemoryFile(name, logs[name]), _sound)
 
 
 def _sound(finding: object) -> None:

@@ -46,7 +46,7 @@ def opened(data: bytes) -> MemoryFile:
 
 def windows(data: bytes, window_size: int = 1 << 20) -> Iterator[Window]:
     """The batches of a log."""
-    return iter(LogWalk(opened(data), window_size=window_size))  # type: ignore[arg-type]
+    return iter(LogWalk(opened(data), window_size=window_size))
 
 
 def chunks(data: bytes, window_size: int = 1 << 20) -> Iterator[tuple[Chunk, int]]:
