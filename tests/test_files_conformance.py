@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import engine.files
+import engine.files.seam
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, UnwritableFile
 from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, replace
 from engine.log.operations.untouched import UntouchedFiles
@@ -276,8 +276,8 @@ def test_what_is_open_for_reading_can_not_be_written(seam):
 
 def test_short_reads_and_writes_are_continued(tmp_path, monkeypatch):
     pwritev, preadv = os.pwritev, os.preadv
-    monkeypatch.setattr(engine.files.os, "pwritev", lambda fd, views, at: pwritev(fd, [views[0][:3]], at))
-    monkeypatch.setattr(engine.files.os, "preadv", lambda fd, views, at: preadv(fd, [views[0][:2]], at))
+    monkeypatch.setattr(engine.files.seam.os, "pwritev", lambda fd, views, at: pwritev(fd, [views[0][:3]], at))
+    monkeypatch.setattr(engine.files.seam.os, "preadv", lambda fd, views, at: preadv(fd, [views[0][:2]], at))
     put(Files(), str(tmp_path / "a"), b"0123456789")
     with Files().open_writable(str(tmp_path / "a")) as file:
         file.write_at(10, b"ab", b"cdefg", b"h")
@@ -315,7 +315,7 @@ def test_errors_of_the_operating_system_are_told(tmp_path, monkeypatch, name, wo
             raise OSError(error, os.strerror(error))
 
         with monkeypatch.context() as patch:
-            patch.setattr(engine.files.os, name, fails)
+            patch.setattr(engine.files.seam.os, name, fails)
             with pytest.raises(KafkalogError, match=os.strerror(error)) as caught:
                 work(SimpleNamespace(files=Files(), file=file, top=top))
     assert top in str(caught.value)
@@ -456,7 +456,7 @@ def test_replace_needs_each_of_its_syncs(kind):
         if after.contents["t/a"] not in ((NEW,) if number == whole.changes else (OLD, NEW))
     ]
     assert bad
-    assert site[0] == "engine/files.py"
+    assert site[0] == "engine/files/seam.py"
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EINTR])

@@ -11,6 +11,11 @@ import cython
 from engine.formats import RecordField
 from engine.kernels.lines import Parsed
 
+if cython.compiled:
+    from cython.cimports.engine.kernels.json_unescape import four_hex, put_string, unescape
+else:
+    from engine.kernels.json_unescape import four_hex, put_string, unescape
+
 _END = cython.declare(cython.int, Parsed.END)
 _FULL = cython.declare(cython.int, Parsed.FULL)
 _ODD = cython.declare(cython.int, Parsed.ODD)
@@ -43,29 +48,6 @@ def _space(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_
 
 
 @cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _hex(data: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.int:
-    """The number that four hexadecimal digits are; −1 where they are none."""
-    value: cython.int = 0
-    digit: cython.int
-    index: cython.Py_ssize_t
-    for index in range(at, at + 4):
-        digit = data[index]
-        if 48 <= digit <= 57:
-            digit -= 48
-        elif 65 <= digit <= 70:
-            digit -= 55
-        elif 97 <= digit <= 102:
-            digit -= 87
-        else:
-            return -1
-        value = value * 16 + digit
-    return value
-
-
-@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _escape_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
@@ -79,11 +61,11 @@ def _escape_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_s
             return at + 2
         return -1
     if end - at < 6: return -1
-    code = _hex(data, at + 2)
+    code = four_hex(data, at + 2)
     if code < 0: return -1
     if code < 0xD800 or code > 0xDFFF: return at + 6
     if code > 0xDBFF or end - at < 12 or data[at + 6] != 92 or data[at + 7] != 117: return -1
-    code = _hex(data, at + 8)
+    code = four_hex(data, at + 8)
     if code < 0xDC00 or code > 0xDFFF: return -1
     return at + 12
 
@@ -261,95 +243,6 @@ def _member(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _unescape(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-              to: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write what the string data[start:end] stands for from `to` on, which is not behind `start` → behind it."""
-    at: cython.Py_ssize_t = start
-    code: cython.int
-    byte: cython.uchar
-    while at < end:
-        byte = data[at]
-        if byte != 92:
-            data[to] = byte
-            at += 1
-            to += 1
-            continue
-        byte = data[at + 1]
-        at += 2
-        if byte != 117:
-            if byte == 98: byte = 8
-            elif byte == 102: byte = 12
-            elif byte == 110: byte = 10
-            elif byte == 114: byte = 13
-            elif byte == 116: byte = 9
-            data[to] = byte
-            to += 1
-            continue
-        code = _hex(data, at)
-        at += 4
-        if 0xD800 <= code <= 0xDBFF:
-            code = 0x10000 + (code - 0xD800) * 1024 + _hex(data, at + 2) - 0xDC00
-            at += 6
-        to = _utf8(data, to, code)
-    return to
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _utf8(data: cython.uchar[::1], to: cython.Py_ssize_t, code: cython.int) -> cython.Py_ssize_t:
-    """Write a character; returns the position behind it."""
-    if code < 0x80:
-        data[to] = code
-        return to + 1
-    if code < 0x800:
-        data[to] = 0xC0 | (code >> 6)
-        data[to + 1] = 0x80 | (code & 63)
-        return to + 2
-    if code < 0x10000:
-        data[to] = 0xE0 | (code >> 12)
-        data[to + 1] = 0x80 | ((code >> 6) & 63)
-        data[to + 2] = 0x80 | (code & 63)
-        return to + 3
-    data[to] = 0xF0 | (code >> 18)
-    data[to + 1] = 0x80 | ((code >> 12) & 63)
-    data[to + 2] = 0x80 | ((code >> 6) & 63)
-    data[to + 3] = 0x80 | (code & 63)
-    return to + 4
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _put_string(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                to: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write the string data[start:end] with its length as a varint from `to` on, at least six bytes before `start`."""
-    size: cython.Py_ssize_t = _unescape(data, start, end, start) - start
-    value: cython.Py_ssize_t = 2 * size
-    while value >= 128:
-        data[to] = (value & 127) | 128
-        value >>= 7
-        to += 1
-    data[to] = value
-    return _unescape_plain(data, start, start + size, to + 1)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _unescape_plain(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                    to: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    while start < end:
-        data[to] = data[start]
-        start += 1
-        to += 1
-    return to
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def _put_headers(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.longlong:
     """Write the headers of data[start:end], which _headers_end has seen, in wire form from `start` on → how many."""
     at: cython.Py_ssize_t = _space(data, start + 1, end)
@@ -359,12 +252,12 @@ def _put_headers(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.
     while at < end and data[at] == 123:
         at = _member(data, _space(data, at + 1, end), end, 1)
         string_end = _string_end(data, at, end)
-        to = _put_string(data, at + 1, string_end - 1, to)
+        to = put_string(data, at + 1, string_end - 1, to)
         at = _space(data, string_end, end)
         at = _member(data, _space(data, at + 1, end), end, 2)
         string_end = _value_end(data, at, end, 0)
         if data[at] == 34:
-            to = _put_string(data, at + 1, string_end - 1, to)
+            to = put_string(data, at + 1, string_end - 1, to)
         else:
             data[to] = 1  # a null
             to += 1
@@ -383,7 +276,8 @@ def _content(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_s
     """(position, size) of a key or value: what a string stands for, −1 for null, and the text of anything else."""
     if start < 0 or data[start] == 110: return 0, -1
     if data[start] != 34: return start, end - start
-    return start + 1, _unescape(data, start + 1, end - 1, start + 1) - start - 1
+    if not _escaped(data, start + 1, end - 1): return start + 1, end - start - 2
+    return start + 1, unescape(data, start + 1, end - 1, start + 1) - start - 1
 
 
 @cython.cfunc

@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Key → last offset in fixed memory, for the cleaner: 24 bytes a key, a keyed digest of 128 bits instead of the key.
 
-Open addressing over a plain buffer. The digest is SipHash-1-3 with 128 bits of output under a secret of the caller's: two
-keys never fall together in practice, and nobody who does not know the secret can make two that do. Without a compiler
-the digest is BLAKE2b: which slots are used differs, what is found does not. Mirrors SkimpyOffsetMap.
+Open addressing over a plain buffer, by the two halves of the digest. Mirrors SkimpyOffsetMap.
 """
-
-import hashlib
 
 import cython
 
 from engine.formats import BatchField, RecordField, Status
+from engine.kernels.digest import SLOT_WORDS
 
-SLOT_WORDS = 3  # digest, digest, offset
+if cython.compiled:
+    from cython.cimports.engine.kernels.digest import digest, digest_ahead
+else:
+    from engine.kernels.digest import digest, digest_ahead
 
 _WORDS = cython.declare(cython.Py_ssize_t, SLOT_WORDS)
 _END = cython.declare(cython.int, Status.END)
@@ -25,7 +25,6 @@ _BASE_TIMESTAMP = cython.declare(cython.int, BatchField.BASE_TIMESTAMP)
 
 _BATCH = cython.declare(cython.int, RecordField.BATCH)
 _OFFSET = cython.declare(cython.int, RecordField.OFFSET)
-_KEY = cython.declare(cython.int, RecordField.KEY_POSITION)
 _KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
 _VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
 
@@ -46,151 +45,9 @@ _ENTRIES = cython.declare(cython.int, ENTRIES)
 _CAPACITY = cython.declare(cython.int, CAPACITY)
 _LATEST = cython.declare(cython.int, LATEST)
 
-_INIT_0 = cython.declare(cython.ulonglong, 0x736F6D6570736575)
-_INIT_1 = cython.declare(cython.ulonglong, 0x646F72616E646F6D)
-_INIT_2 = cython.declare(cython.ulonglong, 0x6C7967656E657261)
-_INIT_3 = cython.declare(cython.ulonglong, 0x7465646279746573)
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _BLOCK = cython.declare(cython.Py_ssize_t, 32)  # records whose slots are fetched from memory side by side
 _PROBES = cython.declare(cython.Py_ssize_t, 4)  # places that the digest itself names; behind them the next slots
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.returns((cython.ulonglong, cython.ulonglong, cython.ulonglong, cython.ulonglong))
-def _round(v0: cython.ulonglong, v1: cython.ulonglong, v2: cython.ulonglong, v3: cython.ulonglong):
-    """One SipRound."""
-    v0 += v1
-    v1 = (v1 << 13) | (v1 >> 51)
-    v1 ^= v0
-    v0 = (v0 << 32) | (v0 >> 32)
-    v2 += v3
-    v3 = (v3 << 16) | (v3 >> 48)
-    v3 ^= v2
-    v0 += v3
-    v3 = (v3 << 21) | (v3 >> 43)
-    v3 ^= v0
-    v2 += v1
-    v1 = (v1 << 17) | (v1 >> 47)
-    v1 ^= v2
-    v2 = (v2 << 32) | (v2 >> 32)
-    return v0, v1, v2, v3
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _word(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.ulonglong:
-    """`size` bytes, 8 at most, the first one lowest."""
-    value: cython.ulonglong = 0
-    while size > 0:
-        size -= 1
-        value = (value << 8) | data[at + size]
-    return value
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _eight(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cython.ulonglong:
-    """Eight bytes, the first one lowest."""
-    value: cython.ulonglong = data[at + 7]
-    value = (value << 8) | data[at + 6]
-    value = (value << 8) | data[at + 5]
-    value = (value << 8) | data[at + 4]
-    value = (value << 8) | data[at + 3]
-    value = (value << 8) | data[at + 2]
-    value = (value << 8) | data[at + 1]
-    return (value << 8) | data[at]
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.returns((cython.ulonglong, cython.ulonglong))
-def _digest(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: cython.Py_ssize_t,
-            secret_0: cython.ulonglong, secret_1: cython.ulonglong):
-    """128 bits of `size` bytes from `at` on; never two zeros, which stand for an empty slot."""
-    v0: cython.ulonglong = _INIT_0 ^ secret_0
-    v1: cython.ulonglong = _INIT_1 ^ secret_1 ^ 0xEE
-    v2: cython.ulonglong = _INIT_2 ^ secret_0
-    v3: cython.ulonglong = _INIT_3 ^ secret_1
-    word: cython.ulonglong
-    one: cython.ulonglong
-    left: cython.Py_ssize_t = size
-    step: cython.int
-    while left >= 8:
-        word = _eight(data, at)
-        v3 ^= word
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-        v0 ^= word
-        at += 8
-        left -= 8
-    word = size & 255
-    word = (word << 56) | _word(data, at, left)
-    v3 ^= word
-    v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    v0 ^= word
-    v2 ^= 0xEE
-    for step in range(3):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    one = v0 ^ v1 ^ v2 ^ v3
-    v1 ^= 0xDD
-    for step in range(3):
-        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
-    word = v0 ^ v1 ^ v2 ^ v3
-    return one | (one == 0 and word == 0), word
-
-
-def _plain_digest(data, at, size, secret_0, secret_1):
-    """The same contract without a compiler."""
-    secret = secret_0.to_bytes(8, "little") + secret_1.to_bytes(8, "little")
-    digest = hashlib.blake2b(data[at : at + size], digest_size=16, key=secret).digest()
-    one, other = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
-    return one or int(other == 0), other
-
-
-if not cython.compiled:
-    _digest = _plain_digest  # Python's integers do not wrap at 64 bits
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _expect(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong) -> cython.void:
-    """Let the processor fetch the slot where the digest most likely is: the map is larger than the caches."""
-    if cython.compiled:
-        slot_count: cython.ulonglong = count
-        prefetch(cython.address(slots[((one & _LOW) * slot_count >> 32) * _WORDS]))  # noqa: F821  # offset_map.pxd declares it
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _look_ahead(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-                end: cython.Py_ssize_t, settled: cython.const[cython.uchar][::1], secret_0: cython.ulonglong,
-                secret_1: cython.ulonglong, slots: cython.ulonglong[::1], count: cython.Py_ssize_t,
-                ones: cython.p_ulonglong, others: cython.p_ulonglong) -> cython.bint:
-    """Digests of the keys of the records first … end − 1 into `ones` and `others`.
-
-    settled  by batch: not 0 where nobody will ask for them
-    False: a key lies outside `data`, or there is no such batch.
-    """
-    index: cython.Py_ssize_t
-    for index in range(first, end):
-        if records[_KEY_SIZE, index] < 0: continue
-        if records[_BATCH, index] < 0 or records[_BATCH, index] >= settled.shape[0]: return False
-        if settled[records[_BATCH, index]]: continue
-        if records[_KEY, index] < 0 or records[_KEY_SIZE, index] > data.shape[0] - records[_KEY, index]: return False
-        ones[index - first], others[index - first] = _digest(
-            data, records[_KEY, index], records[_KEY_SIZE, index], secret_0, secret_1)
-        _expect(slots, count, ones[index - first])
-    return True
 
 
 @cython.cfunc
@@ -247,7 +104,7 @@ def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, 
         ones, others = [0] * _BLOCK, [0] * _BLOCK
     with cython.nogil:
         for index in range(first, end):
-            if (index - first) % _BLOCK == 0 and not _look_ahead(
+            if (index - first) % _BLOCK == 0 and not digest_ahead(
                     data, records, index, min(end, index + _BLOCK), skipped, secret_0, secret_1, slots, count, ones,
                     others):
                 return index, _BAD_START
@@ -298,7 +155,7 @@ def find_key(data: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1]
     one: cython.ulonglong
     other: cython.ulonglong
     at: cython.Py_ssize_t
-    one, other = _digest(data, 0, data.shape[0], secret_0, secret_1)
+    one, other = digest(data, secret_0, secret_1)
     at = _slot(slots, slots.shape[0] // _WORDS, one, other)
     if at < 0 or (slots[at] == 0 and slots[at + 1] == 0): return -1
     return slots[at + 2]
@@ -338,7 +195,7 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
         ones, others = [0] * _BLOCK, [0] * _BLOCK
     with cython.nogil:
         for index in range(first, end):
-            if (index - first) % _BLOCK == 0 and not _look_ahead(
+            if (index - first) % _BLOCK == 0 and not digest_ahead(
                     data, records, index, min(end, index + _BLOCK), kept_whole, secret_0, secret_1, slots, count, ones,
                     others):
                 return _BAD_START
@@ -404,36 +261,3 @@ def take_entries(slots: cython.const[cython.ulonglong][::1], first: cython.Py_ss
             offsets[count] = slots[at + 2]
             count += 1
         return first, count
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
-def digest_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-                end: cython.Py_ssize_t, start_offset: cython.longlong, asked: cython.const[cython.uchar][::1],
-                secret_0: cython.ulonglong, secret_1: cython.ulonglong, ones: cython.ulonglong[::1],
-                others: cython.ulonglong[::1], offsets: cython.ulonglong[::1]):
-    """Write digests and offsets of records that `put_keys` passed over into columns → (next record, how many, status).
-
-    asked    by batch: 0 of records below `start_offset` only, 1 of none, 2 of all; never of records without a key
-    columns  as `take_entries` writes them; where they are full, it stops
-    status   END · BAD_START (arguments that do not fit each other)
-    """
-    room: cython.Py_ssize_t = min(ones.shape[0], others.shape[0], offsets.shape[0])
-    count: cython.Py_ssize_t = 0
-    row: cython.Py_ssize_t
-    if first < 0 or end > records.shape[1]: return first, 0, _BAD_START
-    with cython.nogil:
-        while first < end and count < room:
-            row = records[_BATCH, first]
-            if row < 0 or row >= asked.shape[0]: return first, count, _BAD_START
-            if records[_KEY_SIZE, first] >= 0 and asked[row] != 1 and (
-                    asked[row] == 2 or records[_OFFSET, first] < start_offset):
-                if records[_KEY, first] < 0 or records[_KEY_SIZE, first] > data.shape[0] - records[_KEY, first]:
-                    return first, count, _BAD_START
-                ones[count], others[count] = _digest(
-                    data, records[_KEY, first], records[_KEY_SIZE, first], secret_0, secret_1)
-                offsets[count] = records[_OFFSET, first]
-                count += 1
-            first += 1
-        return first, count, _END

@@ -20,20 +20,26 @@ from engine.formats import (
     Status,
     to_long,
 )
+from engine.kernels.numbers import capacity_of
 
 _UNKNOWN = -1
+
+Row = tuple[int, ...]  # a column of a table: an integer for each of its fields
+About = tuple[int, int, int, int | None]  # see _about
 
 
 # ---- batches
 
 
-def scan_batches(data, start, end, batches, _castagnoli, _ieee):
+def scan_batches(
+    data: memoryview, start: int, end: int, batches: memoryview, _castagnoli: object, _ieee: object,
+) -> tuple[int, int, Status]:  # fmt: skip
     """See scan.scan_batches; checksums are left to the caller (VALID −1), whose library is faster."""
     if start < 0 or end < start or end > len(data):
         return 0, start, Status.BAD_START
-    rows: list[tuple[int, ...]] = []
-    capacity, at = batches.shape[1], start
-    status = Status.END
+    rows: list[Row] = []
+    capacity, at = capacity_of(batches), start
+    status: Status = Status.END
     while at < end:
         if end - at <= HEADER_SIZE_UP_TO_MAGIC:
             status = Status.TORN
@@ -62,7 +68,7 @@ def scan_batches(data, start, end, batches, _castagnoli, _ieee):
     return len(rows), at, status
 
 
-def _batch(data: memoryview, at: int, size: int) -> tuple[int, ...]:
+def _batch(data: memoryview, at: int, size: int) -> Row:
     """A batch of magic 2, in the order of BatchField."""
     header = BATCH_HEADER.read(data, at)
     body, valid = (at + BATCH_HEADER.size, _UNKNOWN) if size >= BATCH_HEADER.size else (at + size, 0)
@@ -74,7 +80,7 @@ def _batch(data: memoryview, at: int, size: int) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _entry(data: memoryview, at: int, size: int, end: int) -> tuple[int, ...]:
+def _entry(data: memoryview, at: int, size: int, end: int) -> Row:
     """A message of magic 0 or 1 (or of one that does not exist), in the order of BatchField."""
     field = LEGACY_V1.field
     offset, crc, magic, attributes = (field(name, data, at) for name in ("offset", "crc", "magic", "attributes"))
@@ -91,14 +97,17 @@ def _entry(data: memoryview, at: int, size: int, end: int) -> tuple[int, ...]:
 
 
 class _Broken(Exception):
-    """A record can't be decoded; the argument is the status."""
+    """A record can't be decoded."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
 
 
 # what a varint of one byte means; the last entries say that it goes on
-_SMALL = [byte >> 1 ^ -(byte & 1) for byte in range(128)] + [None] * 128
+_SMALL: list[int | None] = [*(byte >> 1 ^ -(byte & 1) for byte in range(128)), *[None] * 128]
 
 
-def _varint(data: bytes, at: int, bits: int = 32) -> tuple[int, int]:
+def _varint(data: bytes | memoryview, at: int, bits: int = 32) -> tuple[int, int]:
     """A zigzag varint of two bytes or more at `at` → (value, position behind it).
 
     Bits beyond `bits` are dropped, as Java drops them. Raises _Broken, and IndexError where `data` ends.
@@ -124,18 +133,22 @@ def _any_varint(data: bytes, at: int) -> tuple[int, int]:
     return _varint(data, at) if value is None else (value, at + 1)
 
 
-def decode_records(data, batches, row, last_row, at, done, records, filled):
+def decode_records(
+    data: memoryview, batches: memoryview, row: int, last_row: int, at: int, done: int, records: memoryview, filled: int,
+) -> tuple[int, int, int, int, Status]:  # fmt: skip
     """See decode.decode_records."""
-    if row < 0 or last_row > batches.shape[1] or filled < 0:
+    if row < 0 or last_row > capacity_of(batches) or filled < 0:
         return filled, row, at, done, Status.BAD_START
-    decoded: list[tuple[int, ...]] = []
-    row, at, done, status = _decode(data, batches, row, last_row, at, done, decoded, records.shape[1] - filled)
+    decoded: list[Row] = []
+    row, at, done, status = _decode(data, batches, row, last_row, at, done, decoded, capacity_of(records) - filled)
     if decoded:
         _store(decoded, records, filled)
     return filled + len(decoded), row, at, done, status
 
 
-def _decode(data, batches, row, last_row, at, done, decoded, room):
+def _decode(
+    data: memoryview, batches: memoryview, row: int, last_row: int, at: int, done: int, decoded: list[Row], room: int,
+) -> tuple[int, int, int, Status]:  # fmt: skip
     """Append at most `room` records to `decoded`, as tuples in the order of RecordField → (row, at, done, status)."""
     while row < last_row:
         count = batches[BatchField.COUNT, row]
@@ -160,13 +173,13 @@ def _decode(data, batches, row, last_row, at, done, decoded, room):
     return row, 0, 0, Status.END
 
 
-def _about(batches: memoryview, row: int) -> tuple[int, int, int, int | None]:
+def _about(batches: memoryview, row: int) -> About:
     """What a batch says about its records: (row, base offset, base timestamp, timestamp of all its records or None)."""
     append_time = batches[BatchField.MAX_TIMESTAMP, row] if batches[BatchField.ATTRIBUTES, row] & 8 else None
     return row, batches[BatchField.BASE_OFFSET, row], batches[BatchField.BASE_TIMESTAMP, row], append_time
 
 
-def _decode_body(body, base, wanted, about, decoded):
+def _decode_body(body: memoryview, base: int, wanted: int, about: About, decoded: list[Row]) -> tuple[int, Status]:
     """Append at most `wanted` records from the start of `body` → (bytes that they take, what is wrong with the next).
 
     base  position of body[0], which positions count from
@@ -182,13 +195,13 @@ def _decode_body(body, base, wanted, about, decoded):
             decoded.append(_decode_record(bytes(body[start : start + size]), base + start, about))
             at = start + size
     except _Broken as broken:
-        return at, broken.args[0]
+        return at, broken.status
     except IndexError:  # the bytes end inside a varint
         return at, Status.BAD_VARINT
     return at, Status.END
 
 
-def _decode_record(record, base, about):
+def _decode_record(record: bytes, base: int, about: About) -> Row:
     """One record without its length; `record[0]` has position `base`. Raises _Broken, IndexError at the end of bytes."""
     row, base_offset, base_timestamp, append_time = about
     small = _SMALL
@@ -246,9 +259,9 @@ def _skip_header(record: bytes, at: int) -> int:
     return at + max(size, 0)
 
 
-def _store(rows, table, first):
+def _store(rows: list[Row], table: memoryview, first: int) -> None:
     """Tuples into columns, from column `first` on. What lies beyond 64 bits goes around, as Java's longs do."""
-    capacity, flat = table.shape[1], table.cast("B").cast("q")
+    capacity, flat = capacity_of(table), table.cast("B").cast("q")
     for field, values in enumerate(zip(*rows, strict=True)):
         try:
             column = array("q", values)

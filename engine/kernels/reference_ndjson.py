@@ -4,65 +4,78 @@ from __future__ import annotations
 
 from base64 import b64encode
 from json.encoder import encode_basestring
+from typing import TYPE_CHECKING
 
 from engine.formats import CODEC_NAMES, MAGIC_V2, RecordField, Status
 from engine.kernels.escapes import terminal_safe_json
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
-from engine.kernels.reference_text import _about, _advance, _boolean, _put, _rows, _size, _timestamp_type
+from engine.kernels.numbers import capacity_of
+from engine.kernels.reference_text import about_batch, advance, boolean, header_size, put, rows, timestamp_type
+
+if TYPE_CHECKING:
+    from engine.kernels.numbers import Room
+    from engine.kernels.reference import Row
+    from engine.kernels.reference_text import About
 
 BATCH_OBJECT_LIMIT = 960  # of `ndjson`
 _BLOCK = 512  # records whose columns become lists at once
 
 
-def batch_objects(out, at, batches, row, last_row, flags, base):
+def batch_objects(
+    out: Room, at: int, batches: memoryview, row: int, last_row: int, flags: int, base: int,
+) -> tuple[int, int, Status]:  # fmt: skip
     """See ndjson.batch_objects."""
-    if row < 0 or last_row > batches.shape[1] or at < 0:
+    if row < 0 or last_row > capacity_of(batches) or at < 0:
         return at, row, Status.BAD_START
-    capacity, flat = batches.shape[1], batches.cast("B").cast("q")
+    capacity, flat = capacity_of(batches), batches.cast("B").cast("q")
     while row < last_row:
         if len(out) - at < BATCH_OBJECT_LIMIT:
             return at, row, Status.FULL
-        at = _put(out, at, _batch_object(flat[row::capacity].tolist(), base, flags))
+        at = put(out, at, _batch_object(flat[row::capacity].tolist(), base, flags))
         row += 1
     return at, row, Status.END
 
 
-def record_objects(out, at, data, batches, row, last_row, records, record, last_record, flags, base):
+def record_objects(
+    out: Room, at: int, data: memoryview, batches: memoryview, row: int, last_row: int, records: memoryview, record: int,
+    last_record: int, flags: int, base: int,
+) -> tuple[int, int, int, Status]:  # fmt: skip
     """See ndjson.record_objects."""
-    if row < 0 or last_row > batches.shape[1] or at < 0 or record < 0 or last_record > records.shape[1]:
+    if row < 0 or last_row > capacity_of(batches) or at < 0 or record < 0 or last_record > capacity_of(records):
         return at, row, record, Status.BAD_START
-    capacity, flat = batches.shape[1], batches.cast("B").cast("q")
-    shown = None  # the batch that `about` tells of
+    capacity, flat = capacity_of(batches), batches.cast("B").cast("q")
+    shown: int | None = None  # the batch that `about` tells of
+    about: About = (0, "", 0, 0)
     while record < last_record:
-        for one in _rows(records, record, min(last_record, record + _BLOCK)):
+        for one in rows(records, record, min(last_record, record + _BLOCK)):
             batch = one[RecordField.BATCH]
             at, row, status = batch_objects(out, at, batches, row, max(row, min(last_row, batch + 1)), flags, base)
             if status != Status.END:
                 return at, row, record, status
             if batch != shown:
-                shown, about = batch, _about(flat[batch::capacity].tolist())
+                shown, about = batch, about_batch(flat[batch::capacity].tolist())
             text = _record_object(data, one, about, flags)
             if len(text) > len(out) - at:
                 return at, row, record, Status.FULL
-            at = _put(out, at, text)
+            at = put(out, at, text)
             record += 1
     at, row, status = batch_objects(out, at, batches, row, max(row, last_row), flags, base)
     return at, row, record, status
 
 
-def _batch_object(batch, base, flags):
+def _batch_object(batch: list[int], base: int, flags: int) -> bytes:
     (
         position, size, magic, valid, crc, attributes, base_offset, last_offset, count, max_timestamp, base_timestamp,
         producer_id, producer_epoch, sequence, leader_epoch, _, _,
     ) = batch  # fmt: skip  # the order of BatchField
     first = of_v2 = ""
     if magic >= MAGIC_V2:
-        last_sequence = -1 if sequence == -1 else _advance(sequence, last_offset, base_offset)
+        last_sequence = -1 if sequence == -1 else advance(sequence, last_offset, base_offset)
         first = f',"base_offset":{base_offset}'
         of_v2 = (
             f',"count":{count},"base_sequence":{sequence},"last_sequence":{last_sequence},"producer_id":{producer_id}'
             f',"producer_epoch":{producer_epoch},"partition_leader_epoch":{leader_epoch}'
-            f',"is_transactional":{_boolean(attributes & 16)},"is_control":{_boolean(attributes & 32)}'
+            f',"is_transactional":{boolean(attributes & 16)},"is_control":{boolean(attributes & 32)}'
             f',"delete_horizon_ms":{base_timestamp if attributes & 64 else "null"},"base_timestamp":{base_timestamp}'
         )
     codec = attributes & 7
@@ -70,44 +83,44 @@ def _batch_object(batch, base, flags):
     return (
         f'{_comma(flags)}{{"type":"batch","schema":1,"position":{base + position},"size":{size},"magic":{magic}{first}'
         f',"last_offset":{last_offset}{of_v2},"max_timestamp":{max_timestamp}'
-        f',"timestamp_type":"{_timestamp_type(magic, attributes)}","compression":"{name}","crc":{crc}'
-        f',"is_valid":{_boolean(valid == 1)}}}\n'
+        f',"timestamp_type":"{timestamp_type(magic, attributes)}","compression":"{name}","crc":{crc}'
+        f',"is_valid":{boolean(valid == 1)}}}\n'
     ).encode()
 
 
-def _record_object(data, one, about, flags):
+def _record_object(data: memoryview, one: Row, about: About, flags: int) -> bytes:
     _, offset, timestamp, key_at, key_size, value_at, value_size, _, _, crc, valid = one
     text = f'{_comma(flags)}{{"type":"record","schema":1,"offset":{offset}'
     if flags & META:
         magic, name, sequence, base_offset = about
         text += f',"timestamp":{timestamp},"timestamp_type":"{name}","key_size":{key_size},"value_size":{value_size}'
         if magic < MAGIC_V2:
-            text += f',"crc":{crc},"is_valid":{_boolean(valid == 1)}'
+            text += f',"crc":{crc},"is_valid":{boolean(valid == 1)}'
         else:
-            sequence = _advance(sequence, offset, base_offset) if sequence >= 0 else -1
+            sequence = advance(sequence, offset, base_offset) if sequence >= 0 else -1
             text += f',"sequence":{sequence},"headers":[{_headers(data, one, flags)}]'
     if flags & CONTENTS:
         text += f",{_field('key', data, key_at, key_size, flags)},{_field('value', data, value_at, value_size, flags)}"
     return (text if flags & OPEN else text + "}\n").encode()
 
 
-def _comma(flags):
+def _comma(flags: int) -> str:
     return "," if flags & ARRAY else ""
 
 
-def _headers(data, one, flags):
+def _headers(data: memoryview, one: Row, flags: int) -> str:
     headers = []
     at = one[RecordField.HEADERS_POSITION]
     for _ in range(one[RecordField.HEADER_COUNT]):
-        size, at = _size(data, at)
+        size, at = header_size(data, at)
         key = _field("key", data, at, size, flags)
-        size, at = _size(data, at + size)
+        size, at = header_size(data, at + size)
         headers.append(f"{{{key},{_field('value', data, at, size, flags)}}}")
         at += max(size, 0)
     return ",".join(headers)
 
 
-def _field(name, data, at, size, flags):
+def _field(name: str, data: memoryview, at: int, size: int, flags: int) -> str:
     """`"key":null`, `"key":"text"` or `"key_b64":"base64"`."""
     if size < 0:
         return f'"{name}":null'

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from engine.formats import CODEC_NAMES, INT_MAX, MAGIC_V2, RECORD_FIELDS, BatchField, RecordField, Status, to_int
 from engine.kernels.escapes import terminal_safe
+from engine.kernels.numbers import capacity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.kernels.numbers import Room
+    from engine.kernels.reference import Row
+
+About = tuple[int, str, int, int]  # see about_batch
 
 META, CONTENTS, ESCAPE, NO_NEWLINE = 1, 2, 4, 8  # the flags of `text`
 BATCH_LINE_LIMIT, RECORD_LINE_LIMIT, GROWTH = 640, 320, 4  # room that `text` wants, so that both stop at the same record
@@ -14,53 +24,60 @@ _BLOCK = 512  # records whose columns become lists at once
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
-def print_batches(out, at, batches, row, last_row, base):
+def print_batches(
+    out: Room, at: int, batches: memoryview, row: int, last_row: int, base: int,
+) -> tuple[int, int, Status]:  # fmt: skip
     """See text.print_batches."""
-    if row < 0 or last_row > batches.shape[1] or at < 0:
+    if row < 0 or last_row > capacity_of(batches) or at < 0:
         return at, row, Status.BAD_START
-    capacity, flat = batches.shape[1], batches.cast("B").cast("q")
+    capacity, flat = capacity_of(batches), batches.cast("B").cast("q")
     while row < last_row:
         if len(out) - at < BATCH_LINE_LIMIT:
             return at, row, Status.FULL
-        at = _put(out, at, _batch_line(flat[row::capacity].tolist(), base))
+        at = put(out, at, _batch_line(flat[row::capacity].tolist(), base))
         row += 1
     return at, row, Status.END
 
 
-def print_records(out, at, data, batches, row, last_row, records, record, last_record, flags, base):
+def print_records(
+    out: Room, at: int, data: memoryview, batches: memoryview, row: int, last_row: int, records: memoryview, record: int,
+    last_record: int, flags: int, base: int,
+) -> tuple[int, int, int, Status]:  # fmt: skip
     """See text.print_records."""
-    if row < 0 or last_row > batches.shape[1] or at < 0 or record < 0 or last_record > records.shape[1]:
+    if row < 0 or last_row > capacity_of(batches) or at < 0 or record < 0 or last_record > capacity_of(records):
         return at, row, record, Status.BAD_START
-    capacity, flat = batches.shape[1], batches.cast("B").cast("q")
-    shown = None  # the batch that `about` tells of
+    capacity, flat = capacity_of(batches), batches.cast("B").cast("q")
+    shown: int | None = None  # the batch that `about` tells of
+    about: About = (0, "", 0, 0)
     while record < last_record:
-        for one in _rows(records, record, min(last_record, record + _BLOCK)):
+        for one in rows(records, record, min(last_record, record + _BLOCK)):
             batch = one[RecordField.BATCH]
             while row < last_row and row <= batch:
                 if len(out) - at < BATCH_LINE_LIMIT:
                     return at, row, record, Status.FULL
-                at = _put(out, at, _batch_line(flat[row::capacity].tolist(), base))
+                at = put(out, at, _batch_line(flat[row::capacity].tolist(), base))
                 row += 1
             if batch != shown:
-                shown, about = batch, _about(flat[batch::capacity].tolist())
+                shown, about = batch, about_batch(flat[batch::capacity].tolist())
             headers = _header_keys(data, one) if flags & META else []
             if _room(one, headers, flags) > len(out) - at:
                 return at, row, record, Status.FULL
-            at = _put(out, at, _record_line(data, one, headers, about, flags))
+            at = put(out, at, _record_line(data, one, headers, about, flags))
             record += 1
     at, row, status = print_batches(out, at, batches, row, max(row, last_row), base)
     return at, row, record, status
 
 
-def _put(out, at, text):
+def put(out: Room, at: int, text: bytes) -> int:
+    """Write `text` to out[at:] → behind it."""
     end = at + len(text)
     out[at:end] = text
     return end
 
 
-def _rows(records, start, end):
+def rows(records: memoryview, start: int, end: int) -> Iterator[Row]:
     """Records start … end − 1 as tuples in the order of RecordField."""
-    capacity, flat = records.shape[1], records.cast("B").cast("q")
+    capacity, flat = capacity_of(records), records.cast("B").cast("q")
     fields = (flat[field * capacity + start : field * capacity + end].tolist() for field in range(RECORD_FIELDS))
     return zip(*fields, strict=True)
 
@@ -68,17 +85,19 @@ def _rows(records, start, end):
 # ---- lines
 
 
-def _boolean(value):
+def boolean(value: int) -> str:
+    """As Java and JSON write it."""
     return "true" if value else "false"
 
 
-def _timestamp_type(magic, attributes):
+def timestamp_type(magic: int, attributes: int) -> str:
+    """Kafka's name of a batch's kind of timestamps."""
     if magic == 0:
         return "NoTimestampType"
     return "LogAppendTime" if attributes & 8 else "CreateTime"
 
 
-def _advance(sequence, last, first):
+def advance(sequence: int, last: int, first: int) -> int:
     """The sequence of offset `last` where `first` has `sequence`: 0 follows 2^31 − 1, in Java's 32-bit arithmetic."""
     increment = to_int(last - first)
     if sequence > to_int(INT_MAX - increment):
@@ -86,38 +105,38 @@ def _advance(sequence, last, first):
     return to_int(sequence + increment)
 
 
-def _batch_line(batch, base):
+def _batch_line(batch: list[int], base: int) -> bytes:
     (
         position, size, magic, valid, crc, attributes, base_offset, last_offset, count, max_timestamp, base_timestamp,
         producer_id, producer_epoch, sequence, leader_epoch, _, _,
     ) = batch  # fmt: skip  # the order of BatchField
     if magic >= MAGIC_V2:
-        last_sequence = -1 if sequence == -1 else _advance(sequence, last_offset, base_offset)
+        last_sequence = -1 if sequence == -1 else advance(sequence, last_offset, base_offset)
         horizon = f"[{base_timestamp}]" if attributes & 64 else ".empty"
         head = (
             f"baseOffset: {base_offset} lastOffset: {last_offset} count: {count} baseSequence: {sequence}"
             f" lastSequence: {last_sequence} producerId: {producer_id} producerEpoch: {producer_epoch}"
-            f" partitionLeaderEpoch: {leader_epoch} isTransactional: {_boolean(attributes & 16)}"
-            f" isControl: {_boolean(attributes & 32)} deleteHorizonMs: OptionalLong{horizon}"
+            f" partitionLeaderEpoch: {leader_epoch} isTransactional: {boolean(attributes & 16)}"
+            f" isControl: {boolean(attributes & 32)} deleteHorizonMs: OptionalLong{horizon}"
         )
     else:
         head = f"offset: {last_offset}"
     codec = attributes & 7
     name = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown({codec})"
     return (
-        f"{head} position: {base + position} {_timestamp_type(magic, attributes)}: {max_timestamp} size: {size}"
-        f" magic: {magic} compresscodec: {name} crc: {crc} isvalid: {_boolean(valid == 1)}\n"
+        f"{head} position: {base + position} {timestamp_type(magic, attributes)}: {max_timestamp} size: {size}"
+        f" magic: {magic} compresscodec: {name} crc: {crc} isvalid: {boolean(valid == 1)}\n"
     ).encode()
 
 
-def _about(batch):
+def about_batch(batch: list[int]) -> About:
     """What a batch says about its records: (magic, name of their timestamps, base sequence, base offset)."""
     magic = batch[BatchField.MAGIC]
-    name = _timestamp_type(magic, batch[BatchField.ATTRIBUTES])
+    name = timestamp_type(magic, batch[BatchField.ATTRIBUTES])
     return magic, name, batch[BatchField.BASE_SEQUENCE], batch[BatchField.BASE_OFFSET]
 
 
-def _room(one, headers, flags):
+def _room(one: Row, headers: list[bytes], flags: int) -> int:
     """Bytes that the line of a record may need."""
     needed = RECORD_LINE_LIMIT
     if flags & CONTENTS:
@@ -129,16 +148,16 @@ def _room(one, headers, flags):
     return needed
 
 
-def _record_line(data, one, headers, about, flags):
+def _record_line(data: memoryview, one: Row, headers: list[bytes], about: About, flags: int) -> bytes:
     _, offset, timestamp, key_at, key_size, value_at, value_size, _, _, crc, valid = one
     line, start = b"", b"| "
     if flags & META:
         magic, name, sequence, base_offset = about
         head = f"| offset: {offset} {name}: {timestamp} keySize: {key_size} valueSize: {value_size}"
         if magic < MAGIC_V2:
-            line = f"{head} isValid: {_boolean(valid == 1)} crc: {crc}".encode()
+            line = f"{head} isValid: {boolean(valid == 1)} crc: {crc}".encode()
         else:
-            sequence = _advance(sequence, offset, base_offset) if sequence >= 0 else -1
+            sequence = advance(sequence, offset, base_offset) if sequence >= 0 else -1
             line = f"{head} sequence: {sequence} headerKeys: [".encode()
             line += b",".join([_payload(key, flags) for key in headers]) + b"]"
         start = b" "
@@ -154,7 +173,7 @@ def _record_line(data, one, headers, about, flags):
 # ---- payloads
 
 
-def _payload(data, flags):
+def _payload(data: bytes, flags: int) -> bytes:
     """Bytes as Java's UTF-8 text, escaped where the flags say so."""
     if not data.isascii():
         # one U+FFFD for an encoded surrogate: 0xFF can not be part of any sequence
@@ -164,19 +183,19 @@ def _payload(data, flags):
     return data
 
 
-def _header_keys(data, one):
+def _header_keys(data: memoryview, one: Row) -> list[bytes]:
     """Keys of a record's headers, which decode_records has checked."""
     keys = []
     at = one[RecordField.HEADERS_POSITION]
     for _ in range(one[RecordField.HEADER_COUNT]):
-        size, at = _size(data, at)
+        size, at = header_size(data, at)
         keys.append(bytes(data[at : at + size]))
-        size, at = _size(data, at + size)
+        size, at = header_size(data, at + size)
         at += max(size, 0)
     return keys
 
 
-def _size(data, at):
+def header_size(data: memoryview, at: int) -> tuple[int, int]:
     """A zigzag varint → (value, position behind it)."""
     raw = shift = 0
     while True:

@@ -208,7 +208,7 @@ def test_no_permission(tmp_path, monkeypatch):
             raise PermissionError(13, "Permission denied", name)
         return real(name, *rest, **more)
 
-    monkeypatch.setattr("engine.files.os.open", refuse)
+    monkeypatch.setattr("engine.files.seam.os.open", refuse)
     done = kafkalog("dump-log", str(path))
     assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Permission denied\n")
 
@@ -226,7 +226,7 @@ def test_an_input_output_error_in_the_middle(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("engine.files.os.preadv", fail)
+    monkeypatch.setattr("engine.files.seam.os.preadv", fail)
     done = kafkalog("dump-log", "--print-data-log", str(path))
     assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Input/output error\n")
 
@@ -239,7 +239,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch):
         os.truncate(path, 1000)
         return real(*words)
 
-    monkeypatch.setattr("engine.files.os.preadv", cut)
+    monkeypatch.setattr("engine.files.seam.os.preadv", cut)
     done = kafkalog("dump-log", str(path))
     assert done.status == 8
     assert "[file-changed]" in done.err

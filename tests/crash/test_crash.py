@@ -21,8 +21,8 @@ BY_NAME = {case.name: case for case in CASES}
 # which operation notices that a sync is missing
 NOTICES = {
     "kafkalog_cli/appending.py:_make:0": "append-make",
-    "engine/files.py:replace:0": "recover-middle",
-    "engine/files.py:replace:1": "log-dir-delete-records",
+    "engine/files/seam.py:replace:0": "recover-middle",
+    "engine/files/seam.py:replace:1": "log-dir-delete-records",
     "engine/index/backing.py:sync_changes:0": "recover-no-indexes",
     "engine/index/entries.py:flush:0": "append-flush",
     "engine/log/append/adoption.py:adopt_segment:0": "adopt",

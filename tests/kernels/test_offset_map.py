@@ -23,6 +23,11 @@ def kernel(request):
     return load_kernel("offset_map", request.param)
 
 
+@pytest.fixture(scope="module")
+def digest(kernel):
+    return load_kernel("digest", "interpreted" if kernel.__file__.endswith(".py") else "compiled")
+
+
 def slots(count):
     return memoryview(bytearray(24 * count)).cast("Q")
 
@@ -200,7 +205,7 @@ def key_columns(rows):
 
 @given(st.lists(keys, max_size=120), st.integers(1, 50))
 @settings(deadline=None, max_examples=60)
-def test_entries_are_taken_some_at_a_time(kernel, given_keys, room):
+def test_entries_are_taken_some_at_a_time(kernel, digest, given_keys, room):
     records = [(offset, key, True) for offset, key in enumerate(given_keys)]
     _, _, _, map_ = put(kernel, records, 150, 170)
     found, at = [], 0
@@ -214,17 +219,17 @@ def test_entries_are_taken_some_at_a_time(kernel, given_keys, room):
     assert sorted(offset for _, _, offset in found) == sorted(model.values())
     digests = {offset: (one, other) for one, other, offset in found}
     data, table = columns([(offset, key, True) for key, offset in model.items()])
-    _, count, status = kernel.digest_keys(data, table, 0, len(model), 0, memoryview(b"\2"), *SECRET, *(own := key_columns(len(model) + 1)))
+    _, count, status = digest.digest_keys(data, table, 0, len(model), 0, memoryview(b"\2"), *SECRET, *(own := key_columns(len(model) + 1)))
     assert (count, status) == (len(model), Status.END)
     assert {offset: (one, other) for one, other, offset in zip(*(c[:count] for c in own), strict=True)} == digests
 
 
-def test_digests_of_those_that_ask(kernel):
+def test_digests_of_those_that_ask(digest):
     records = [(offset, b"k%d" % (offset % 3) if offset != 4 else None, True) for offset in range(12)]
     data, table = columns(records, lambda index: index // 4)
 
     def asked(flags, first=0, room=20):
-        at, count, status = kernel.digest_keys(data, table, first, 12, 6, memoryview(bytes(flags)), *SECRET, *(out := key_columns(room)))
+        at, count, status = digest.digest_keys(data, table, first, 12, 6, memoryview(bytes(flags)), *SECRET, *(out := key_columns(room)))
         assert status == Status.END
         return at, list(out[2][:count]), list(zip(out[0][:count], out[1][:count], strict=True))
 
@@ -236,6 +241,6 @@ def test_digests_of_those_that_ask(kernel):
     digests = asked((2, 2, 2))[2]
     assert digests[0] == digests[3] != digests[1]
     assert len(set(digests)) == 3
-    assert kernel.digest_keys(data, table, 0, 12, 0, memoryview(b"\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START
-    assert kernel.digest_keys(data[:3], table, 0, 12, 0, memoryview(b"\2\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START
-    assert kernel.digest_keys(data, table, -1, 12, 0, memoryview(b"\2\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START
+    assert digest.digest_keys(data, table, 0, 12, 0, memoryview(b"\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START
+    assert digest.digest_keys(data[:3], table, 0, 12, 0, memoryview(b"\2\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START
+    assert digest.digest_keys(data, table, -1, 12, 0, memoryview(b"\2\2\2"), *SECRET, *key_columns(20))[2] == Status.BAD_START

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import Status
 from engine.kernels.cleaning import ASK, ASK_SURVIVORS, judge
-from engine.kernels.offset_map import SLOT_WORDS, mark_retained
+from engine.kernels.digest import SLOT_WORDS
+from engine.kernels.offset_map import mark_retained
 
 if TYPE_CHECKING:
     from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors

@@ -9,12 +9,11 @@ from engine.errors import UsageError
 from engine.files import zeros
 from engine.formats import Status
 from engine.kernels.cleaning import note_survivors
+from engine.kernels.digest import SLOT_WORDS, digest_keys
 from engine.kernels.offset_map import (
     CAPACITY,
     ENTRIES,
     LATEST,
-    SLOT_WORDS,
-    digest_keys,
     find_key,
     mark_retained,
     move_entries,

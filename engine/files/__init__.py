@@ -1,0 +1,21 @@
+"""The one seam to the operating system: the engine reads and changes files through nothing else.
+
+    seam       ReadOnlyFiles, Files: what can be asked of paths
+    open_file  OpenFile, WritableFile: what can be asked of a file that is open
+    locks      a log directory's lock, as Java takes it
+    refusals   errors for what the operating system refused
+    machine    memory, the clock
+
+Tests put in the place of `Files` what stops, tears or fails any single operation.
+"""
+
+from engine.files.locks import Lock, is_locked
+from engine.files.machine import now_ms, zeros
+from engine.files.open_file import Buffer, OpenFile, WritableFile, nameless_file
+from engine.files.refusals import LINK, unreadable, unwritable
+from engine.files.seam import FileInfo, Files, ReadOnlyFiles, look, replace
+
+__all__ = [
+    "LINK", "Buffer", "FileInfo", "Files", "Lock", "OpenFile", "ReadOnlyFiles", "WritableFile", "is_locked", "look",
+    "nameless_file", "now_ms", "replace", "unreadable", "unwritable", "zeros",
+]  # fmt: skip

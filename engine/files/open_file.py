@@ -1,0 +1,166 @@
+"""Files that are open: reading by position, writing by position, handing bytes on without a copy.
+
+Reading is by `pread`: a mapped file that another process truncates would kill us with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Self
+
+from engine.errors import UnreadableFile, UnwritableFile, became_shorter
+from engine.files.refusals import unreadable, unwritable
+
+Buffer = bytes | bytearray | memoryview  # what can be written
+
+_COPY = 1 << 20  # bytes at a time
+_IOV_MAX = 1024  # buffers that one call takes
+_SENT_AT_ONCE = 1 << 24  # bytes: Ctrl-C is heard in between
+_CAN_NOT_SEND = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK)  # e.g. a file opened for appending
+
+
+class OpenFile:
+    """A file open for reading. Close it, or use it in a `with` statement."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the descriptor. A second call does nothing."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def size(self) -> int:
+        """Bytes in the file at this moment."""
+        return os.fstat(self._descriptor).st_size
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from byte `position`; returns how many bytes came, fewer only at the end of the file.
+
+        Raises UnreadableFile on I/O errors.
+        """
+        if position < 0:  # to Linux, −1 is the place where the last read or write ended
+            raise UnreadableFile(f"{self.path}: Invalid argument: position {position}")
+        done, rest = 0, buffer
+        while rest:
+            try:
+                count = os.preadv(self._descriptor, [rest], position + done)
+            except OSError as error:
+                raise unreadable(self.path, error) from error
+            done += count
+            if count == 0 or done == len(buffer):
+                break
+            rest = buffer[done:]
+        return done
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from byte `position`. Raises UnreadableFile on I/O errors."""
+        buffer = bytearray(min(size, max(0, self.size() - position)))
+        count = self.read_into(memoryview(buffer), position)
+        return bytes(memoryview(buffer)[:count])
+
+    def read_exactly(self, position: int, size: int) -> bytes:
+        """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
+        data = self.read(position, size)
+        if len(data) < size:
+            raise became_shorter(self.path, position + size)
+        return data
+
+    def send(self, descriptor: int, position: int, size: int) -> None:
+        """Hand `size` bytes from byte `position` to an open file, pipe or socket, as far as possible without a copy.
+
+        Raises UnreadableFile, FileChangedWhileReading where there are fewer, OSError where the other side refuses them.
+        """
+        end = position + size
+        if self._descriptor >= 0:  # not one that stands for another file
+            position += _send_file(descriptor, self._descriptor, position, size)
+        while position < end:
+            data = memoryview(self.read_exactly(position, min(_COPY, end - position)))
+            position += len(data)
+            while data:
+                data = data[os.write(descriptor, data) :]
+
+
+def _send_file(to: int, descriptor: int, position: int, size: int) -> int:
+    """Let the operating system move bytes from file to file → how many went before it would not."""
+    done = 0
+    while done < size:
+        try:
+            count = os.sendfile(to, descriptor, position + done, min(size - done, _SENT_AT_ONCE))
+        except OSError as error:
+            if error.errno in _CAN_NOT_SEND:
+                break
+            raise
+        if count == 0:
+            break
+        done += count
+    return done
+
+
+class WritableFile(OpenFile):
+    """A file open for reading and writing. What was written is on the disk only after `sync`."""
+
+    __slots__ = ()
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        if position < 0:  # to Linux, −1 is the place where the last read or write ended
+            raise UnwritableFile(f"{self.path}: Invalid argument: position {position}")
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        while views:
+            try:
+                count = os.pwritev(self._descriptor, views[:_IOV_MAX], position)
+            except OSError as error:
+                raise unwritable(self.path, error) from error
+            position += count
+            views = _behind(views, count)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or lengthen it with zeros that take no space. Raises UnwritableFile."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+
+    def sync(self) -> None:
+        """Wait until the file's bytes and size are on the disk (FileChannel.force). Raises UnwritableFile."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+
+
+def _behind(views: list[memoryview], count: int) -> list[memoryview]:
+    """What is left of `views` when their first `count` bytes are gone."""
+    for number, view in enumerate(views):
+        if count < len(view):
+            return [view[count:], *views[number + 1 :]]
+        count -= len(view)
+    return []
+
+
+def nameless_file() -> WritableFile:
+    """A new file among the temporary ones that no name leads to: it is gone once it is closed, or its process killed.
+
+    Raises UnwritableFile.
+    """
+    from tempfile import TemporaryFile, gettempdir
+
+    where = "a temporary file"
+    try:
+        where = f"{where} in {gettempdir()}"
+        with TemporaryFile(prefix="kafkalog-", buffering=0) as file:
+            return WritableFile(where, os.dup(file.fileno()))
+    except OSError as error:
+        raise unwritable(where, error) from error

@@ -1,0 +1,32 @@
+"""Errors for what the operating system refused, and the words for what is no plain file."""
+
+from __future__ import annotations
+
+import stat
+
+from engine.errors import UnreadableFile, UnwritableFile
+
+LINK = "a symbolic link"  # in what `ReadOnlyFiles.special` tells
+_KINDS = (
+    (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, LINK), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"),
+)  # fmt: skip
+
+
+def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
+    """The error to raise for what the operating system said about `path`."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UnreadableFile(f"{path}: {reason}", path=path)
+
+
+def unwritable(path: str, error: OSError | ValueError | OverflowError) -> UnwritableFile:
+    """The error to raise where the operating system refused to change `path`."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return UnwritableFile(f"{path}: {reason}")
+
+
+def kind_of(mode: int) -> str:
+    """What a path is that has the mode `mode` (stat.st_mode) and leads to no plain file, as a word with its article."""
+    for test, word in _KINDS:
+        if test(mode):
+            return word
+    return "a device"

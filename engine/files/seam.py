@@ -1,0 +1,250 @@
+"""Operations on paths: `ReadOnlyFiles` has no method that could change a byte, `Files` adds those that do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import UnreadableFile, UnwritableFile
+from engine.files.locks import take_lock
+from engine.files.open_file import OpenFile, WritableFile
+from engine.files.refusals import kind_of, unreadable, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.files.locks import Lock
+    from engine.files.open_file import Buffer
+
+_COPY = 1 << 20  # bytes at a time
+
+
+class FileInfo(NamedTuple):
+    """What the operating system says of a path. `size` in bytes, `modified_ms` since the epoch."""
+
+    is_file: bool
+    is_directory: bool
+    size: int
+    modified_ms: int
+
+
+class ReadOnlyFiles:
+    """The operating system, as far as looking goes. Paths are str, relative ones to the working directory.
+
+    _opened  what `open` makes
+    """
+
+    _opened: type[OpenFile] = OpenFile
+
+    def info(self, path: str) -> FileInfo:
+        """What stands at `path`, symbolic links followed. Raises UnreadableFile."""
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
+        mode = status.st_mode
+        return FileInfo(stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def exists(self, path: str) -> bool:
+        """Is there anything at `path`, symbolic links followed?
+
+        Raises UnreadableFile where nobody can tell (no permission on the way, I/O error): who takes what he may not see
+        for missing would make it anew, or remove what belongs to it.
+        """
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return False
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+                return False
+            raise unreadable(path, error) from error
+        return True
+
+    def plain(self, directory: str) -> list[str]:
+        """Names of the plain files in `directory`, sorted, symbolic links followed; links that lead nowhere are none.
+
+        As `list` and `info` of each, but the directory itself mostly tells what stands in it. Raises UnreadableFile.
+        """
+        try:
+            with os.scandir(directory) as entries:
+                found = [(entry.name, entry.is_symlink(), entry.is_file(follow_symlinks=False)) for entry in entries]
+        except (OSError, ValueError) as error:
+            raise unreadable(directory, error) from error
+        return sorted(name for name, is_link, is_file in found if is_file or (is_link and self._leads_to_file(directory, name)))
+
+    def list(self, directory: str) -> list[str]:
+        """Names in `directory`, sorted. Raises UnreadableFile."""
+        try:
+            return sorted(os.listdir(directory))
+        except (OSError, ValueError) as error:
+            raise unreadable(directory, error) from error
+
+    def _leads_to_file(self, directory: str, name: str) -> bool:
+        info = look(self, f"{directory}/{name}")
+        return info is not None and info.is_file
+
+    def special(self, directory: str) -> dict[str, str]:
+        """Names in `directory` that are neither plain files nor directories themselves, and what they are instead.
+
+        Raises UnreadableFile.
+        """
+        found: dict[str, str] = {}
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
+                        found[entry.name] = kind_of(entry.stat(follow_symlinks=False).st_mode)
+        except (OSError, ValueError) as error:
+            raise unreadable(directory, error) from error
+        return found
+
+    def resolve(self, path: str) -> str:
+        """`path` with every symbolic link followed, absolute. Raises UnreadableFile, also for links in a circle."""
+        try:
+            return os.path.realpath(path, strict=True)
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
+
+    def open(self, path: str) -> OpenFile:
+        """Open a plain file for reading; never blocks on a FIFO or device. Raises UnreadableFile."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise UnreadableFile(f"{path}: {kind_of(mode)}, not a file", path=path)
+        return self._opened(path, descriptor)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The whole of a small file. Raises UnreadableFile, also where it has more than `limit` bytes."""
+        with self.open(path) as file:
+            size = file.size()
+            if size > limit:
+                what = f"{path}: {size} bytes, more than the {limit} that such a file may have"
+                raise UnreadableFile(what, path=path)
+            return file.read(0, size)
+
+    def absolute(self, path: str) -> str:
+        """`path` with the working directory in front, not normalised (java.io.File.getAbsolutePath)."""
+        return path if path.startswith("/") else os.getcwd() + "/" + path
+
+
+class Files(ReadOnlyFiles):
+    """The operating system, with what changes it. Every method raises UnwritableFile where it is refused.
+
+    A new name, a renamed or removed one is on the disk only after `sync_directory` of its directory.
+    _opened_writable  what `open_writable` makes
+    """
+
+    _opened_writable: type[WritableFile] = WritableFile
+
+    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+        """Open a plain file for reading and writing; `create`: an empty one is made where there is none.
+
+        A symbolic link is not followed: what it leads to may lie outside the log dir.
+        """
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+        try:
+            descriptor = os.open(path, flags, 0o644)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise UnwritableFile(f"{path}: {kind_of(mode)}, not a file")
+        return self._opened_writable(path, descriptor)
+
+    def rename(self, path: str, to: str) -> None:
+        """Give the file or directory at `path` the name `to`; a file of that name is replaced."""
+        try:
+            os.rename(path, to)
+        except (OSError, ValueError) as error:
+            raise unwritable(f"{path} -> {to}", error) from error
+
+    def remove(self, path: str) -> None:
+        """Remove the file at `path`; that there is none is no error (Files.deleteIfExists)."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+
+    def make_directory(self, path: str) -> None:
+        """Make the directory at `path`; that there is one is no error."""
+        try:
+            os.mkdir(path)
+        except (OSError, ValueError) as error:
+            if not os.path.isdir(path):
+                raise unwritable(path, error) from error
+
+    def remove_directory(self, path: str) -> None:
+        """Remove the empty directory at `path`."""
+        try:
+            os.rmdir(path)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+
+    def sync_directory(self, path: str) -> None:
+        """Wait until the names in the directory at `path` are on the disk (Utils.flushDir)."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time of the last change of the file at `path`, ms since the epoch."""
+        try:
+            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except (OSError, ValueError, OverflowError) as error:
+            raise unwritable(path, error) from error
+
+    def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
+        """Copy the bytes [start, end) of `file` to `to`, from byte `position` on."""
+        while start < end:
+            data = file.read_exactly(start, min(_COPY, end - start))
+            to.write_at(position, data)
+            start += len(data)
+            position += len(data)
+
+    def lock(self, path: str) -> Lock:
+        """Lock the file at `path` as Java's FileChannel.tryLock does, making it where there is none.
+
+        Raises LogDirLocked where another process holds it.
+        """
+        return take_lock(path)
+
+
+def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
+    """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
+
+    Raises UnwritableFile; the file aside is then left behind, `path` is as it was.
+    Mirrors CheckpointFile.write.
+    """
+    aside = path + ".tmp"
+    with files.open_writable(aside, create=True) as file:
+        file.truncate(0)
+        pieces: Sequence[Buffer] = list(parts)
+        file.write_at(0, *pieces)
+        file.sync()
+    files.rename(aside, path)
+    files.sync_directory(path.rpartition("/")[0] or ".")
+
+
+def look(files: ReadOnlyFiles, path: str) -> FileInfo | None:
+    """What stands at `path`, None where nothing does: one question where there is something. Raises UnreadableFile."""
+    try:
+        return files.info(path)
+    except UnreadableFile:
+        if files.exists(path):
+            raise
+        return None
