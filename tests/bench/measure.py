@@ -7,17 +7,18 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from pathlib import Path
+LAUNCH = Path(__file__).with_name("launch.py")
 
 
 class Run(NamedTuple):
     seconds: float
     cpu_seconds: float
-    peak_bytes: int  # largest resident set; never below that of this process, from which the child is forked
+    peak_bytes: int  # largest resident set
 
 
 class WrongRunError(Exception):
@@ -28,15 +29,17 @@ def run(command: list[str], cwd: Path, output: Path, statuses: tuple[int, ...] =
     """Run to the end with stdout in the file `output`. Raises WrongRunError for any other exit status."""
     errors = output.with_suffix(".stderr")
     with output.open("wb") as out, errors.open("wb") as err:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in statuses:
+        reading, writing = os.pipe()
+        launched = [sys.executable, "-I", "-S", str(LAUNCH), str(writing), *command]
+        with subprocess.Popen(launched, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, pass_fds=(writing,)):
+            os.close(writing)
+            with open(reading, "rb") as report:
+                status, seconds, cpu_seconds, peak = json.loads(report.read() or b"[256, 0, 0, 0]")  # 256: never started
+    returned = os.waitstatus_to_exitcode(status)
+    if returned not in statuses:
         last = errors.read_text(errors="replace")[-2000:]
-        raise WrongRunError(f"{' '.join(command[-4:])}: status {process.returncode}\n{last}")
-    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+        raise WrongRunError(f"{' '.join(command[-4:])}: status {returned}\n{last}")
+    return Run(seconds, cpu_seconds, peak * 1024)
 
 
 def seconds_side_by_side(commands: list[list[str]], cwd: Path) -> float:
