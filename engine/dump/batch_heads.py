@@ -85,8 +85,10 @@ class BatchHeads:
             last_offset = to_long(base_offset + delta)
         return BatchAt(position, length + LOG_OVERHEAD, base_offset, last_offset)
 
-    def window(self, batch: BatchAt, columns: BatchColumns) -> Window | None:
-        """The whole batch, its header in `columns`, its checksum not checked; None where it is larger than a block.
+    def window(self, batch: BatchAt, columns: BatchColumns, rows: int = 1) -> Window | None:
+        """The whole batch, its header in `columns`; None where it is larger than a block.
+
+        rows  up to so many batches, as far as they follow the first one, are in memory, and `columns` have room
 
         Valid until another batch is asked for. Raises UnreadableFile, and FileChangedWhileReading.
         """
@@ -95,8 +97,8 @@ class BatchHeads:
         at = self._load(batch.position, batch.size)
         if len(self._block) - at < batch.size:
             raise became_shorter(self._file.path, self.size)
-        rows = scan_range(self._block, at, at + batch.size, columns)
-        return Window(self._block, self._start, columns, rows)
+        found = scan_range(self._block, at, at + batch.size if rows == 1 else len(self._block), columns)
+        return Window(self._block, self._start, columns, min(found, rows))
 
     def _load(self, position: int, size: int) -> int:
         """Make `size` bytes at `position` present, as far as the file has them → where they begin in the block."""

@@ -9,24 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.dump.batch_heads import BatchAt, BatchHeads, Landmarks
+from engine.dump.largest_timestamps import LargestTimestamps
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.formats import NO_TIMESTAMP, BatchField
+from engine.formats import NO_TIMESTAMP
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
-from engine.kernels.select import largest_timestamp
-from engine.record.columns import BatchColumns
-from engine.record.reader import ChunkReader
-from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.dump.options import DumpOptions
     from engine.dump.renderer import DumpRenderer
     from engine.dump.reports import DumpReports
     from engine.files import OpenFile, ReadOnlyFiles
-    from engine.record.windows import Window
 
 _KEPT = 50_000  # wrong entries that are named one by one
 
@@ -40,7 +36,6 @@ class IndexDump:
     ) -> None:
         self._files, self._options, self._renderer = files, options, renderer
         self._report, self._reports = report, reports
-        self._batches = BatchColumns(1)
 
     def offset_index(self, path: str, log_path: str, base_offset: int) -> None:
         """An .index file. Mirrors DumpLogSegments.dumpIndex."""
@@ -108,14 +103,13 @@ class IndexDump:
 
     def _time_entries(self, index: TimeIndex, path: str, log: OpenFile | None, offsets: OffsetIndex) -> None:
         heads = BatchHeads(log) if log else None
-        damage: list[Finding] = []
-        reader = ChunkReader(log.path if log else path, damage.append, self._options.max_decompressed_bytes)
+        timestamps = LargestTimestamps(log, heads, self._options, self._report) if heads and log else None
         landmarks = Landmarks()
         absolute = self._files.absolute(path)
         previous = NO_TIMESTAMP
         for number, entry in enumerate(index.dumped()):
             unused = (number == 0 and not index.used_entries) or (number == 0 and entry == (0, index.base_offset))
-            if heads and log and not unused:
+            if heads and timestamps and not unused:
                 where = Where(path, number * index.entry_size, entry.offset)
                 position = offsets.lookup(entry.offset, zero_tail=True).position
                 # the offset index is sparse, or not there: no part of the log is walked for every entry again
@@ -127,7 +121,7 @@ class IndexDump:
                     what = f"entry {number}: no batch ends at offset {entry.offset}"
                     self._report(Finding("timeindex-offset-not-found", where, what))
                 else:
-                    largest = self._largest_timestamp(log, heads, batch, reader, damage)
+                    largest = timestamps.of(batch)
                     if largest not in (None, entry.timestamp):
                         self._reports.timestamp_mismatch(absolute, entry.timestamp, largest)
                         what = f"entry {number} says {entry.timestamp} ms, the batch's largest is {largest}"
@@ -139,31 +133,6 @@ class IndexDump:
             if not self._options.verify_only:
                 self._renderer.entry(entry)
             previous = entry.timestamp
-
-    def _largest_timestamp(
-        self, log: OpenFile, heads: BatchHeads, batch: BatchAt, reader: ChunkReader, damage: list[Finding]
-    ) -> int | None:
-        """Largest timestamp of the batch's records, −1 at least; None where they could not all be read.
-
-        damage  where `reader` reports to
-        """
-        largest = NO_TIMESTAMP
-        damage.clear()
-        windows: Iterable[Window]
-        window = heads.window(batch, self._batches)
-        if window is not None and batch.size <= self._options.max_batch_bytes:
-            windows = (window,)
-        else:
-            end, limit = batch.position + batch.size, self._options.max_batch_bytes
-            windows = LogWalk(log, batch.position, end, max_batch_bytes=limit, batches=self._batches)
-        for part in windows:
-            if part.batches.table[BatchField.COUNT, 0] == 0:
-                return None  # the cleaner emptied the batch, and with it went what the entry was made from
-            for chunk in reader.chunks(part):
-                largest = max(largest, largest_timestamp(chunk.records.table, chunk.first, chunk.end))
-        for finding in damage:
-            self._report(finding)
-        return None if damage else largest
 
     def _doubts(self, index: OffsetIndex | TimeIndex) -> None:
         """What is wrong with the file itself, whatever its log holds."""

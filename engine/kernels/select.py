@@ -209,3 +209,21 @@ def largest_timestamp(records: cython.longlong[:, ::1], first: cython.Py_ssize_t
             if records[fields.R_TIMESTAMP, first] > largest: largest = records[fields.R_TIMESTAMP, first]
             first += 1
         return largest
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def largest_timestamps(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                       largest: cython.longlong[::1]) -> cython.void:
+    """Raise largest[row], for the row of their batch, to the timestamps of the records first … end − 1.
+
+    Records outside the table, and rows outside `largest`, are passed over.
+    """
+    row: cython.longlong
+    if first < 0 or end > records.shape[1]: return
+    with cython.nogil:
+        while first < end:
+            row = records[fields.R_BATCH, first]
+            if 0 <= row < largest.shape[0] and records[fields.R_TIMESTAMP, first] > largest[row]:
+                largest[row] = records[fields.R_TIMESTAMP, first]
+            first += 1

@@ -19,6 +19,12 @@ AT = [sum(map(len, BATCHES[:number])) for number in range(5)]
 DATA = b"".join(BATCHES)
 
 
+@pytest.fixture(autouse=True, params=["one-by-one", "together"])
+def decoded(request, monkeypatch):
+    """How batches are decoded whose timestamps a time index has: large ones many at a time."""
+    monkeypatch.setattr("engine.dump.largest_timestamps._DENSE", 0 if request.param == "together" else 1 << 10)
+
+
 class Shown:
     """A DumpRenderer that remembers."""
 
@@ -190,6 +196,18 @@ def test_the_largest_timestamp_is_read_from_the_records():
     broken = bytearray(BATCHES[0])
     broken[61] = 0x7F
     assert timed(times((4, 1)), bytes(broken) + DATA[AT[1] :]).codes == ["record-invalid"]
+
+
+def test_only_batches_that_an_entry_names_are_judged():
+    broken = bytearray(BATCHES[1])
+    broken[61] = 0x7F
+    log = BATCHES[0] + bytes(broken) + emptied(4, 1) + DATA[AT[3] :]
+    assert timed(times((1, 1), (7, 7)), log, beside=b"").codes == []
+    assert timed(times((1, 1), (6, 7)), log, beside=b"").lines[1:] == ["  Index timestamp: 6, log timestamp: 7"]
+    wide = batch(2, 40)
+    log = BATCHES[0] + wide + batch(42, 2)
+    assert timed(times((1, 1), (43, 43)), log, beside=b"", max_batch_bytes=len(wide) - 1).codes == []
+    assert timed(times((1, 1), (41, 41)), log, beside=b"", max_batch_bytes=len(wide) - 1).codes == ["batch-too-large"]
 
 
 def test_an_emptied_batch_has_lost_its_timestamps():

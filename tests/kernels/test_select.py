@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.formats import BatchField
-from engine.record.columns import BatchColumns
+from engine.formats import BatchField, RecordField
+from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import load_kernel
 from tests.support.strategies import LONG_MAX, edges
 
@@ -44,3 +46,20 @@ def test_breaks_and_traces_of_the_cleaner(both, rows, row, last_row, claimed, kn
     assert cleaned[0] == cleaned[1]
     for found in (breaks[0][0], cleaned[0]):
         assert found == last_row or found >= row
+
+
+@given(st.lists(st.tuples(st.integers(-2, 5), edges(-(2**63), LONG_MAX)), min_size=1, max_size=9), st.integers(-1, 10),
+       st.integers(0, 11))  # fmt: skip
+def test_largest_timestamps_by_batch(both, records, first, end):
+    columns = RecordColumns(len(records))
+    for place, (row, timestamp) in enumerate(records):
+        columns.table[RecordField.BATCH, place] = row
+        columns.table[RecordField.TIMESTAMP, place] = timestamp
+    allowed = first >= 0 and end <= columns.table.shape[1]
+    wanted = [
+        max([-1, *(timestamp for at, timestamp in records[first:end] if at == row and allowed)]) for row in range(4)
+    ]  # fmt: skip
+    for kernel in both:
+        largest = memoryview(array("q", [-1] * 4))
+        kernel.largest_timestamps(columns.table, first, end, largest)
+        assert largest.tolist() == wanted

@@ -1,0 +1,20 @@
+"""Starts a program from a process that is itself small: to the system, a program's peak memory begins with its parent's.
+
+    python launch.py DESCRIPTOR PROGRAM ARGUMENT…
+
+Writes [wait status, seconds, processor seconds, largest resident set in KiB] as JSON to the open file DESCRIPTOR.
+"""
+
+import json
+import os
+import sys
+import time
+
+if __name__ == "__main__":
+    report = int(sys.argv[1])
+    os.set_inheritable(report, False)
+    start = time.perf_counter()
+    process = os.posix_spawnp(sys.argv[2], sys.argv[2:], os.environ)
+    _, status, usage = os.wait4(process, 0)
+    seconds = time.perf_counter() - start
+    os.write(report, json.dumps([status, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss]).encode())
