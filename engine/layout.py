@@ -163,29 +163,34 @@ def _digits(offset: int) -> str:
     return f"-{-offset:020d}" if offset < 0 else f"{offset:020d}"
 
 
+# plain names: these functions are called for every file of a log dir, and the value of an enum takes its time
+_LOG, _OFFSET_INDEX, _TIME_INDEX = FileKind.LOG.value, FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value
+_TRANSACTION_INDEX, _PRODUCER_SNAPSHOT = FileKind.TRANSACTION_INDEX.value, FileKind.PRODUCER_SNAPSHOT.value
+
+
 def log_file_name(base_offset: int, suffix: str = "") -> str:
     """Name of the log of a segment."""
-    return _digits(base_offset) + FileKind.LOG.value + suffix
+    return _digits(base_offset) + _LOG + suffix
 
 
 def offset_index_file_name(base_offset: int, suffix: str = "") -> str:
     """Name of the offset index of a segment."""
-    return _digits(base_offset) + FileKind.OFFSET_INDEX.value + suffix
+    return _digits(base_offset) + _OFFSET_INDEX + suffix
 
 
 def time_index_file_name(base_offset: int, suffix: str = "") -> str:
     """Name of the time index of a segment."""
-    return _digits(base_offset) + FileKind.TIME_INDEX.value + suffix
+    return _digits(base_offset) + _TIME_INDEX + suffix
 
 
 def transaction_index_file_name(base_offset: int, suffix: str = "") -> str:
     """Name of the transaction index of a segment."""
-    return _digits(base_offset) + FileKind.TRANSACTION_INDEX.value + suffix
+    return _digits(base_offset) + _TRANSACTION_INDEX + suffix
 
 
 def producer_snapshot_file_name(offset: int, suffix: str = "") -> str:
     """Name of the producer snapshot taken when `offset` was the log end offset."""
-    return _digits(offset) + FileKind.PRODUCER_SNAPSHOT.value + suffix
+    return _digits(offset) + _PRODUCER_SNAPSHOT + suffix
 
 
 def parse_partition_dir(name: str) -> PartitionDir | None:

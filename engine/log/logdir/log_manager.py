@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     Offsets = Mapping[tuple[str, int], int]
 
+_LOG_07 = FileKind.LOG_07.value
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
 
 
@@ -61,7 +62,7 @@ def refuse_what_is_not_ours(files: Files, place: Place) -> None:
     if _TOPIC.fullmatch(place.name.topic) is None or place.name.topic in (".", ".."):
         what = f"{place.path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
-    names = [name for name in files.list(place.path) if FileKind.LOG_07.value in name]
+    names = [name for name in files.list(place.path) if _LOG_07 in name]
     if any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in map(parse_file_name, names)):
         what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes"
         raise NoLogOfBrokers(what, do="recover, retain, append, fetch and dump-log know such logs")
