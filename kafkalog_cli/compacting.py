@@ -36,11 +36,12 @@ def run(values: dict[str, Any]) -> int:
         rounds=values["rounds"],
         dedupe_buffer_size=values["dedupe_buffer_size"],
         secret=(randbits(64), randbits(64)),
+        keep_deleted=values["keep_deleted"],
     )
     compactor = LogCompactor(asked, explain=values["explain"], on_bytes=throttle, clock=time.perf_counter)
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
-        compactor.choose(manager, opening.jobs)
+        yield from compactor.choose(manager, opening.jobs)
         progress.expect(manager.cluster.log_dirs, manager.files_of, passes=2)
         options = OperationOptions(
             "compact", opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,

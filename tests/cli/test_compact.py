@@ -63,19 +63,45 @@ def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):
     noted = (log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
     assert noted[:2] == ["0", "3"]
     assert sorted(noted[2:]) == ["clean 0 6", "dirty 0 6", "half 0 6"], "a line of a partition that is not there is stale"
-    assert reports(compact(log_dir)) == []
+    [said] = reports(compact(log_dir))
+    assert (said["partition"], said["status"]) == (str(log_dir), 0)
+    assert [event["reason"].partition("; ")[0] for event in said["events"]] == [
+        "nothing to compact: 3 of 3 partitions are of compacted topics, and none is dirty enough"
+    ]
 
 
 def test_topics_that_are_not_compacted_are_left_alone(log_dir):
     append(log_dir, "a-0", ["a", "a", "a"])
     before = tree(ReadOnlyFiles(), str(log_dir / "a-0"))
-    assert reports(compact(log_dir, policy="delete")) == []
+    [said] = reports(compact(log_dir, policy="delete"))
+    [event] = said["events"]
+    assert event["reason"].startswith("nothing to compact: none of 1 partitions is of a compacted topic, as far as is known: ")
+    assert "metadata log" in event["reason"]
     assert tree(ReadOnlyFiles(), str(log_dir / "a-0")) == before
     done = compact("--force", log_dir / "a-0", policy="delete")
     assert done.status == 4
     assert b"not compacted: cleanup.policy is delete, not compact; " in done.out
     assert b"--config cleanup.policy=compact" in done.out
     assert tree(ReadOnlyFiles(), str(log_dir / "a-0")) == before
+
+
+def test_explain_on_a_log_dir_tells_of_every_log_of_a_compacted_topic(log_dir):
+    for partition in ("clean-0", "dirty-0", "active-0"):
+        append(log_dir, partition, ["a"] if partition == "active-0" else ["a", "b", "a"])
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\nclean 0 2\n")
+    told = {report["partition"].rpartition("/")[2]: report["events"][-1]["reason"] for report in reports(compact("--explain", log_dir))}
+    assert list(told) == ["dirty-0", "active-0", "clean-0"]
+    assert told["dirty-0"].startswith("of 2 records 0 would go")
+    assert told["clean-0"] == told["active-0"] == "nothing would go: there is no dirty segment that may be cleaned"
+    assert compact(log_dir).status == 0
+    [said] = reports(compact("--force", log_dir))
+    assert said["events"][0]["reason"].endswith("none has anything dirty besides its active segment")
+
+
+def test_of_an_empty_log_dir_it_is_said(log_dir):
+    done = kafkalog("compact", str(log_dir))
+    assert done.status == 0
+    assert b"nothing to compact: there is no partition in it\n" in done.out
 
 
 def test_why_a_log_that_is_named_is_not_compacted_and_what_to_do(log_dir):

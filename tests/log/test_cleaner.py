@@ -162,6 +162,32 @@ def test_a_full_disk_leaves_the_log_as_it_was():
         assert not [path for path in files.disk().contents if ".cleaned" in path or ".swap" in path]
 
 
+@pytest.mark.parametrize("keep_deleted", [False, True])
+def test_the_disk_needs_room_for_one_new_segment(keep_deleted):
+    """Whatever the number of groups and rounds: what is replaced goes at once, unless it is to be kept."""
+    segments = [(10 * n, put(10 * n, *((b"%d" % (10 * n + i), b"v" * 500) for i in range(10)))) for n in range(12)]
+    disk = disk_of(*segments)
+    sizes: list[int] = []
+
+    def look(_number: int) -> None:
+        sizes.append(sum(len(data) for path, data in files.disk().contents.items() if ".log" in path))
+
+    files = CrashFiles(disk, watch=look)
+    config = LogConfig.of(SETTINGS | {"segment.bytes": "6000"})  # each segment is a group
+    log = open_log(files, f"/{TOPIC}", config, now=NOW, clean_shutdown=True)
+    log.update_high_watermark(log.log_end_offset)
+    options = CompactionOptions(
+        force=True, dedupe_buffer_size=BYTES_PER_ENTRY * 60, secret=(1, 2), keep_deleted=keep_deleted
+    )
+    done = compact(log, options, lambda _: None, lambda _: None)
+    log.close(keep_deleted=keep_deleted)
+    assert len(done.rounds) == 3
+    before, largest = sum(len(data) for data in logs(disk).values()), max(len(data) for data in logs(disk).values())
+    assert (max(sizes) <= before + largest) is not keep_deleted
+    assert bool([path for path in files.disk().contents if path.endswith(".deleted")]) is keep_deleted
+    assert lost_keys(logs(disk), logs(files.disk())) == []
+
+
 def test_tombstones_that_go_are_counted():
     disk = disk_of((0, put(0, (b"a", None), (b"b", None), (b"a", b"1"))), (3, put(3, (b"c", b"1"))))
     first, once = cleaned(disk)

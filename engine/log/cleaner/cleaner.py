@@ -37,15 +37,18 @@ class Cleaner:
     now       ms: what the round takes for the present
     on_bytes  told of bytes read, so that it may hold the work back (throttle), show it, or stop it
     dry_run   count what would be written, and write nothing
+    keep_deleted  leave replaced segments, named `.deleted`, to whoever closes the log; else they go group by group, so that a
+              disk needs room for one new segment only
     """
 
     def __init__(
-        self, offset_map: SkimpyOffsetMap, now: int, on_bytes: Callable[[int], None], *, dry_run: bool = False
+        self, offset_map: SkimpyOffsetMap, now: int, on_bytes: Callable[[int], None], *, dry_run: bool = False,
+        keep_deleted: bool = False,
     ) -> None:
         self.offset_map = offset_map
         self._now = now
         self._on_bytes = on_bytes
-        self._dry_run = dry_run
+        self._dry_run, self._keep_deleted = dry_run, keep_deleted
         self._space = Workspace()
 
     def clean(self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int) -> tuple[int, CleanerStats]:
@@ -99,6 +102,8 @@ class Cleaner:
             raise LogCleaningAborted(str(error)) from error
         if not isinstance(cleaned, Counted):
             put_in_place(log, cleaned, group)
+            if not self._keep_deleted:
+                log.local_log.deferred.run(keep=False)
 
 
 def legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:

@@ -37,6 +37,7 @@ class CompactionOptions:
     force                also below that ratio
     rounds               at most so many; None: until all is clean
     dedupe_buffer_size   bytes for the offset map        secret  see SkimpyOffsetMap
+    keep_deleted         see Cleaner
     """
 
     first_dirty_offset: int | None = None
@@ -45,6 +46,7 @@ class CompactionOptions:
     rounds: int | None = None
     dedupe_buffer_size: int = DEDUPE_BUFFER_SIZE
     secret: tuple[int, int] = (0, 0)
+    keep_deleted: bool = False
 
 
 class Compaction(NamedTuple):
@@ -80,7 +82,8 @@ def compact(
         return _not_compacted(log, target, why, "--force compacts whatever the ratio, --min-dirty-ratio sets another")
     if hand_over is not None and target.offsets.first_dirty_offset < target.first_uncleanable_offset and hand_over(log, target):
         return Compaction(target, [], None)
-    cleaner = Cleaner(SkimpyOffsetMap(options.dedupe_buffer_size, options.secret), log.now, on_bytes)
+    offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
+    cleaner = Cleaner(offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted)
     rounds: list[CleanerStats] = []
     clean_until, current = None, target
     while current.offsets.first_dirty_offset < current.first_uncleanable_offset and len(rounds) != (options.rounds or -1):

@@ -15,8 +15,8 @@ from engine.log.cleaner.compaction import compact
 from engine.log.cleaner.explain import explain_compaction
 from engine.log.cleaner.metrics import CleanerMetrics
 from engine.log.cleaner.walk import Uncleanable
-from engine.log.operations.compaction_targets import dirtiest_first
-from engine.log.report import Action
+from engine.log.operations.compaction_targets import Which, dirtiest_first, why_none
+from engine.log.report import Action, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,15 +48,23 @@ class LogCompactor:
         self._checkpoints = Lock()  # one file for all logs of a log dir
         self.metrics = CleanerMetrics()
 
-    def choose(self, manager: LogManager, jobs: int) -> None:
-        """Leave the manager those logs that are due, the dirtiest first, and give each of `jobs` its share of memory."""
-        force = self._options.force or self._explain
-        log_dirs = tuple(
-            dirtiest_first(manager, log_dir, self._options.min_dirty_ratio, force=force) for log_dir in manager.cluster.log_dirs
-        )
+    def choose(self, manager: LogManager, jobs: int) -> list[Report]:
+        """Leave the manager those logs that are due, the dirtiest first, and give each of `jobs` its share of memory.
+
+        Where logs are explained, those stay that are not due. Returns what is to be said of log dirs of which none stays.
+        """
+        which = Which.ALL if self._explain else Which.DIRTY if self._options.force else Which.DUE
+        all_of_them = manager.cluster.log_dirs
+        log_dirs = tuple(dirtiest_first(manager, log_dir, self._options.min_dirty_ratio, which) for log_dir in all_of_them)
+        told: list[Report] = []
+        for before, log_dir in zip(all_of_them, log_dirs, strict=True):
+            if not log_dir.places:
+                told.append(report := Report(log_dir.path, "compact"))
+                report.add(Action.EXPLAINED, "", f"nothing to compact: {why_none(manager, before, which)}")
         manager.cluster = replace(manager.cluster, log_dirs=log_dirs)
         at_once = max(1, min(jobs, max((len(log_dir.places) for log_dir in log_dirs), default=1)))
         self._options = replace(self._options, dedupe_buffer_size=self._options.dedupe_buffer_size // at_once)
+        return told
 
     def work(self, log: UnifiedLog) -> None:
         """Compact one open log, whose high watermark is set. What can not be cleaned is noted in its report."""

@@ -7,6 +7,7 @@ the broker would clean; whether it is due is decided by LogToClean once it is op
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from engine.formats import LONG_MAX
@@ -19,27 +20,55 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_manager import LogManager
 
 
+class Which(Enum):
+    """Which logs of compacted topics are taken."""
 
-def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None, *, force: bool) -> LogDir:
-    """The log dir with only the partitions that may be due, the dirtiest first; one that was not named as a whole as it is.
+    DUE = "due"  # whose dirty ratio says so, or may be overdue
+    DIRTY = "dirty"  # that have anything dirty besides the active segment
+    ALL = "all"
 
-    min_ratio  None: as the topic's settings say        force  those below the ratio too
+
+def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None, which: Which) -> LogDir:
+    """The log dir with only the partitions to be taken, the dirtiest first; one that was not named as a whole as it is.
+
+    min_ratio  None: as the topic's settings say
     """
     if not log_dir.is_whole:
         return log_dir
     files = manager.files_of(log_dir.path)
     clean_until, _ = clean_offsets(files, log_dir.path)
     found: list[tuple[float, Place]] = []
-    for place in log_dir.partitions(PartitionKind.PLAIN):
+    for place in compacted(manager, log_dir):
         config = manager.config(place.name.topic)
-        if not config.compact:
-            continue
         ratio = cleanable_ratio_at_most(files, place, clean_until.get(place.key, 0))
         least = config.min_cleanable_ratio if min_ratio is None else min_ratio
-        if ratio > 0 and (force or ratio > least or config.max_compaction_lag_ms < LONG_MAX):
+        is_due = ratio > least or config.max_compaction_lag_ms < LONG_MAX
+        if which is Which.ALL or (ratio > 0 and (which is Which.DIRTY or is_due)):
             found.append((ratio, place))
     found.sort(key=lambda pair: -pair[0])
     return replace(log_dir, places=tuple(place for _, place in found))
+
+
+def compacted(manager: LogManager, log_dir: LogDir) -> list[Place]:
+    """The partitions of the log dir whose topics are compacted."""
+    return [place for place in log_dir.partitions(PartitionKind.PLAIN) if manager.config(place.name.topic).compact]
+
+
+def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
+    """Why `dirtiest_first` takes nothing of a log dir, and what to do."""
+    partitions, count = log_dir.partitions(PartitionKind.PLAIN), len(compacted(manager, log_dir))
+    if not partitions:
+        return "there is no partition in it"
+    if count:
+        share = f"{count} of {len(partitions)} partitions are of compacted topics"
+        if which is Which.DIRTY:
+            return f"{share}, and none has anything dirty besides its active segment"
+        return f"{share}, and none is dirty enough; --explain tells more, --force takes all that are dirty at all"
+    what = f"none of {len(partitions)} partitions is of a compacted topic"
+    if manager.cluster.metadata is not None:
+        return what
+    return (f"{what}, as far as is known: settings of topics stand in the metadata log, which is not in the log dirs that were "
+            "named; name its log dir too, or a partition with --config cleanup.policy=compact")
 
 
 def cleanable_ratio_at_most(files: ReadOnlyFiles, place: Place, first_dirty_offset: int) -> float:
