@@ -26,9 +26,12 @@ PATH = click.Path(readable=False)
 
 
 class Size(click.ParamType[int]):
-    """Bytes: 1000, 64k, 16MiB. Units are powers of 1024."""
+    """Bytes: 1000, 64k, 16MiB. Units are powers of 1024. No fewer than `least`."""
 
     name = "size"
+
+    def __init__(self, least: int = 0) -> None:
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Text → bytes; click.BadParameter for anything else."""
@@ -40,6 +43,8 @@ class Size(click.ParamType[int]):
         size = int(match[1]) * _SCALE[match[2].lower()]
         if size > _LARGEST:
             self.fail(f"{value!r} is more than any file can have", param, ctx)
+        if size < self._least:
+            self.fail(f"{value!r} is too little: {self._least} is the least", param, ctx)
         return size
 
 
@@ -81,10 +86,12 @@ def size_text(size: int) -> str:
     return str(size)
 
 
-def size_option(name: str, default: int | None, help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
-    """An option that takes bytes, with units."""
+def size_option(
+    name: str, default: int | None, help: str, least: int = 0,  # noqa: A002  # click's own word
+) -> Callable[[Command], Command]:  # fmt: skip
+    """An option that takes bytes, with units; no fewer than `least`."""
     text = None if default is None else size_text(default)
-    return click.option(name, type=Size(), default=text, show_default=default is not None, metavar="BYTES", help=help)
+    return click.option(name, type=Size(least), default=text, show_default=default is not None, metavar="BYTES", help=help)
 
 
 class KafkaCommand(DocumentedCommand):

@@ -31,15 +31,19 @@ def exit_status(report: Report) -> int:
 
 def text_lines(report: Report) -> Iterator[str]:
     """What was done, a line each, and how the log stands now."""
-    for event in report.events:
-        if event.action not in _QUIET or event.severity is not Severity.INFO:
-            yield "  " + printable(_event_text(event))
+    shown = _shown(report)
+    for event in shown:
+        yield "  " + printable(_event_text(event))
     if report.failure is not None:
-        yield printable(f"{report.directory}: {_failed(report)}")
+        yield printable(f"{report.directory}: {_failed(report, shown)}")
     elif report.segments is None:  # a log dir: its small files
         yield printable(f"{report.directory}: {_verdict(report)}")
     else:
         yield printable(f"{report.directory}: {_standing(report)}")
+
+
+def _shown(report: Report) -> list[Event]:
+    return [event for event in report.events if event.action not in _QUIET or event.severity is not Severity.INFO]
 
 
 def _event_text(event: Event) -> str:
@@ -69,8 +73,8 @@ def _standing(report: Report) -> str:
     )
 
 
-def _failed(report: Report) -> str:
-    if report.events:
+def _failed(report: Report, shown: list[Event]) -> str:
+    if shown:
         return "not finished; what stands above was done"
     is_in_the_middle = isinstance(report.failure, UnreadableFile | UnwritableFile | FileChangedWhileReading)
     return "not finished" if is_in_the_middle else "nothing was done"

@@ -41,7 +41,7 @@ _EXAMPLES = (
 @size_option("--dedupe-buffer-size", default=128 << 20, help="Memory for the keys of a round, 24 bytes each.")
 @size_option("--io-buffer-size", default=512 << 10, help="Accepted for the broker's sake: it does not show in the result.")
 @size_option("--max-io-buffer-size", default=1 << 20, help="The same.")
-@size_option("--max-bytes-per-second", default=None, help="Read no faster than this.")
+@size_option("--max-bytes-per-second", default=None, help="Read no faster than this.", least=1)
 def command(**values: Any) -> int:
     """Delete records whose key has a later value, as the broker's log cleaner does.
 

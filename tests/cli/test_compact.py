@@ -160,8 +160,11 @@ def test_explain_names_what_is_in_the_way(log_dir):
     damaged = log_dir / "a-0/00000000000000000001.log"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     before = logs(log_dir / "a-0")
-    told = compact("--explain", log_dir / "a-0").out.decode()
+    explained = compact("--explain", log_dir / "a-0")
+    assert explained.status == 4
+    told = explained.out.decode()
     assert "a round would fail" in told
+    assert f"kafkalog recover --dry-run {log_dir / 'a-0'} " in told
     assert "at byte 0, offset 1" in told
     refused = compact(log_dir / "a-0")
     assert refused.status == 4
@@ -266,3 +269,37 @@ def test_a_stale_line_beyond_the_log_does_not_hide_it(log_dir):
     [report] = reports(compact(log_dir))
     assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
     assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 4\n"
+
+
+def test_too_small_a_map_and_no_rate_are_refused_before_anything_is_touched(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a"])
+    append(log_dir, "b-0", ["a", "b", "a"])
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    before = tree(ReadOnlyFiles(), str(log_dir))
+    for options, why in (
+        (("--dedupe-buffer-size", "10"), "no room for a key"),
+        (("--dedupe-buffer-size", "90", "--jobs", "2"), "an offset map of 45 bytes has no room for a key"),
+        (("--max-bytes-per-second", "0"), "'0' is too little: 1 is the least"),
+    ):
+        done = compact("--force", *options, log_dir)
+        assert done.status == 2
+        assert why in done.out.decode() + done.err
+        assert tree(ReadOnlyFiles(), str(log_dir)) == before
+
+
+def test_explain_says_where_the_map_is_full(log_dir):
+    append(log_dir, "a-0", [str(n) for n in range(20)])
+    [report] = reports(compact("--explain", "--dedupe-buffer-size", "192", log_dir))
+    assert "the offset map is full with 7 distinct keys of 7 at offset 7: " in " ".join(e["reason"] for e in report["events"])
+
+
+def test_what_stands_above_is_named_only_where_something_does(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a"])
+    (log_dir / "a-0/00000000000000000000.log.cleaned").mkdir()
+    before = logs(log_dir / "a-0")
+    done = kafkalog("compact", "--force", "--now", str(NOW), "--config", "cleanup.policy=compact", str(log_dir / "a-0"))
+    assert done.status == 8
+    assert done.out.decode() == f"{log_dir / 'a-0'}: not finished\n"
+    assert "00000000000000000000.log.cleaned: Is a directory" in done.err
+    (log_dir / "a-0/00000000000000000000.log.cleaned").rmdir()
+    assert logs(log_dir / "a-0") == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.findings import Severity
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.compaction import without_key
 from engine.log.cleaner.manager import Bound, LogToClean, log_to_clean
@@ -34,13 +35,14 @@ def explain_compaction(log: UnifiedLog, options: CompactionOptions, on_bytes: Ca
     try:
         cleaner = Cleaner(offset_map, log.now, on_bytes, dry_run=True)
         end_offset, stats = cleaner.clean(log, offsets.first_dirty_offset, target.first_uncleanable_offset)
-    except (Uncleanable, LogCleaningAborted) as error:
-        log.report.add(Action.EXPLAINED, "", f"a round would fail: {error}")
+    except Uncleanable as error:
+        log.report.add(Action.KEPT, "", f"a round would fail: {error}; {error.do}", severity=Severity.ERROR)
         return
-    log.report.add(
-        Action.EXPLAINED, "", f"{stats.map_entries} distinct keys; the offset map holds {offset_map.capacity}"
-        + ("" if end_offset >= target.first_uncleanable_offset else ", so that further rounds are needed"),
-    )  # fmt: skip
+    except LogCleaningAborted as error:
+        then = "the segment would be split, and the round begun anew"
+        log.report.add(Action.EXPLAINED, "", f"a round would end early: {error}; {then}")
+        return
+    log.report.add(Action.EXPLAINED, "", _keys(stats.map_entries, offset_map.capacity, end_offset, target))
     if stats.invalid_messages_read:
         what = without_key(stats, "would be dropped")
         log.report.add(Action.EXPLAINED, "", what, records=stats.invalid_messages_read)
@@ -50,6 +52,13 @@ def explain_compaction(log: UnifiedLog, options: CompactionOptions, on_bytes: Ca
         f"{stats.bytes_written} would stay; {stats.segments_before} segments would become {stats.segments_after}",
         offsets=(offsets.first_dirty_offset, end_offset), records=gone, size=stats.bytes_read - stats.bytes_written,
     )  # fmt: skip
+
+
+def _keys(count: int, capacity: int, end_offset: int, target: LogToClean) -> str:
+    if end_offset >= target.first_uncleanable_offset:
+        return f"{count} distinct keys; the offset map holds {capacity}"
+    full = f"the offset map is full with {count} distinct keys of {capacity} at offset {end_offset}"
+    return f"{full}: further rounds are needed, or a larger --dedupe-buffer-size"
 
 
 def _policy(log: UnifiedLog) -> str:

@@ -77,8 +77,7 @@ class SkimpyOffsetMap:
     def __init__(self, memory: int, secret: tuple[int, int]) -> None:
         self._limit = min(memory // BYTES_PER_ENTRY, _SLOT_LIMIT)
         self.capacity = capacity_of(memory)
-        if self.capacity < 1:
-            raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} are the least")
+        refuse_too_small(memory)
         self._secret = secret
         self._state = array("q", (0, 0, 0))
         self.clear(0)
@@ -194,6 +193,12 @@ class SkimpyOffsetMap:
 def capacity_of(memory: int) -> int:
     """How many keys an offset map of so many bytes holds."""
     return int(min(memory // BYTES_PER_ENTRY, _SLOT_LIMIT) * LOAD_FACTOR)
+
+
+def refuse_too_small(memory: int) -> None:
+    """Raise UsageError where an offset map of so many bytes holds no key."""
+    if capacity_of(memory) < 1:
+        raise UsageError(f"an offset map of {memory} bytes has no room for a key: {2 * BYTES_PER_ENTRY} are the least")
 
 
 def _key_columns(rows: int) -> KeyColumns:

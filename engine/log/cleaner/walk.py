@@ -10,6 +10,7 @@ from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound, next_in_transaction
+from engine.layout import parent_of
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid, control_type, known_control_type
 from engine.record.reader import ChunkReader
@@ -34,7 +35,8 @@ class Uncleanable(KafkalogError):
     def __init__(self, finding: Finding) -> None:
         where = finding.where
         place = f"{where.file} at byte {where.position}, offset {where.offset}"
-        super().__init__(f"{place}: {finding.what}", do="kafkalog recover --dry-run on the partition says what can be kept")
+        do = f"kafkalog recover --dry-run {parent_of(where.file)}    # says what can be kept"
+        super().__init__(f"{place}: {finding.what}", do=do)
         self.finding = finding
 
 

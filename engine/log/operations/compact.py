@@ -14,6 +14,7 @@ from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import compact
 from engine.log.cleaner.explain import explain_compaction
 from engine.log.cleaner.metrics import CleanerMetrics
+from engine.log.cleaner.offset_map import refuse_too_small
 from engine.log.cleaner.walk import Uncleanable
 from engine.log.operations.compaction_targets import Which, dirtiest_first, why_none
 from engine.log.report import Action, Report
@@ -52,6 +53,7 @@ class LogCompactor:
         """Leave the manager those logs that are due, the dirtiest first, and give each of `jobs` its share of memory.
 
         Where logs are explained, those stay that are not due. Returns what is to be said of log dirs of which none stays.
+        Raises UsageError where a share of the memory is too little, before anything is touched.
         """
         which = Which.ALL if self._explain else Which.DIRTY if self._options.force else Which.DUE
         all_of_them = manager.cluster.log_dirs
@@ -64,6 +66,7 @@ class LogCompactor:
         manager.cluster = replace(manager.cluster, log_dirs=log_dirs)
         at_once = max(1, min(jobs, max((len(log_dir.places) for log_dir in log_dirs), default=1)))
         self._options = replace(self._options, dedupe_buffer_size=self._options.dedupe_buffer_size // at_once)
+        refuse_too_small(self._options.dedupe_buffer_size)
         return told
 
     def work(self, log: UnifiedLog) -> None:
@@ -92,7 +95,7 @@ class LogCompactor:
             done = compact(log, options, self._on_bytes, note, clock=self._clock, hand_over=self._hand_over)
         except Uncleanable as error:
             log.report.findings.append(error.finding)
-            log.report.add(Action.REFUSED, "", f"not compacted, left as it is: {error}", severity=Severity.ERROR)
+            log.report.add(Action.REFUSED, "", f"not compacted, left as it is: {error}; {error.do}", severity=Severity.ERROR)
             self.metrics.note_uncleanable(log)
         else:
             self.metrics.note(done)
