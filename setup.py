@@ -21,6 +21,7 @@ KERNELS = (
     "ndjson",
     "placement",
     "recovery",
+    "producers",
     "verify",
     "blocks",
     "frames",

@@ -1,7 +1,7 @@
 """Producer snapshots: the state of idempotent and transactional producers at an offset. Mirrors ProducerSnapshot.
 
 There is one version, 1, in every release since 0.11. The checksum covers all bytes behind itself, also those behind
-the last producer. The order of the producers is that of a Java HashMap (see `producer_map`).
+the last producer. The order of the producers is that of a Java HashMap. A partition may have millions of them.
 """
 
 from __future__ import annotations
@@ -21,40 +21,49 @@ from engine.record.sequences import decrement_sequence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.files import ReadOnlyFiles
+    from engine.files import Buffer, ReadOnlyFiles, WritableFile
 
 VERSION = 1
-MAX_SNAPSHOT_SIZE = 64 * 1024 * 1024  # bytes: 1.4 million producers
 
+_PIECE = 16_384 * PRODUCER_SNAPSHOT_ENTRY.size  # bytes that are read or written at once
 _CRC_AT = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
 _COUNT_AT = PRODUCER_SNAPSHOT_HEADER.positions["entry_count"]
 
 
 class ProducerSnapshot:
-    """A .snapshot file.
+    """A .snapshot file, of whatever size: it is read some producers at a time, once for its checksum and for each iteration.
 
+    size                        bytes
     version, stored_crc, count  as they stand in the file, None where it is too short for them
     computed_crc                None where it is too short to hold a checksum
-    `len` and iteration         the producers whose bytes are there, whatever else is wrong with the file
+    `len`, iteration, `pieces`  the producers whose bytes are there, whatever else is wrong with the file
     """
 
-    def __init__(self, data: bytes, path: str) -> None:
-        self.data = data
+    def __init__(self, data: bytes, path: str, files: ReadOnlyFiles | None = None) -> None:
+        """`data`: all bytes; with `files`: those of the header, the others are in the file at `path`."""
+        self._data, self._files = data, files
         self.path = path
         self.version: int | None = PRODUCER_SNAPSHOT_HEADER.field("version", data) if len(data) >= _CRC_AT else None
         self.stored_crc: int | None = None
         self.computed_crc: int | None = None
         self.count: int | None = None
+        self.size = len(data)
         if len(data) >= _COUNT_AT:
             self.stored_crc = PRODUCER_SNAPSHOT_HEADER.field("crc", data)
-            self.computed_crc = crc32c(memoryview(data)[_COUNT_AT:])
+            self.computed_crc = crc32c(memoryview(data)[_COUNT_AT : PRODUCER_SNAPSHOT_HEADER.size])
         if len(data) >= PRODUCER_SNAPSHOT_HEADER.size:
             self.count = PRODUCER_SNAPSHOT_HEADER.read(data).entry_count
+            self.size = PRODUCER_SNAPSHOT_HEADER.size
+            for piece in self._rest():
+                self.size += len(piece)
+                self.computed_crc = crc32c(piece, self.computed_crc or 0)
 
     @classmethod
     def read(cls, files: ReadOnlyFiles, path: str) -> ProducerSnapshot:
-        """Read the file at `path`. Raises UnreadableFile, also for more than MAX_SNAPSHOT_SIZE bytes."""
-        return cls(files.read(path, MAX_SNAPSHOT_SIZE), path)
+        """The file at `path`. Raises UnreadableFile, and so does reading its producers; FileChangedWhileReading."""
+        with files.open(path) as file:
+            head = file.read(0, PRODUCER_SNAPSHOT_HEADER.size)
+        return cls(head, path, files)
 
     def __len__(self) -> int:
         if self.version != VERSION or self.count is None:
@@ -64,18 +73,26 @@ class ProducerSnapshot:
     @property
     def _room(self) -> int:
         """Bytes behind the header."""
-        return max(0, len(self.data) - PRODUCER_SNAPSHOT_HEADER.size)
+        return max(0, self.size - PRODUCER_SNAPSHOT_HEADER.size)
 
-    def entry(self, number: int) -> ProducerSnapshotEntry:
-        """Producer `number`, from 0. Raises IndexError outside the file."""
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        at = PRODUCER_SNAPSHOT_HEADER.size + number * PRODUCER_SNAPSHOT_ENTRY.size
-        return PRODUCER_SNAPSHOT_ENTRY.read(self.data, at)
+    def _rest(self, end: int | None = None) -> Iterator[Buffer]:
+        """The bytes behind the header, up to `end` (default: all), whole producers at a time."""
+        start = PRODUCER_SNAPSHOT_HEADER.size
+        if self._files is None:
+            yield memoryview(self._data)[start:end]
+            return
+        with self._files.open(self.path) as file:
+            end = file.size() if end is None else end
+            for at in range(start, end, _PIECE):
+                yield file.read_exactly(at, min(_PIECE, end - at))
+
+    def pieces(self) -> Iterator[Buffer]:
+        """The bytes of the producers, one behind the other, some at a time."""
+        return self._rest(PRODUCER_SNAPSHOT_HEADER.size + len(self) * PRODUCER_SNAPSHOT_ENTRY.size)
 
     def __iter__(self) -> Iterator[ProducerSnapshotEntry]:
-        for number in range(len(self)):
-            yield self.entry(number)
+        for piece in self.pieces():
+            yield from map(ProducerSnapshotEntry._make, PRODUCER_SNAPSHOT_ENTRY.struct.iter_unpack(piece))
 
     def error(self) -> str | None:
         """The message of Kafka's CorruptSnapshotException, None for a file that it accepts.
@@ -113,7 +130,7 @@ class ProducerSnapshot:
 
     def _fault(self) -> str | None:
         if self.version is None or self.count is None:
-            return f"{len(self.data)} bytes, the header has {PRODUCER_SNAPSHOT_HEADER.size}"
+            return f"{self.size} bytes, the header has {PRODUCER_SNAPSHOT_HEADER.size}"
         if self.version != VERSION:
             return f"version {self.version}, only {VERSION} exists"
         if self.stored_crc != self.computed_crc:
@@ -124,12 +141,24 @@ class ProducerSnapshot:
         return f"{rest} bytes behind the last producer" if rest else None
 
 
-def encode_producer_snapshot(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
-    """The bytes of a .snapshot with `entries` in this order. Mirrors ProducerStateManager.writeSnapshot."""
-    producers = [PRODUCER_SNAPSHOT_ENTRY.pack(entry) for entry in entries]
-    header = ProducerSnapshotHeader(VERSION, 0, len(producers))
-    checked = PRODUCER_SNAPSHOT_HEADER.pack(header)[_COUNT_AT:] + b"".join(producers)
-    return PRODUCER_SNAPSHOT_HEADER.pack(header._replace(crc=crc32c(checked)))[:_COUNT_AT] + checked
+def write_producer_snapshot(file: WritableFile, count: int, pieces: Iterable[Buffer]) -> None:
+    """Let `file` be a snapshot of `count` producers, whose entries are in `pieces`; not synced. Raises UnwritableFile.
+
+    The header comes last where they are many: what stands there before has no such checksum.
+    Mirrors ProducerStateManager.writeSnapshot.
+    """
+    header = ProducerSnapshotHeader(VERSION, 0, count)
+    crc, size = crc32c(PRODUCER_SNAPSHOT_HEADER.pack(header)[_COUNT_AT:]), PRODUCER_SNAPSHOT_HEADER.size
+    held: list[Buffer] = []
+    for piece in pieces:
+        crc = crc32c(piece, crc)
+        if count * PRODUCER_SNAPSHOT_ENTRY.size <= _PIECE:
+            held.append(piece)
+        else:
+            file.write_at(size, piece)
+        size += len(piece)
+    file.write_at(0, PRODUCER_SNAPSHOT_HEADER.pack(header._replace(crc=crc)), *held)
+    file.truncate(size)  # Kafka leaves what a longer file had behind, and the snapshot is corrupt then
 
 
 def first_sequence(entry: ProducerSnapshotEntry) -> int:

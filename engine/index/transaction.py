@@ -13,10 +13,12 @@ from engine.index.errors import CorruptIndex, TransactionOrder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.files import ReadOnlyFiles
+    from engine.files import Buffer, ReadOnlyFiles
 
 CURRENT_VERSION = 0
 MAX_FINDINGS = 100  # of bad entries in one file
+
+_LAST_OFFSET = AbortedTxn._fields.index("last_offset")
 
 
 class AbortedTxns(NamedTuple):
@@ -59,18 +61,25 @@ class TransactionIndex(IndexFile):
         return index
 
     def append(self, txn: AbortedTxn) -> None:
-        """Add an entry at the end of the file, even if that ends inside an entry.
+        """Add an entry, as `extend` does."""
+        self.extend(ABORTED_TXN.pack(txn))
 
-        Raises TransactionOrder where its last offset is not above that of the entry appended before it.
+    def extend(self, entries: Buffer) -> None:
+        """Add entries, in the file's own bytes, at the end of the file, even if that ends inside an entry.
+
+        Raises TransactionOrder where a last offset is not above that of the entry before; those before it are added.
         """
-        if self._last_offset is not None and self._last_offset >= txn.last_offset:
-            what = (
-                f"The last offset of appended transactions must increase sequentially, but {txn.last_offset} is not "
-                f"greater than current last offset {self._last_offset} of index {self.path}"
-            )
-            raise TransactionOrder(what)
-        self._last_offset = txn.last_offset
-        self._add(ABORTED_TXN.pack(txn))
+        for number, entry in enumerate(ABORTED_TXN.struct.iter_unpack(entries)):
+            last_offset = entry[_LAST_OFFSET]
+            if self._last_offset is not None and self._last_offset >= last_offset:
+                self._add(memoryview(entries)[: number * self.entry_size])
+                what = (
+                    f"The last offset of appended transactions must increase sequentially, but {last_offset} is not "
+                    f"greater than current last offset {self._last_offset} of index {self.path}"
+                )
+                raise TransactionOrder(what)
+            self._last_offset = last_offset
+        self._add(entries)
 
     def truncate_to(self, offset: int) -> None:
         """Cut at the first entry whose last offset is `offset` or larger. Raises CorruptIndex for a later version."""

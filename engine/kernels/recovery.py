@@ -2,7 +2,7 @@
 """Walk a segment as recovery does, in one pass: sizes, checksums, index entries, leader epochs, producers.
 
 Mirrors LogSegment.recover. Nothing is kept of a batch but what those need, so a log of small batches goes through at the
-speed of memory. Of a run of batches of one producer only the first and the last five are told (see `recover_batches`).
+speed of memory. Of a run of batches of one producer only the first and the last are told (see `recover_batches`).
 """
 
 from array import array
@@ -86,24 +86,17 @@ def _slot_of(slots: cython.longlong[:, ::1], producer_id: cython.longlong) -> cy
 @cython.exceptval(check=False)
 def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, rows: cython.longlong[:, ::1],
              at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Tell the batches that the slot holds back, at most five → columns used."""
-    held: cython.longlong = slots[slot, walk.SLOT_HELD]
-    first: cython.longlong = 0
-    ring: cython.Py_ssize_t
-    if held > walk.RING_SIZE: first = held - walk.RING_SIZE
-    while first < held:
-        ring = walk.SLOT_RING + (first % walk.RING_SIZE) * walk.RING_FIELDS
-        rows[walk.R_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
-        rows[walk.R_PRODUCER_EPOCH, at] = slots[slot, walk.SLOT_EPOCH]
-        rows[walk.R_KIND, at] = slots[slot, walk.SLOT_KIND]
-        rows[walk.R_BASE_SEQUENCE, at] = slots[slot, ring]
-        rows[walk.R_BASE_OFFSET, at] = slots[slot, ring + 1]
-        rows[walk.R_LAST_OFFSET, at] = slots[slot, ring + 2]
-        rows[walk.R_MAX_TIMESTAMP, at] = slots[slot, ring + 3]
-        at += 1
-        first += 1
+    """Tell the batch that the slot holds back, if any → columns used."""
+    if slots[slot, walk.SLOT_HELD] == 0: return at
+    rows[walk.R_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
+    rows[walk.R_PRODUCER_EPOCH, at] = slots[slot, walk.SLOT_EPOCH]
+    rows[walk.R_KIND, at] = slots[slot, walk.SLOT_KIND]
+    rows[walk.R_BASE_SEQUENCE, at] = slots[slot, walk.SLOT_LAST]
+    rows[walk.R_BASE_OFFSET, at] = slots[slot, walk.SLOT_LAST + 1]
+    rows[walk.R_LAST_OFFSET, at] = slots[slot, walk.SLOT_LAST + 2]
+    rows[walk.R_MAX_TIMESTAMP, at] = slots[slot, walk.SLOT_LAST + 3]
     slots[slot, walk.SLOT_HELD] = 0
-    return at
+    return at + 1
 
 
 @cython.ccall
@@ -117,7 +110,7 @@ def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1],
     with cython.nogil:
         for slot in range(slots.shape[0]):
             if slots[slot, walk.SLOT_USED] == 0: continue
-            if rows.shape[1] - state[walk.S_ROWS_AT] < walk.RING_SIZE: return walk.NO_ROOM
+            if rows.shape[1] - state[walk.S_ROWS_AT] < 1: return walk.NO_ROOM
             state[walk.S_ROWS_AT] = _release(slots, slot, rows, state[walk.S_ROWS_AT])
             slots[slot, walk.SLOT_USED] = 0
         state[walk.S_PRODUCERS] = 0
@@ -239,13 +232,12 @@ def _take_slot(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, producer
 @cython.exceptval(check=False)
 def _hold(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, sequence: cython.longlong, base_offset: cython.longlong,
           last: cython.longlong, timestamp: cython.longlong) -> cython.void:
-    """Keep a batch that goes on with the slot's run, and forget the sixth before it."""
-    ring: cython.Py_ssize_t = walk.SLOT_RING + (slots[slot, walk.SLOT_HELD] % walk.RING_SIZE) * walk.RING_FIELDS
-    slots[slot, ring] = sequence
-    slots[slot, ring + 1] = base_offset
-    slots[slot, ring + 2] = last
-    slots[slot, ring + 3] = timestamp
-    slots[slot, walk.SLOT_HELD] += 1
+    """Keep a batch that goes on with the slot's run instead of the one before it."""
+    slots[slot, walk.SLOT_LAST] = sequence
+    slots[slot, walk.SLOT_LAST + 1] = base_offset
+    slots[slot, walk.SLOT_LAST + 2] = last
+    slots[slot, walk.SLOT_LAST + 3] = timestamp
+    slots[slot, walk.SLOT_HELD] = 1
 
 
 @cython.cfunc
@@ -303,8 +295,9 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     offsets, times   out, index entries in the files' own bytes
     epochs    out: epoch and base offset of each batch whose leader epoch is above all before it
     rows      out: producers, see Row. Rows come in file order, with one freedom: of a run of data batches of one producer
-              with the same epoch and transactional flag, the first comes in its place, and of the others only the last
-              five, later, but before any other batch of that producer, and when `flush_producers` is called.
+              with the same epoch and transactional flag, the first comes in its place, and of the others only the last,
+              later, but before any other batch of that producer, and when `flush_producers` is called: that is all that
+              a snapshot has of them.
     slots     in and out: `new_slots`        castagnoli, ieee   tables of `checksum.make_tables`
     status    see Walked, below 100 Placed
     """
@@ -348,7 +341,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             # everything that may keep the batch out is asked before anything of it is noted
             if not fits_int(state[walk.S_BASE_OFFSET], last): return at, walk.OVERFLOW
             if epochs.shape[1] - state[walk.S_EPOCHS_AT] < 1: return at, walk.NO_ROOM
-            if rows.shape[1] - state[walk.S_ROWS_AT] <= walk.RING_SIZE: return at, walk.NO_ROOM
+            if rows.shape[1] - state[walk.S_ROWS_AT] < 2: return at, walk.NO_ROOM
             if producer >= 0:
                 slot = _slot_of(slots, producer)
                 if slots[slot, walk.SLOT_USED] == 0 and state[walk.S_PRODUCERS] >= slots.shape[0] // 2:

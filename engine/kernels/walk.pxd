@@ -74,7 +74,5 @@ cdef enum:  # Slot
     SLOT_EPOCH = 2
     SLOT_KIND = 3
     SLOT_HELD = 4
-    SLOT_RING = 5
-    SLOT_FIELDS = 25
-    RING_SIZE = 5
-    RING_FIELDS = 4
+    SLOT_LAST = 5
+    SLOT_FIELDS = 9

@@ -85,13 +85,12 @@ class Slot(IntEnum):
     ID = 1
     EPOCH = 2
     KIND = 3  # −1: no run
-    HELD = 4  # batches since the first of the run
-    RING = 5  # the last five of them: base sequence, base offset, last offset, max timestamp
+    HELD = 4  # 1: there is a batch behind the first of the run, and the last one is kept
+    LAST = 5  # base sequence, base offset, last offset, max timestamp of that
 
 
 ROW_FIELDS = len(Row)
-RING_SIZE, RING_FIELDS = 5, 4
-SLOT_FIELDS = Slot.RING + RING_SIZE * RING_FIELDS
+SLOT_FIELDS = Slot.LAST + 4
 
 OVERFLOW, PLACE_NO_ROOM = int(Placed.OVERFLOW), int(Placed.NO_ROOM)
 for _prefix, _kind in (("S_", Place), ("S_", Walk), ("R_", Row), ("K_", Kind), ("SLOT_", Slot), ("", Walked), ("", Flag)):

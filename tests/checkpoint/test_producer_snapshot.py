@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.checkpoint.producer_snapshot import ProducerSnapshot, first_sequence, producer_text
+from engine.checkpoint import producer_snapshot
+from engine.checkpoint.producer_snapshot import ProducerSnapshot, first_sequence, producer_text, write_producer_snapshot
+from engine.files import Files
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry
 
 ENTRY = ProducerSnapshotEntry(1000, 0, 15, 15, 6, 1700680159533, -1, -1)
@@ -26,14 +28,12 @@ def test_entries():
     assert it.error() is None
     assert it.sanity() == []
     assert [entry.producer_id for entry in it] == [1000, 2]
-    assert it.entry(0) == ENTRY
-    with pytest.raises(IndexError):
-        it.entry(2)
+    assert next(iter(it)) == ENTRY
 
 
 def test_an_empty_snapshot():
     it = snapshot(body())
-    assert (len(it), it.error(), it.sanity(), len(it.data)) == (0, None, [], 10)
+    assert (len(it), it.error(), it.sanity(), it.size) == (0, None, [], 10)
 
 
 def test_text():
@@ -86,6 +86,27 @@ def test_bytes_at_the_end_are_accepted_by_kafka():
     it = snapshot(body(ENTRY) + bytes(5))
     assert it.error() is None
     assert [finding.what for finding in it.sanity()] == ["5 bytes behind the last producer"]
+
+
+@pytest.mark.parametrize("entries", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("damage", [None, "longer", "shorter", "changed"])
+def test_a_file_is_read_and_written_in_pieces(monkeypatch, tmp_path, entries, damage):
+    monkeypatch.setattr(producer_snapshot, "_PIECE", 2 * PRODUCER_SNAPSHOT_ENTRY.size)
+    path, stored = tmp_path / "x.snapshot", [ENTRY._replace(producer_id=number) for number in range(entries)]
+    path.write_bytes(b"what was there before" * 99)
+    packed = b"".join(map(PRODUCER_SNAPSHOT_ENTRY.pack, stored))
+    with Files().open_writable(str(path)) as file:
+        write_producer_snapshot(file, entries, (packed[at : at + 46] for at in range(0, len(packed), 46)))
+    data = path.read_bytes()
+    assert data == b"\0\x01" + crc32c.crc32c(body(*stored)).to_bytes(4, "big") + body(*stored)
+    damaged = {None: data, "longer": data + b"x" * 50, "shorter": data[:-1], "changed": data[:-1] + b"\x07"}[damage]
+    path.write_bytes(damaged)
+    whole, it = ProducerSnapshot(damaged, str(path)), ProducerSnapshot.read(Files(), str(path))
+    assert (it.error(), it.sanity(), len(it), list(it), it.size) == (
+        whole.error(), whole.sanity(), len(whole), list(whole), len(damaged),
+    )  # fmt: skip
+    assert (it.error() is None) == (damage is None)
+    assert damage is not None or list(it) == stored
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda data: b"\0\x01" + data))

@@ -4,7 +4,7 @@ import pytest
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.files import Files
-from engine.formats import AbortedTxn, ControlType
+from engine.formats import ABORTED_TXN, AbortedTxn, ControlType
 from engine.log.append_errors import (
     IllegalArgument,
     InvalidProducerEpoch,
@@ -14,8 +14,8 @@ from engine.log.append_errors import (
 )
 from engine.log.producers.append_info import AppendOrigin
 from engine.log.producers.entry import CompletedTxn
-from engine.log.producers.state_manager import ProducerStateManager, aborted_txn
-from engine.log.scan.producer_rows import ProducerRow, TxnMarker
+from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.scan.producer_rows import ProducerRow, RowChunk, TxnMarker
 
 INT_MAX = 2**31 - 1
 NOW = 1_700_000_000_000
@@ -118,7 +118,7 @@ class TestTransactions:
         with pytest.raises(InvalidTxnState):
             append(state, data(1, 1))
         with pytest.raises(InvalidTxnState):
-            state.update_recovered([data(1, 1)])
+            state.update_recovered([RowChunk.of([data(1, 1)])])
 
     def test_a_marker_without_data_completes_nothing(self, state):
         assert append(state, marker(0, epoch=3, coordinator_epoch=5), AppendOrigin.COORDINATOR) is None
@@ -152,10 +152,11 @@ class TestTransactions:
             data(3, 1, transactional=True), marker(4, ControlType.ABORT, producer=8), marker(5),
             marker(6, ControlType.ABORT), marker(7)._replace(marker=None),
         ]  # fmt: skip
-        index = []
-        state.update_recovered(rows, lambda *txn: index.append(aborted_txn(*txn)) if txn[0].is_aborted else None)
-        assert index == [AbortedTxn(0, 7, 0, 2, 1), AbortedTxn(0, 8, 1, 4, 3)]
-        assert (state.first_undecided_offset, state.first_unstable_offset) == (None, 0)
+        index = bytearray()
+        state.update_recovered([RowChunk.of(rows[:3]), RowChunk.of(rows[3:])], index.extend)
+        wanted = [AbortedTxn(0, 7, 0, 2, 1), AbortedTxn(0, 8, 1, 4, 3)]
+        assert list(map(AbortedTxn._make, ABORTED_TXN.struct.iter_unpack(index))) == wanted
+        assert state.first_undecided_offset is None
 
     def test_a_reload_takes_batches_together(self, state):
         state.load_from_records([data(0, 0, transactional=True), marker(1), data(2, 1, transactional=True)])

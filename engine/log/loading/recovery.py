@@ -20,6 +20,7 @@ from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
+from engine.log.scan.producer_rows import RowChunk
 from engine.log.segment.recovery import ScanStop, scan_segment
 from engine.record.windows import LogWalk, only_zeros
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.files import Files
     from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
-    from engine.log.producers.entry import CompletedTxn
     from engine.log.producers.snapshot_files import SnapshotFiles
     from engine.log.report import Report
     from engine.log.segment.log_segment import LogSegment
@@ -149,7 +149,7 @@ def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
     """The producers up to the base offset of `segment`, in a manager of their own."""
     state = ProducerStateManager(
         log.files, log.directory, producer_id_expiration_ms=log.producers.producer_id_expiration_ms,
-        max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms, snapshots=log.snapshots,
+        max_transaction_timeout_ms=log.producers.max_transaction_timeout_ms, snapshots=log.snapshots, for_snapshots=True,
     )
     state.on_corrupt_snapshot = log.producers.on_corrupt_snapshot
     rebuild_producer_state(state, log.segments, log.log_start_offset, segment.base_offset, now=log.now,
@@ -181,15 +181,15 @@ def _recover_before_contradiction(
     state = _state_before(log, segment)
     last_marker = -1
     for row in scan.producers:
-        ended: list[CompletedTxn] = []
+        aborted: list[int] = []  # sizes of what is told: of entries of the transaction index
         try:
-            state.update_recovered([row], lambda txn, _, ended=ended: ended.append(txn))  # type: ignore[misc]
+            state.update_recovered([RowChunk.of([row])], lambda entries, aborted=aborted: aborted.append(len(entries)))  # type: ignore[misc]
         except AppendRefused:
             break
-        aborted = [txn.last_offset for txn in ended if txn.is_aborted]
-        if aborted and aborted[0] <= last_marker:
+        if aborted and row.base_offset <= last_marker:
             break
-        last_marker = max([last_marker, *aborted])
+        if aborted:
+            last_marker = row.base_offset
     else:
         raise error
     position = next(head.position for head in heads(segment.log_file, 0, segment.size) if head.base_offset == row.base_offset)

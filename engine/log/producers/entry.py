@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ControlType, ProducerSnapshotEntry
+from engine.formats import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ProducerSnapshotEntry, to_int
 from engine.record.sequences import decrement_sequence, last_sequence
 
 if TYPE_CHECKING:
@@ -32,14 +32,11 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
-class TxnMetadata:
+class TxnMetadata(NamedTuple):
     """An open transaction: who, and from which offset on."""
 
-    __slots__ = ("first_offset", "producer_id")
-
-    def __init__(self, producer_id: int, first_offset: int) -> None:
-        self.producer_id = producer_id
-        self.first_offset = first_offset
+    producer_id: int
+    first_offset: int
 
 
 class CompletedTxn(NamedTuple):
@@ -69,15 +66,15 @@ class ProducerStateEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.current_txn_first_offset = current_txn_first_offset
-        self.batches: tuple[BatchMetadata, ...] = ()  # a partition may know a million producers: no deque, it takes 760 bytes
+        self.batches: tuple[BatchMetadata, ...] = ()
 
     @classmethod
     def of_snapshot(cls, entry: ProducerSnapshotEntry) -> ProducerStateEntry:
-        """The producer that a snapshot describes."""
+        """The producer that an entry describes: of its batches the last."""
         open_since = entry.current_txn_first_offset
         state = cls(
             entry.producer_id, entry.producer_epoch, entry.coordinator_epoch, entry.timestamp,
-            open_since if open_since >= 0 else None,
+            None if open_since == -1 else open_since,
         )  # fmt: skip
         if entry.last_offset >= 0:
             state.batches = (BatchMetadata(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp),)
@@ -88,7 +85,7 @@ class ProducerStateEntry:
         last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, -1, 0, NO_TIMESTAMP)
         open_since = self.current_txn_first_offset
         return ProducerSnapshotEntry(
-            self.producer_id, self.producer_epoch, last.last_seq, last.last_offset, last.offset_delta,
+            self.producer_id, self.producer_epoch, last.last_seq, last.last_offset, to_int(last.offset_delta),
             self.last_timestamp, self.coordinator_epoch, -1 if open_since is None else open_since,
         )  # fmt: skip
 
@@ -126,28 +123,6 @@ class ProducerStateEntry:
         self.coordinator_epoch = coordinator_epoch
         self.current_txn_first_offset = None
         self.last_timestamp = timestamp
-
-    def takes(self, row: ProducerRow) -> bool:
-        """Can `take` apply this replicated batch? A plain one in the middle of a transaction is for others to refuse."""
-        if row.is_control:
-            return row.marker is not None
-        return row.is_transactional or self.current_txn_first_offset is None
-
-    def take(self, row: ProducerRow) -> CompletedTxn | None:
-        """Apply a replicated batch, which the leader has checked; what it completes."""
-        marker = row.marker
-        if marker is None:
-            delta = row.last_offset - row.base_offset
-            batch = BatchMetadata(last_sequence(row.base_sequence, delta), row.last_offset, delta, row.max_timestamp)
-            self.add_batch(row.producer_epoch, batch)
-            if row.is_transactional and self.current_txn_first_offset is None:
-                self.current_txn_first_offset = row.base_offset
-            return None
-        first_offset = self.current_txn_first_offset
-        self.end_transaction(row.producer_epoch, marker.coordinator_epoch, marker.timestamp)
-        if first_offset is None:
-            return None  # a marker without data moves nothing
-        return CompletedTxn(self.producer_id, first_offset, row.base_offset, marker.control_type is ControlType.ABORT)
 
     def update(self, newer: ProducerStateEntry) -> None:
         """Take over what came since."""

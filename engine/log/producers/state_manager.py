@@ -10,33 +10,37 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.producer_map import ProducerMap
-from engine.checkpoint.producer_snapshot import ProducerSnapshot, encode_producer_snapshot
-from engine.formats import NO_PRODUCER_ID, AbortedTxn
+from engine.checkpoint.producer_snapshot import ProducerSnapshot, write_producer_snapshot
+from engine.formats import ABORTED_TXN, NO_PRODUCER_ID
 from engine.layout import producer_snapshot_file_name
 from engine.log.append_errors import IllegalArgument
 from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
-from engine.log.producers.entry import CompletedTxn, ProducerStateEntry, TxnMetadata
+from engine.log.producers.entry import CompletedTxn, ProducerStateEntry
 from engine.log.producers.snapshot_files import SnapshotFiles
+from engine.log.producers.table import ProducerTable
 from engine.log.producers.transactions import EndedTransactions, Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from engine.files import Files
-    from engine.log.scan.producer_rows import ProducerRow
+    from engine.log.scan.producer_rows import ProducerRow, RowChunk
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
 _DELETED = ".deleted"
 _COMPLETED_AT_ONCE = 10_000  # transactions that loading keeps in memory before it takes them over
+_LOADED_AT_ONCE = 5_000  # producers, likewise
+_ABORTED_AT_ONCE = 1_000  # transactions that recovery tells of at once
 
 
 class ProducerStateManager:
     """The producers as they stand at `map_end_offset`, and the snapshot files of the partition in `directory`.
 
     snapshots            those on the disk, kept up to date; None: the disk is asked when it first matters
+    for_snapshots        all that becomes of the state are snapshots: of each producer only the last batch is remembered, and
+                         no transaction that has ended
     on_corrupt_snapshot  is told of each snapshot that is removed because Kafka can not read it: path, why
     ongoing       transactions without a marker
     unreplicated  those whose marker may lie above the high watermark
@@ -50,12 +54,14 @@ class ProducerStateManager:
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         snapshots: SnapshotFiles | None = None,
+        for_snapshots: bool = False,
     ) -> None:
         self.files, self.directory = files, directory
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
         self.topic_partition = directory.rstrip("/").rpartition("/")[2]
-        self.producers: ProducerMap[ProducerStateEntry] = ProducerMap()
+        self.for_snapshots = for_snapshots
+        self.producers = ProducerTable(keeps_batches=not for_snapshots)
         self.ongoing, self.unreplicated = Transactions(), EndedTransactions()
         self._map_end_offset = self._last_snapshot_offset = 0
         self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
@@ -115,56 +121,62 @@ class ProducerStateManager:
             raise IllegalArgument(f"Invalid producer id {NO_PRODUCER_ID} passed to update for partition{self.topic_partition}")
         current = self.producers.get(info.producer_id)
         if current is None:
-            self.producers[info.producer_id] = info.entry
+            current = info.entry
         else:
             current.update(info.entry)
+        self.producers.put(current)
         for txn in info.started:
             self.ongoing.put(txn)
 
     def last_stable_offset(self, completed: CompletedTxn) -> int:
         """The last stable offset once `completed` is: where another producer's oldest open transaction begins."""
-        other = self.ongoing.first(lambda txn: txn.producer_id != completed.producer_id)
+        other = self.ongoing.first_of_others(completed.producer_id)
         return completed.last_offset + 1 if other is None else other.first_offset
 
     def complete_txn(self, completed: CompletedTxn) -> None:
         """A transaction ended; the high watermark has to pass its marker yet. Raises IllegalArgument if it is not open."""
-        if self.ongoing.take(completed.first_offset) is None:
+        if not self.ongoing.take(completed.first_offset):
             raise IllegalArgument(
                 f"Attempted to complete transaction {completed} on partition {self.topic_partition} which was not started"
             )
-        self.unreplicated.put(completed.first_offset, completed.last_offset)
+        if not self.for_snapshots:
+            self.unreplicated.put(completed.first_offset, completed.last_offset)
 
     def update_recovered(
-        self, rows: Iterable[ProducerRow], on_completed: Callable[[CompletedTxn, int], object] = lambda *_: None
+        self, chunks: Iterable[RowChunk], on_aborted: Callable[[memoryview], object] = lambda _: None
     ) -> None:
-        """Take in batches of a segment that is recovered, in log order.
+        """Take in batches of a segment that is recovered, in log order. From then on the state is one `for_snapshots`.
 
-        on_completed  is told of each transaction that ends, and the last stable offset then: the transaction index wants to
-                      know of the aborted ones
+        on_aborted  is told of the transactions that were aborted, as a transaction index has them, some at a time; what it
+                    is handed changes afterwards
         `update_map_end_offset` is the caller's. Raises InvalidTxnState for a plain batch within a transaction.
         Mirrors LogSegment.updateProducerState.
         """
-        for row in rows:
-            entry = self.producers.get(row.producer_id)
-            if entry is None or not entry.takes(row):
-                info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
-                completed = info.append(row)
-                self.update(info)
-            else:  # the same without the detour: there may be millions
-                was_open = entry.current_txn_first_offset
-                completed = entry.take(row)
-                if was_open is None and entry.current_txn_first_offset is not None:
-                    self.ongoing.put(TxnMetadata(row.producer_id, row.base_offset))
-            if completed is not None:
-                on_completed(completed, self.last_stable_offset(completed))
-                self.complete_txn(completed)
+        aborted = memoryview(bytearray(_ABORTED_AT_ONCE * ABORTED_TXN.size))
+        for chunk in chunks:
+            at = 0
+            while at < chunk.count:
+                at, is_refused, size = self.producers.take_rows(chunk.table, at, self.ongoing, aborted)
+                if size:
+                    on_aborted(aborted[:size])
+                if is_refused:
+                    self._take_alone(chunk.row(at))
+                    at += 1
+
+    def _take_alone(self, row: ProducerRow) -> None:
+        """Take in what is refused otherwise. Raises the AppendRefused that says why."""
+        info = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
+        completed = info.append(row)
+        self.update(info)
+        if completed is not None:
+            self.complete_txn(completed)
 
     def load_from_records(self, rows: Iterable[ProducerRow]) -> None:
         """Take in batches behind a snapshot, in log order. Mirrors UnifiedLog.loadProducersFromRecords."""
-        loaded: ProducerMap[ProducerAppendInfo] = ProducerMap()
+        loaded: dict[int, ProducerAppendInfo] = {}
         completed: list[CompletedTxn] = []
         for row in rows:
-            if len(completed) == _COMPLETED_AT_ONCE:
+            if len(completed) == _COMPLETED_AT_ONCE or len(loaded) == _LOADED_AT_ONCE:
                 self._take_loaded(loaded, completed)
             info = loaded.get(row.producer_id)
             if info is None:
@@ -174,7 +186,7 @@ class ProducerStateManager:
                 completed.append(txn)
         self._take_loaded(loaded, completed)
 
-    def _take_loaded(self, loaded: ProducerMap[ProducerAppendInfo], completed: list[CompletedTxn]) -> None:
+    def _take_loaded(self, loaded: dict[int, ProducerAppendInfo], completed: list[CompletedTxn]) -> None:
         for info in loaded.values():
             self.update(info)
         for txn in completed:
@@ -197,12 +209,7 @@ class ProducerStateManager:
 
     def remove_expired_producers(self, now: int) -> None:
         """Forget producers that were silent for producer.id.expiration.ms and have no transaction open."""
-        for producer_id in list(self.producers):
-            if self._is_expired(self.producers[producer_id], now):
-                del self.producers[producer_id]
-
-    def _is_expired(self, entry: ProducerStateEntry, now: int) -> bool:
-        return entry.current_txn_first_offset is None and now - entry.last_timestamp >= self.producer_id_expiration_ms
+        self.producers.remove_expired(now, self.producer_id_expiration_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget every producer, remove every snapshot."""
@@ -237,22 +244,14 @@ class ProducerStateManager:
             snapshot = ProducerSnapshot.read(self.files, self._snapshots[latest])
             error = snapshot.error()
             if error is None:
-                for stored in snapshot:
-                    entry = ProducerStateEntry.of_snapshot(stored)
-                    if not self._is_expired(entry, now):
-                        self.load_entry(entry)
+                for piece in snapshot.pieces():
+                    self.producers.load(piece, now, self.producer_id_expiration_ms, self.ongoing)
                 offset = latest
                 break
             if self.on_corrupt_snapshot is not None:
                 self.on_corrupt_snapshot(self._snapshots[latest], error)
             self._remove_snapshot(latest)
         self._last_snapshot_offset = self._map_end_offset = offset
-
-    def load_entry(self, entry: ProducerStateEntry) -> None:
-        """Take a producer, and the transaction that it has open, from elsewhere."""
-        self.producers[entry.producer_id] = entry
-        if entry.current_txn_first_offset is not None:
-            self.ongoing.put(TxnMetadata(entry.producer_id, entry.current_txn_first_offset))
 
     # ---- snapshots --------------------------------------------------------------------------------
 
@@ -281,10 +280,8 @@ class ProducerStateManager:
         if offset <= self._last_snapshot_offset:
             return None
         path = f"{self.directory}/{producer_snapshot_file_name(offset)}"
-        data = encode_producer_snapshot(entry.to_snapshot() for entry in self.producers.values())
         with self.files.open_writable(path, create=True) as file:
-            file.write_at(0, data)
-            file.truncate(len(data))  # Kafka leaves what a longer file had behind, and the snapshot is corrupt then
+            write_producer_snapshot(file, len(self.producers), self.producers.pieces())
             if sync:
                 file.sync()
         self._snapshots.add(offset, path)
@@ -319,8 +316,3 @@ class ProducerStateManager:
         path = self._snapshots.pop(offset)
         if path is not None:
             self.files.remove(path)
-
-
-def aborted_txn(completed: CompletedTxn, last_stable_offset: int) -> AbortedTxn:
-    """The entry of the transaction index for a transaction that was aborted."""
-    return AbortedTxn(0, completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)

@@ -3,46 +3,64 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right, insort
-from typing import TYPE_CHECKING
+from bisect import bisect_left, bisect_right
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from engine.kernels.producers import DONE, FROM, TO, close_transaction, first_of_others, open_transaction
+from engine.log.producers.entry import TxnMetadata
 
-    from engine.log.producers.entry import TxnMetadata
+_ROOM = 16  # transactions that there is room for at least
 
 
 class Transactions:
-    """Open transactions by the offset that they begin at, the lowest first."""
+    """Open transactions by the offset that they begin at, the lowest first: two columns of 8 bytes, for kernels too."""
 
     def __init__(self) -> None:
-        self._by_offset: dict[int, TxnMetadata] = {}
-        self._offsets: list[int] = []
+        self._offsets, self._producers = array("q"), array("q")
+        self._bounds = array("q", (0, 0))
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return self._bounds[TO] - self._bounds[FROM]
+
+    @property
+    def columns(self) -> tuple[memoryview, memoryview, memoryview]:
+        """First offsets, producers, and from where to where they are valid, see kernels.producers."""
+        return memoryview(self._offsets), memoryview(self._producers), memoryview(self._bounds)
+
+    def make_room(self) -> None:
+        """Have room for one more."""
+        start, end = self._bounds
+        if end < len(self._offsets):
+            return
+        more = bytes(8 * max(_ROOM, end - start))
+        self._offsets = self._offsets[start:end] + array("q", more)
+        self._producers = self._producers[start:end] + array("q", more)
+        self._bounds[FROM], self._bounds[TO] = 0, end - start
 
     def put(self, txn: TxnMetadata) -> None:
         """Add `txn`; one that begins at the same offset goes."""
-        if txn.first_offset not in self._by_offset:
-            insort(self._offsets, txn.first_offset)
-        self._by_offset[txn.first_offset] = txn
+        self.make_room()
+        open_transaction(*self.columns, txn.first_offset, txn.producer_id)
 
-    def take(self, first_offset: int) -> TxnMetadata | None:
-        """Remove and return the transaction that begins at `first_offset`."""
-        txn = self._by_offset.pop(first_offset, None)
-        if txn is not None:
-            self._offsets.remove(first_offset)
-        return txn
+    def take(self, first_offset: int) -> bool:
+        """Remove the transaction that begins at `first_offset`; was there one?"""
+        return bool(close_transaction(*self.columns, first_offset) == DONE)
 
-    def first(self, wanted: Callable[[TxnMetadata], bool] = lambda _: True) -> TxnMetadata | None:
-        """The lowest transaction that is `wanted`."""
-        return next((txn for offset in self._offsets if wanted(txn := self._by_offset[offset])), None)
+    def first(self) -> TxnMetadata | None:
+        """The lowest transaction."""
+        return self._at(self._bounds[FROM]) if len(self) else None
+
+    def first_of_others(self, producer_id: int) -> TxnMetadata | None:
+        """The lowest transaction that is not the producer's."""
+        at = first_of_others(*self.columns[1:], producer_id)
+        return self._at(at) if at >= 0 else None
+
+    def _at(self, place: int) -> TxnMetadata:
+        return TxnMetadata(self._producers[place], self._offsets[place])
 
     def clear(self) -> None:
         """Forget all."""
-        self._by_offset.clear()
-        self._offsets.clear()
+        del self._offsets[:], self._producers[:]
+        self._bounds[FROM] = self._bounds[TO] = 0
 
 
 class EndedTransactions:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from engine.formats import ControlType
+from engine.kernels.walk import ROW_FIELDS, Kind
 
-    from engine.formats import ControlType
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 class TxnMarker(NamedTuple):
@@ -22,8 +24,8 @@ class ProducerRow(NamedTuple):
     """A batch with a producer id.
 
     Rows come in file order, with one freedom: of a run of data batches of one producer with the same epoch and
-    transactional flag, the first comes in its place; of the others only the last five come, later, but before any other
-    batch of that producer and before the end. Applied one by one, they make the same state as all batches do.
+    transactional flag, the first comes in its place; of the others only the last comes, later, but before any other batch
+    of that producer and before the end. Applied one by one, they make the same snapshots as all batches do.
     """
 
     producer_id: int
@@ -35,6 +37,50 @@ class ProducerRow(NamedTuple):
     is_transactional: bool
     is_control: bool
     marker: TxnMarker | None  # of a control batch; None where it is empty, or no end of a transaction
+
+
+class RowChunk:
+    """Some rows, compact; `fields` are runs of `count` integers each, see kernels.walk.Row. There is one at least."""
+
+    __slots__ = ("_fields", "count")
+
+    def __init__(self, count: int, fields: array[int]) -> None:
+        self.count, self._fields = count, fields
+
+    @classmethod
+    def of(cls, rows: Sequence[ProducerRow]) -> RowChunk:
+        """`rows` as a chunk."""
+        columns = zip(*map(_fields_of, rows), strict=True)
+        return cls(len(rows), array("q", (field for column in columns for field in column)))
+
+    @property
+    def table(self) -> memoryview:
+        """The fields as kernels take them: table[Row, column]."""
+        return memoryview(self._fields).cast("B").cast("q", (ROW_FIELDS, self.count))
+
+    def row(self, column: int) -> ProducerRow:
+        """One of them."""
+        producer_id, producer_epoch, base_sequence, base_offset, last_offset, max_timestamp, kind, *end = (
+            self._fields[column :: self.count]
+        )
+        marker = TxnMarker(ControlType(end[0]), end[1], end[2]) if kind & Kind.HAS_MARKER else None
+        transactional, control = bool(kind & Kind.TRANSACTIONAL), bool(kind & Kind.CONTROL)
+        return ProducerRow(
+            producer_id, producer_epoch, base_sequence, base_offset, last_offset, max_timestamp, transactional, control, marker
+        )
+
+    def __iter__(self) -> Iterator[ProducerRow]:
+        return map(self.row, range(self.count))
+
+
+def _fields_of(row: ProducerRow) -> tuple[int, ...]:
+    """The fields of a row, by kernels.walk.Row."""
+    kind = Kind.TRANSACTIONAL * row.is_transactional | Kind.CONTROL * row.is_control
+    marker = (-1, 0, -1) if row.marker is None else row.marker
+    return (
+        row.producer_id, row.producer_epoch, row.base_sequence, row.base_offset, row.last_offset, row.max_timestamp,
+        kind if row.marker is None else kind | Kind.HAS_MARKER, *marker,
+    )  # fmt: skip
 
 
 class CompletedTxn(Protocol):
@@ -60,8 +106,8 @@ class CompletedTxn(Protocol):
 class RecoveringProducers(Protocol):
     """What recovery needs of the producer state (ProducerStateManager)."""
 
-    def update_recovered(self, rows: Iterable[ProducerRow], on_completed: Callable[[CompletedTxn, int], None]) -> None:
-        """Apply `rows`; `on_completed` takes each transaction that ended and the last stable offset at that point."""
+    def update_recovered(self, chunks: Iterable[RowChunk], on_aborted: Callable[[memoryview], object]) -> None:
+        """Apply rows; `on_aborted` takes entries of the transaction index, in its own bytes."""
 
     def update_map_end_offset(self, last_offset: int) -> None:
         """The state reaches up to this offset."""

@@ -33,7 +33,7 @@ from engine.kernels.decode import decode_records
 from engine.kernels.placement import Place
 from engine.kernels.recovery import flush_producers, new_slots, recover_batches
 from engine.kernels.walk import ROW_FIELDS, WALK_FIELDS, Flag, Kind, Row, Walk, Walked
-from engine.log.scan.producer_rows import ProducerRow, TxnMarker
+from engine.log.scan.producer_rows import RowChunk, TxnMarker
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.control import MARKERS, ControlRecordInvalid, control_type, end_txn_marker
@@ -64,36 +64,6 @@ class ScanStop(Enum):
     INVALID = "invalid"  # a batch below its header's size, or with a wrong checksum
     BAD_MARKER = "bad-marker"  # a transaction marker that can not be read; it is kept, what follows is not
     REFUSED = "refused"  # an index would not take the entry of a batch: see `refusal`
-
-
-class RowChunk:
-    """Some producer rows, compact; `fields` are runs of `count` integers each, see kernels.walk.Row."""
-
-    __slots__ = ("_fields", "count")
-
-    def __init__(self, count: int, fields: array[int]) -> None:
-        self.count, self._fields = count, fields
-
-    def __iter__(self) -> Iterator[ProducerRow]:
-        fields, count = self._fields, self.count
-        for row in zip(*(fields[at : at + count] for at in range(0, ROW_FIELDS * count, count)), strict=True):
-            kind = row[Row.KIND]
-            marker = None
-            if kind & Kind.HAS_MARKER:
-                marker = TxnMarker(ControlType(row[Row.MARKER]), row[Row.COORDINATOR_EPOCH], row[Row.MARKER_TIMESTAMP])
-            producer_id, producer_epoch, base_sequence, base_offset, last_offset, max_timestamp = row[: Row.KIND]
-            transactional, control = bool(kind & Kind.TRANSACTIONAL), bool(kind & Kind.CONTROL)
-            yield ProducerRow(
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                base_offset,
-                last_offset,
-                max_timestamp,
-                transactional,
-                control,
-                marker,
-            )
 
 
 class RecoveryWalk:
@@ -199,7 +169,7 @@ class RecoveryWalk:
         if count:
             fields = array("q")
             for field in range(ROW_FIELDS):
-                fields.extend(self._rows.field(field)[:count])
+                fields.frombytes(self._rows.field(field)[:count].cast("B"))
             self.state[Walk.ROWS_AT] = 0
             yield RowChunk(count, fields)
 

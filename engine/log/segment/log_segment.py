@@ -232,7 +232,7 @@ class LogSegment(SegmentFiles):
         for epoch, start_offset in scan.epochs:
             if leader_epochs.latest_epoch is None or epoch > leader_epochs.latest_epoch:
                 leader_epochs.assign(epoch, start_offset)
-        producers.update_recovered(scan.producers, self.update_txn_index)
+        producers.update_recovered(scan.producers.chunks(), self.txn_index.extend)
         if scan.map_end_offset is not None:
             producers.update_map_end_offset(scan.map_end_offset)
         if scan.error is None:

@@ -13,24 +13,24 @@ from engine.index.time import TimestampOffset
 from engine.kernels.placement import Place, Placed
 from engine.kernels.walk import Walk
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow
-from engine.log.scan.recovery_walk import RecoveryWalk, RowChunk, ScanStop, read_marker
+from engine.log.scan.recovery_walk import RecoveryWalk, ScanStop, read_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.errors import KafkalogError
     from engine.files import ReadOnlyFiles
-    from engine.log.scan.producer_rows import ProducerRow
+    from engine.log.scan.producer_rows import ProducerRow, RowChunk
 
 __all__ = ["Disorder", "Producers", "ScanStop", "SegmentScan", "read_marker", "refusal", "scan_segment"]
 
 _UNKNOWN = TimestampOffset(NO_TIMESTAMP, -1)
-_MOST_ROWS = 1 << 17  # producer rows that a scan keeps: 10 MiB
+_MOST_ROWS = 1 << 15  # producer rows that a scan keeps: 2.5 MiB; several scans may run side by side
 
 
 class Producers:
-    """The producer rows of a scan, to iterate over as often as need be.
+    """The producer rows of a scan, to iterate over as often as need be; `chunks`: many at a time.
 
     A scan that met very many reads the segment once more for each iteration instead of keeping them: memory is bounded.
     """
@@ -48,9 +48,17 @@ class Producers:
         elif self._chunks is not None:
             self._chunks.append(chunk)
 
+    def chunks(self) -> Iterator[RowChunk]:
+        """All rows."""
+        return self._again() if self._chunks is None else iter(self._chunks)
+
     def __iter__(self) -> Iterator[ProducerRow]:
-        for chunk in self._again() if self._chunks is None else self._chunks:
+        for chunk in self.chunks():
             yield from chunk
+
+
+def _nothing() -> Iterator[RowChunk]:
+    return iter(())
 
 
 class Disorder(NamedTuple):
@@ -79,7 +87,8 @@ class SegmentScan:
     time_entries: bytearray = field(default_factory=bytearray)
     largest: TimestampOffset = _UNKNOWN
     epochs: list[EpochEntry] = field(default_factory=list)  # each above all before it in the segment
-    producers: Iterable[ProducerRow] = ()  # what state is made of, in order: see kernels.recovery.recover_batches
+    # what snapshots are made of, in order: see kernels.recovery.recover_batches
+    producers: Producers = field(default_factory=lambda: Producers(_nothing))
     stop: ScanStop = ScanStop.END
     holes: int = 0  # batches behind a gap, or with fewer records than offsets, as the cleaner leaves them
     disorder: Disorder | None = None

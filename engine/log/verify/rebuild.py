@@ -114,7 +114,7 @@ class Rebuilder:
         overlay = OverlayFiles(self._files, now=self._now)
         for broken in self._snapshots:
             overlay.remove(f"{self._directory}/{producer_snapshot_file_name(broken)}")
-        state = ProducerStateManager(overlay, self._directory)
+        state = ProducerStateManager(overlay, self._directory, for_snapshots=True)
         first = self.segments.base_offsets[0]
         rebuild_producer_state(state, self.segments, first, offset, now=self._now, reload_from_clean_shutdown=False)
         return state, overlay

@@ -1,0 +1,413 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Producers of a partition as a table: what their batches and markers change, snapshots in and out. No object per producer.
+
+An entry has the 46 bytes that a snapshot has for it (formats.ProducerSnapshotEntry); entries stand as producers came. They
+are found by chains: `heads` has the first of each chain, `links` what is behind each entry, both as number + 1, 0: nothing.
+Open transactions are two columns, first offsets in order and producers, of which `bounds` says from where to where.
+Mirrors ProducerStateEntry and ProducerStateManager, and java.util.HashMap for the order of snapshots.
+"""
+
+import cython
+
+from engine.formats import ABORTED_TXN, PRODUCER_SNAPSHOT_ENTRY, ControlType
+
+if cython.compiled:
+    from cython.cimports.engine.kernels import walk
+    from cython.cimports.engine.kernels.numbers import copy_bytes, i16, i64, put_int, wrapped_difference, wrapped_sum
+    from cython.cimports.engine.kernels.words import advance
+else:
+    from engine.kernels import walk
+    from engine.kernels.numbers import copy_bytes, i16, i64, put_int, wrapped_difference, wrapped_sum
+    from engine.kernels.words import advance
+
+# where a table keeps what it must know from call to call
+COUNT, CAPACITY = range(2)  # entries; buckets of the HashMap that Kafka would have, a power of two
+_COUNT = cython.declare(cython.int, COUNT)
+_CAPACITY = cython.declare(cython.int, CAPACITY)
+
+FROM, TO = range(2)  # `bounds`
+_FROM = cython.declare(cython.int, FROM)
+_TO = cython.declare(cython.int, TO)
+
+DONE, NO_ROOM, REFUSED = range(3)  # statuses
+_DONE = cython.declare(cython.int, DONE)
+_NO_ROOM = cython.declare(cython.int, NO_ROOM)
+_REFUSED = cython.declare(cython.int, REFUSED)
+
+_SIZE = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.size)
+_ID_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["producer_id"])
+_EPOCH_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["producer_epoch"])
+_SEQUENCE_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["last_sequence"])
+_LAST_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["last_offset"])
+_DELTA_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["offset_delta"])
+_TIMESTAMP_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["timestamp"])
+_COORDINATOR_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["coordinator_epoch"])
+_TXN_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["current_txn_first_offset"])
+
+_ABORTED = cython.declare(cython.Py_ssize_t, ABORTED_TXN.size)
+_ABORT = cython.declare(cython.longlong, ControlType.ABORT)
+
+_ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+_INTS = cython.declare(cython.longlong, 2**32)
+_SPREAD = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # ids that follow each other go far apart
+_SMALLEST_WITH_TREES = cython.declare(cython.longlong, 64)
+_LONGEST_CHAIN = cython.declare(cython.longlong, 8)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _chain(producer: cython.longlong, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Which of `count` chains, a power of two, a producer stands in."""
+    mixed: cython.ulonglong = producer & _ALL
+    mixed = (mixed * _SPREAD) & _ALL
+    return (mixed >> 32) & (count - 1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _bucket(producer: cython.longlong, capacity: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Where HashMap<Long, …> with so many buckets has a producer: both halves count, the upper bits spread over the lower."""
+    folded: cython.ulonglong = producer & _ALL
+    folded = (folded ^ (folded >> 32)) & _LOW
+    folded = folded ^ (folded >> 16)
+    return folded & (capacity - 1)
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def find_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1],
+                  producer: cython.longlong) -> cython.Py_ssize_t:
+    """The number of the producer's entry, −1 where it has none."""
+    at: cython.Py_ssize_t = heads[_chain(producer, heads.shape[0])]
+    while at > 0:
+        if i64(entries, (at - 1) * _SIZE + _ID_AT) == producer: return at - 1
+        at = links[at - 1]
+    return -1
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def add_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1],
+                 producer: cython.longlong) -> cython.Py_ssize_t:
+    """Make an entry that knows nothing yet, for a producer that has none → its number, −1 without room for it."""
+    number: cython.Py_ssize_t = state[_COUNT]
+    at: cython.Py_ssize_t = number * _SIZE
+    chain: cython.Py_ssize_t = _chain(producer, heads.shape[0])
+    other: cython.Py_ssize_t
+    bucket: cython.Py_ssize_t
+    beside: cython.longlong = 1
+    if number >= links.shape[0]: return -1
+    put_int(entries, at + _ID_AT, producer, 8)
+    put_int(entries, at + _EPOCH_AT, -1, 2)
+    _forget_batches(entries, at)
+    put_int(entries, at + _TIMESTAMP_AT, -1, 8)
+    put_int(entries, at + _COORDINATOR_AT, -1, 4)
+    put_int(entries, at + _TXN_AT, -1, 8)
+    links[number] = heads[chain]
+    heads[chain] = number + 1
+    state[_COUNT] = number + 1
+    if state[_CAPACITY] < _SMALLEST_WITH_TREES:
+        bucket = _bucket(producer, state[_CAPACITY])
+        for other in range(number):
+            if _bucket(i64(entries, other * _SIZE + _ID_AT), state[_CAPACITY]) == bucket: beside += 1
+        if beside > _LONGEST_CHAIN: state[_CAPACITY] *= 2
+    if state[_COUNT] > state[_CAPACITY] // 4 * 3: state[_CAPACITY] *= 2
+    return number
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def link_chains(entries: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, heads: cython.int[::1],
+                links: cython.int[::1]) -> cython.void:
+    """Put the first `count` entries into chains, as many as the empty `heads` has; `links` has room for all of them."""
+    number: cython.Py_ssize_t
+    chain: cython.Py_ssize_t
+    for number in range(count):
+        chain = _chain(i64(entries, number * _SIZE + _ID_AT), heads.shape[0])
+        links[number] = heads[chain]
+        heads[chain] = number + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _forget_batches(entries: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.void:
+    """Let the entry at byte `at` have no batch."""
+    put_int(entries, at + _SEQUENCE_AT, -1, 4)
+    put_int(entries, at + _LAST_AT, -1, 8)
+    put_int(entries, at + _DELTA_AT, 0, 4)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _low_int(value: cython.longlong) -> cython.longlong:
+    """`value` in 32 bits, as Java casts it."""
+    low: cython.longlong = value & _LOW
+    return low - _INTS if low >= _INTS // 2 else low
+
+
+# ---- open transactions
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _find_open(offsets: cython.longlong[::1], bounds: cython.longlong[::1], first: cython.longlong) -> cython.Py_ssize_t:
+    """The place of the first transaction that begins at `first` or later."""
+    low: cython.Py_ssize_t = bounds[_FROM]
+    high: cython.Py_ssize_t = bounds[_TO]
+    middle: cython.Py_ssize_t
+    if low == high or offsets[high - 1] < first: return high
+    if offsets[low] >= first: return low
+    while low < high:
+        middle = low + (high - low) // 2
+        if offsets[middle] < first: low = middle + 1
+        else: high = middle
+    return low
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def open_transaction(offsets: cython.longlong[::1], producers: cython.longlong[::1], bounds: cython.longlong[::1],
+                     first: cython.longlong, producer: cython.longlong) -> cython.int:
+    """Add the transaction of `producer` from offset `first` on; one that begins there too goes → DONE, or NO_ROOM."""
+    at: cython.Py_ssize_t = _find_open(offsets, bounds, first)
+    behind: cython.Py_ssize_t = bounds[_TO]
+    if behind >= offsets.shape[0]: return _NO_ROOM
+    if at == behind or offsets[at] != first:
+        while behind > at:
+            offsets[behind] = offsets[behind - 1]
+            producers[behind] = producers[behind - 1]
+            behind -= 1
+        offsets[at] = first
+        bounds[_TO] += 1
+    producers[at] = producer
+    return _DONE
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def close_transaction(offsets: cython.longlong[::1], producers: cython.longlong[::1], bounds: cython.longlong[::1],
+                      first: cython.longlong) -> cython.int:
+    """Remove the transaction that begins at offset `first` → DONE, or REFUSED: there is none."""
+    at: cython.Py_ssize_t = _find_open(offsets, bounds, first)
+    if at == bounds[_TO] or offsets[at] != first: return _REFUSED
+    if at - bounds[_FROM] < bounds[_TO] - at:  # the shorter side moves up; the oldest mostly ends first
+        while at > bounds[_FROM]:
+            offsets[at] = offsets[at - 1]
+            producers[at] = producers[at - 1]
+            at -= 1
+        bounds[_FROM] += 1
+    else:
+        while at + 1 < bounds[_TO]:
+            offsets[at] = offsets[at + 1]
+            producers[at] = producers[at + 1]
+            at += 1
+        bounds[_TO] -= 1
+    return _DONE
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def first_of_others(producers: cython.longlong[::1], bounds: cython.longlong[::1],
+                    producer: cython.longlong) -> cython.Py_ssize_t:
+    """The place of the oldest transaction that is not `producer`'s, −1 without one."""
+    at: cython.Py_ssize_t = bounds[_FROM]
+    while at < bounds[_TO]:
+        if producers[at] != producer: return at
+        at += 1
+    return -1
+
+
+# ---- batches
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _take_data(rows: cython.const[cython.longlong][:, ::1], column: cython.Py_ssize_t, entries: cython.uchar[::1],
+               at: cython.Py_ssize_t) -> cython.void:
+    """Let a batch of data be the last one of the entry at byte `at`."""
+    last: cython.longlong = rows[walk.R_LAST_OFFSET, column]
+    delta: cython.longlong = _low_int(wrapped_difference(last, rows[walk.R_BASE_OFFSET, column]))
+    sequence: cython.longlong = rows[walk.R_BASE_SEQUENCE, column]
+    if sequence != -1: sequence = advance(sequence, delta)
+    put_int(entries, at + _EPOCH_AT, rows[walk.R_PRODUCER_EPOCH, column], 2)
+    put_int(entries, at + _SEQUENCE_AT, sequence, 4)
+    put_int(entries, at + _LAST_AT, last, 8)
+    put_int(entries, at + _DELTA_AT, delta, 4)
+    put_int(entries, at + _TIMESTAMP_AT, rows[walk.R_MAX_TIMESTAMP, column], 8)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _take_marker(rows: cython.const[cython.longlong][:, ::1], column: cython.Py_ssize_t, entries: cython.uchar[::1],
+                 at: cython.Py_ssize_t) -> cython.void:
+    """Let a marker end the transaction of the entry at byte `at`."""
+    if i16(entries, at + _EPOCH_AT) != rows[walk.R_PRODUCER_EPOCH, column]:
+        put_int(entries, at + _EPOCH_AT, rows[walk.R_PRODUCER_EPOCH, column], 2)
+        _forget_batches(entries, at)
+    put_int(entries, at + _TIMESTAMP_AT, rows[walk.R_MARKER_TIMESTAMP, column], 8)
+    put_int(entries, at + _COORDINATOR_AT, rows[walk.R_COORDINATOR_EPOCH, column], 4)
+    put_int(entries, at + _TXN_AT, -1, 8)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _tell_aborted(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cython.longlong, first: cython.longlong,
+                  last: cython.longlong, stable: cython.longlong) -> cython.Py_ssize_t:
+    """Write an entry of a transaction index, version 0 → the position behind it."""
+    at = put_int(out, at, 0, 2)
+    at = put_int(out, at, producer, 8)
+    at = put_int(out, at, first, 8)
+    at = put_int(out, at, last, 8)
+    return put_int(out, at, stable, 8)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.int, cython.Py_ssize_t))
+def take_rows(rows: cython.const[cython.longlong][:, ::1], column: cython.Py_ssize_t, entries: cython.uchar[::1],
+              heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1], offsets: cython.longlong[::1],
+              producers: cython.longlong[::1], bounds: cython.longlong[::1], aborted: cython.uchar[::1]):
+    """Take in replicated batches, in log order, which leaders have checked → (column not taken, status, bytes of `aborted`).
+
+    rows     as kernels.recovery tells them, from `column` on
+    aborted  out: the transactions that were aborted, as a transaction index has them
+    status   DONE · NO_ROOM: the table, the open transactions or `aborted` are full · REFUSED: a plain batch within a
+             transaction, or the end of one that is not open, and nothing was changed
+    Mirrors LogSegment.updateProducerState.
+    """
+    told: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t
+    other: cython.Py_ssize_t
+    producer: cython.longlong
+    kind: cython.longlong
+    first: cython.longlong
+    stable: cython.longlong
+    with cython.nogil:
+        while column < rows.shape[1]:
+            if state[_COUNT] >= links.shape[0] or bounds[_TO] >= offsets.shape[0]: return column, _NO_ROOM, told
+            if aborted.shape[0] - told < _ABORTED: return column, _NO_ROOM, told
+            producer = rows[walk.R_PRODUCER_ID, column]
+            kind = rows[walk.R_KIND, column]
+            at = find_producer(entries, heads, links, producer)
+            if at < 0: at = add_producer(entries, heads, links, state, producer)
+            at *= _SIZE
+            first = i64(entries, at + _TXN_AT)
+            if not kind & walk.K_CONTROL:
+                if first != -1 and not kind & walk.K_TRANSACTIONAL: return column, _REFUSED, told
+                _take_data(rows, column, entries, at)
+                if first == -1 and kind & walk.K_TRANSACTIONAL:
+                    put_int(entries, at + _TXN_AT, rows[walk.R_BASE_OFFSET, column], 8)
+                    open_transaction(offsets, producers, bounds, rows[walk.R_BASE_OFFSET, column], producer)
+            elif kind & walk.K_HAS_MARKER:
+                if first != -1:
+                    other = first_of_others(producers, bounds, producer)
+                    stable = wrapped_sum(rows[walk.R_BASE_OFFSET, column], 1)
+                    if other >= 0: stable = offsets[other]
+                    if close_transaction(offsets, producers, bounds, first) != _DONE: return column, _REFUSED, told
+                    if rows[walk.R_MARKER, column] == _ABORT:
+                        told = _tell_aborted(aborted, told, producer, first, rows[walk.R_BASE_OFFSET, column], stable)
+                _take_marker(rows, column, entries, at)
+            column += 1
+        return column, _DONE, told
+
+
+# ---- snapshots
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.int))
+def load_entries(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, now: cython.longlong,
+                 expiration: cython.longlong, entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1],
+                 state: cython.longlong[::1], offsets: cython.longlong[::1], producers: cython.longlong[::1],
+                 bounds: cython.longlong[::1]):
+    """Take the entries of a snapshot in data[at:] but for those that have expired → (position of the first not taken, status).
+
+    now, expiration  ms: a producer without an open transaction is forgotten where it was silent for so long
+    status           DONE: less than an entry is left · NO_ROOM: the table, or the open transactions, are full
+    Mirrors ProducerStateManager.loadFromSnapshot.
+    """
+    number: cython.Py_ssize_t
+    producer: cython.longlong
+    first: cython.longlong
+    if at < 0: return at, _REFUSED
+    with cython.nogil:
+        while data.shape[0] - at >= _SIZE:
+            if state[_COUNT] >= links.shape[0] or bounds[_TO] >= offsets.shape[0]: return at, _NO_ROOM
+            producer = i64(data, at + _ID_AT)
+            first = i64(data, at + _TXN_AT)
+            if first >= 0 or wrapped_difference(now, i64(data, at + _TIMESTAMP_AT)) < expiration:
+                number = find_producer(entries, heads, links, producer)
+                if number < 0: number = add_producer(entries, heads, links, state, producer)
+                copy_bytes(entries, number * _SIZE, data, at, _SIZE)
+                if i64(data, at + _LAST_AT) < 0: _forget_batches(entries, number * _SIZE)
+                if first >= 0: open_transaction(offsets, producers, bounds, first, producer)
+                else: put_int(entries, number * _SIZE + _TXN_AT, -1, 8)
+            at += _SIZE
+        return at, _DONE
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def link_buckets(entries: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, heads: cython.int[::1],
+                 links: cython.int[::1]) -> cython.void:
+    """As `link_chains`, by HashMap's buckets, in each the entries as they came: for `gather_entries`."""
+    number: cython.Py_ssize_t
+    bucket: cython.Py_ssize_t
+    for number in range(count - 1, -1, -1):
+        bucket = _bucket(i64(entries, number * _SIZE + _ID_AT), heads.shape[0])
+        links[number] = heads[bucket]
+        heads[bucket] = number + 1
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def gather_entries(entries: cython.const[cython.uchar][::1], heads: cython.const[cython.int][::1],
+                   links: cython.const[cython.int][::1], capacity: cython.Py_ssize_t, place: cython.longlong[::1],
+                   out: cython.uchar[::1]) -> cython.Py_ssize_t:
+    """Write entries in the order in which HashMap hands them out, as many as `out` has room for → bytes written.
+
+    heads, links  by `link_buckets`; there may be fewer of them than buckets, both are powers of two
+    place         in and out, two zeros at first: the bucket, and of its chain the entry that is next, as number + 1
+    """
+    size: cython.Py_ssize_t = 0
+    bucket: cython.Py_ssize_t = place[0]
+    at: cython.Py_ssize_t = place[1]
+    with cython.nogil:
+        while bucket < capacity:
+            if at == 0: at = heads[bucket & (heads.shape[0] - 1)]
+            while at > 0:
+                if _bucket(i64(entries, (at - 1) * _SIZE + _ID_AT), capacity) == bucket:
+                    if out.shape[0] - size < _SIZE:
+                        place[0] = bucket
+                        place[1] = at
+                        return size
+                    size = copy_bytes(out, size, entries, (at - 1) * _SIZE, _SIZE)
+                at = links[at - 1]
+            bucket += 1
+        place[0] = bucket
+        place[1] = 0
+        return size

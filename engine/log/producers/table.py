@@ -1,0 +1,170 @@
+"""The producers of a partition by id: 46 bytes each, as a snapshot has them, and little more. There may be a million."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import TYPE_CHECKING
+
+from engine.formats import PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry
+from engine.kernels.producers import (
+    CAPACITY,
+    COUNT,
+    NO_ROOM,
+    REFUSED,
+    add_producer,
+    find_producer,
+    gather_entries,
+    link_buckets,
+    link_chains,
+    load_entries,
+    take_rows,
+)
+from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
+from engine.log.producers.transactions import Transactions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import Buffer
+
+_SIZE = PRODUCER_SNAPSHOT_ENTRY.size
+_BATCH = struct.Struct(">iqiq")  # BatchMetadata
+_FIRST_CAPACITY = 16  # of Java's HashMap
+_ROOM = 64  # entries that there is room for at least
+_MOST_CHAINS = 1 << 16  # to put entries in order, unless there are four times as many buckets
+_PIECE = 16_384  # entries that are handed out at once
+
+
+class ProducerTable:
+    """A mapping of producer ids to entries. Entries are copies: what changes is put back. Order is that of Java's HashMap.
+
+    keeps_batches  remember the last batches of each producer, not only the very last. They take more than all the rest,
+                   and are only known of producers that were `put`.
+    """
+
+    def __init__(self, *, keeps_batches: bool = True) -> None:
+        self._keeps_batches = keeps_batches
+        self._state = array("q", (0, _FIRST_CAPACITY))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every producer. The capacity stays, as in a HashMap."""
+        self._entries = bytearray(_ROOM * _SIZE)
+        self._links = array("i", bytes(4 * _ROOM))
+        self._heads = array("i", bytes(4 * _ROOM))
+        self._state[COUNT] = 0
+        self._batches: dict[int, bytes] = {}  # by producer, where there is more to tell than the entry does
+
+    def __len__(self) -> int:
+        return self._state[COUNT]
+
+    def __contains__(self, producer_id: int) -> bool:
+        return self._find(producer_id) >= 0
+
+    def __iter__(self) -> Iterator[int]:
+        """The ids. What changes meanwhile shows or not."""
+        for stored in self._stored():
+            yield stored.producer_id
+
+    def values(self) -> Iterator[ProducerStateEntry]:
+        """The entries. What changes meanwhile shows or not."""
+        return map(self._entry, self._stored())
+
+    def get(self, producer_id: int) -> ProducerStateEntry | None:
+        """A copy of what is known of `producer_id`, None where nothing is."""
+        number = self._find(producer_id)
+        if number < 0:
+            return None
+        return self._entry(PRODUCER_SNAPSHOT_ENTRY.read(self._entries, number * _SIZE))
+
+    def put(self, entry: ProducerStateEntry) -> None:
+        """Let `entry` be what is known of its producer."""
+        number = self._find(entry.producer_id)
+        while number < 0:
+            number = add_producer(*self._views, entry.producer_id)
+            if number < 0:
+                self._make_room()
+        PRODUCER_SNAPSHOT_ENTRY.struct.pack_into(self._entries, number * _SIZE, *entry.to_snapshot())
+        batches = entry.batches
+        if self._keeps_batches and batches and (len(batches) > 1 or batches[0].timestamp != entry.last_timestamp):
+            self._batches[entry.producer_id] = b"".join(_BATCH.pack(*batch) for batch in batches)
+        else:
+            self._batches.pop(entry.producer_id, None)
+
+    def remove_expired(self, now: int, expiration_ms: int) -> None:
+        """Forget producers that were silent for so long and have no transaction open."""
+        rest = ProducerTable(keeps_batches=self._keeps_batches)
+        rest._state[CAPACITY] = self._state[CAPACITY]
+        rest.load(memoryview(self._entries)[: len(self) * _SIZE], now, expiration_ms, Transactions())
+        self._entries, self._links, self._heads, self._state = rest._entries, rest._links, rest._heads, rest._state
+        self._batches = {producer: batches for producer, batches in self._batches.items() if producer in self}
+
+    # ---- many at a time
+
+    def load(self, data: Buffer, now: int, expiration_ms: int, ongoing: Transactions) -> None:
+        """Take the entries of a snapshot, and their open transactions, but for those that have expired."""
+        view, at, status = memoryview(data), 0, NO_ROOM
+        while status == NO_ROOM:
+            at, status = load_entries(view, at, now, expiration_ms, *self._views, *ongoing.columns)
+            if status == NO_ROOM:
+                self._make_room()
+                ongoing.make_room()
+
+    def take_rows(self, rows: memoryview, at: int, ongoing: Transactions, aborted: memoryview) -> tuple[int, bool, int]:
+        """Take in batches, as kernels.producers.take_rows → (column not taken, is it refused, bytes of `aborted`).
+
+        Ends before the last column too where `aborted` is full. Of the batches of producers only the last are remembered.
+        """
+        self._batches.clear()
+        at, status, size = take_rows(rows, at, *self._views, *ongoing.columns, aborted)
+        if status == NO_ROOM:
+            self._make_room()
+            ongoing.make_room()
+        return at, status == REFUSED, size
+
+    def pieces(self) -> Iterator[memoryview]:
+        """The bytes of all entries, some at a time."""
+        count, capacity = len(self), self._state[CAPACITY]
+        chains = capacity if capacity <= _MOST_CHAINS else max(_MOST_CHAINS, capacity // 4)
+        heads, links = (memoryview(array("i", bytes(4 * size))) for size in (chains, max(1, count)))
+        link_buckets(memoryview(self._entries), count, heads, links)
+        place = memoryview(array("q", (0, 0)))
+        while count > 0:
+            piece = memoryview(bytearray(min(count, _PIECE) * _SIZE))
+            size = gather_entries(memoryview(self._entries), heads, links, capacity, place, piece)
+            yield piece[:size]
+            count -= _PIECE
+
+    # ---- room
+
+    @property
+    def _views(self) -> tuple[memoryview, memoryview, memoryview, memoryview]:
+        return memoryview(self._entries), memoryview(self._heads), memoryview(self._links), memoryview(self._state)
+
+    def _make_room(self) -> None:
+        """Have room for an entry more, and chains that stay short."""
+        count, room = len(self), len(self._links)
+        if count < room:
+            return
+        more = max(_ROOM, count // 16)
+        self._entries += bytes(more * _SIZE)
+        self._links.frombytes(bytes(4 * more))
+        if count + more > 2 * len(self._heads):
+            self._heads = array("i", bytes(8 * len(self._heads)))
+            link_chains(memoryview(self._entries), count, memoryview(self._heads), memoryview(self._links))
+
+    def _find(self, producer_id: int) -> int:
+        entries, heads, links, _ = self._views
+        return int(find_producer(entries, heads, links, producer_id))
+
+    def _stored(self) -> Iterator[ProducerSnapshotEntry]:
+        for piece in self.pieces():
+            yield from map(ProducerSnapshotEntry._make, PRODUCER_SNAPSHOT_ENTRY.struct.iter_unpack(piece))
+
+    def _entry(self, stored: ProducerSnapshotEntry) -> ProducerStateEntry:
+        entry = ProducerStateEntry.of_snapshot(stored)
+        batches = self._batches.get(stored.producer_id)
+        if batches is not None:
+            entry.batches = tuple(map(BatchMetadata._make, _BATCH.iter_unpack(batches)))
+        return entry

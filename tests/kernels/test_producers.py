@@ -1,0 +1,147 @@
+"""Batches into a table of producers, in both builds: as ProducerAppendInfo takes them one by one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.formats import (
+    ABORTED_TXN,
+    INT_MAX,
+    LONG_MAX,
+    PRODUCER_SNAPSHOT_ENTRY,
+    AbortedTxn,
+    ControlType,
+    ProducerSnapshotEntry,
+)
+from engine.log.append_errors import AppendRefused
+from engine.log.producers import state_manager, table, transactions
+from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
+from engine.log.producers.entry import ProducerStateEntry, TxnMetadata
+from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.producers.transactions import Transactions
+from engine.log.scan.producer_rows import ProducerRow, RowChunk, TxnMarker
+from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.memory_files import MemoryFiles
+
+MODULES = (table, transactions)
+
+
+@pytest.fixture(params=BUILDS, scope="module")
+def kernel(request):
+    module = load_kernel("producers", request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        for user in MODULES:
+            for name in vars(module):
+                if name in vars(user) and callable(vars(module)[name]):
+                    patch.setattr(user, name, getattr(module, name))
+        yield module
+
+
+class Plain:
+    """The same with an object for everything."""
+
+    def __init__(self):
+        self.producers, self.ongoing, self.aborted = {}, {}, []
+
+    def take(self, row):
+        current = self.producers.get(row.producer_id) or ProducerStateEntry(row.producer_id)
+        info = ProducerAppendInfo("t-0", current, AppendOrigin.REPLICATION)
+        completed = info.append(row)
+        current.update(info.entry)
+        self.producers[row.producer_id] = current
+        self.ongoing |= {txn.first_offset: txn.producer_id for txn in info.started}
+        if completed is None:
+            return
+        others = (first for first, producer in self.ongoing.items() if producer != row.producer_id)
+        stable = min(others, default=completed.last_offset + 1)
+        if self.ongoing.pop(completed.first_offset, None) is None:
+            raise AppendRefused("was not started")
+        if completed.is_aborted:
+            self.aborted.append(AbortedTxn(0, row.producer_id, completed.first_offset, completed.last_offset, stable))
+
+
+offsets = st.integers(0, 40) | st.integers(0, 2**62)
+rows = st.builds(
+    lambda producer, epoch, sequence, offset, delta, timestamp, kind, marker: ProducerRow(
+        producer, epoch, sequence, offset, offset + delta, timestamp, kind != "plain", kind in ("marker", "empty"),
+        marker if kind == "marker" else None,
+    ),
+    st.sampled_from([0, 1, 7, 2**40, LONG_MAX]), st.integers(0, 2), st.sampled_from([-1, 0, 5, INT_MAX - 1, INT_MAX]), offsets,
+    st.sampled_from([0, 0, 3, INT_MAX, -2]), st.integers(-1, 50),
+    st.sampled_from(["plain", "transactional", "transactional", "marker", "marker", "empty"]),
+    st.builds(TxnMarker, st.sampled_from([ControlType.ABORT, ControlType.COMMIT]), st.integers(-1, 9), st.integers(-1, 50)),
+)  # fmt: skip
+
+
+@given(st.lists(rows, max_size=60), st.integers(1, 20), st.sampled_from([1, 2, 1000]))
+@settings(max_examples=150)
+def test_as_one_by_one(kernel, taken, size, aborted_at_once):
+    assert kernel
+    plain, aborted = Plain(), bytearray()
+    state = ProducerStateManager(MemoryFiles({}), "/log/t-0", for_snapshots=True)
+    refused = wanted = None
+    for row in taken:
+        try:
+            plain.take(row)
+        except AppendRefused as error:
+            wanted = error
+            break
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_manager, "_ABORTED_AT_ONCE", aborted_at_once)
+        try:
+            state.update_recovered([RowChunk.of(taken[at : at + size]) for at in range(0, len(taken), size)], aborted.extend)
+        except AppendRefused as error:
+            refused = error
+    assert (refused is None) == (wanted is None)
+    assert list(map(AbortedTxn._make, ABORTED_TXN.struct.iter_unpack(aborted))) == plain.aborted
+    if refused is None:
+        entries = map(ProducerSnapshotEntry._make, PRODUCER_SNAPSHOT_ENTRY.struct.iter_unpack(b"".join(state.producers.pieces())))
+        found = {one.producer_id: one for one in entries}
+        assert found == {producer: one.to_snapshot() for producer, one in plain.producers.items()}
+        assert (len(state.ongoing), state.first_undecided_offset) == (len(plain.ongoing), min(plain.ongoing, default=None))
+
+
+@given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3), st.booleans()), max_size=150))
+@settings(max_examples=60)
+def test_open_transactions(kernel, steps):
+    """A sorted dict from first offset to producer."""
+    assert kernel
+    ongoing, wanted = Transactions(), {}
+    for first, producer, opens in steps:
+        if opens:
+            ongoing.put(TxnMetadata(producer, first))
+            wanted[first] = producer
+        else:
+            assert ongoing.take(first) == (wanted.pop(first, None) is not None)
+        others = [key for key in sorted(wanted) if wanted[key] != producer]
+        found = ongoing.first_of_others(producer)
+        assert (None if found is None else found.first_offset) == (others[0] if others else None)
+        lowest = min(wanted, default=None)
+        assert ongoing.first() == (None if lowest is None else (wanted[lowest], lowest))
+        assert len(ongoing) == len(wanted)
+
+
+@given(st.lists(st.integers(0, 200) | st.integers(-(2**63), LONG_MAX), max_size=120))
+@settings(max_examples=40)
+def test_a_table_finds_what_it_has(kernel, ids):
+    """Also while it grows."""
+    assert kernel
+    producers = table.ProducerTable()
+    for number, one in enumerate(ids):
+        producers.put(ProducerStateEntry(one, number))
+    wanted = {one: number for number, one in enumerate(ids)}
+    assert {one.producer_id: one.producer_epoch for one in producers.values()} == wanted
+    assert all(producers.get(one).producer_epoch == epoch for one, epoch in wanted.items())
+
+
+def test_recovery_takes_every_sound_batch_in_one_go(monkeypatch):
+    """No object for each batch: there may be millions."""
+    taken = [ProducerRow(7, 0, 0, 0, 2, 5, True, False, None)]
+    taken.append(ProducerRow(7, 0, -1, 3, 3, 5, True, True, TxnMarker(ControlType.ABORT, 0, 5)))
+    monkeypatch.setattr(RowChunk, "row", None)
+    monkeypatch.setattr(ProducerStateEntry, "__init__", None)
+    state = ProducerStateManager(MemoryFiles({}), "/log/t-0", for_snapshots=True)
+    state.update_recovered([RowChunk.of(taken)])
+    assert (len(state.producers), len(state.ongoing)) == (1, 0)
