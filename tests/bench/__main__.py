@@ -71,6 +71,7 @@ GROUPS = {
     "recover": Group(_OPEN, recovering.recover, 1),
     "open": Group(_OPEN, recovering.open_many, 1),
     "transactions": Group(_OPEN, producing.recover_transactions),
+    "producers": Group(_OPEN, producing.recover_producers),
     "append": Group(_APPEND, append_results, 2),
     "raw": Group(_APPEND, reading.raw),
     "lookup": Group(_APPEND, reading.lookup),
