@@ -67,7 +67,7 @@ def recover_producers(bench: Bench) -> Iterator[Result]:
     ours = [_recover(bench, log) for _ in range(bench.runs)]
     our = median(ours)
     yield Result(f"{BATCHES} batches of each of {count} producers", "recover", our.seconds, None, None, our.peak_bytes,
-                 cpu_seconds=our.cpu_seconds, peak_limit=MEMORY_LIMIT)  # fmt: skip
+                 cpu=our.cpu_seconds, peak_limit=MEMORY_LIMIT)  # fmt: skip
 
 
 def _recover(bench: Bench, log: Path) -> Run:
