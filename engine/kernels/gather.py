@@ -11,12 +11,10 @@ from engine.formats import LONG_MAX
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import varint, wrapped_sum
-    from cython.cimports.engine.kernels.words import copy
+    from cython.cimports.engine.kernels.numbers import copy_bytes, varint, wrapped_sum
 else:
     from engine.kernels import fields
-    from engine.kernels.numbers import varint, wrapped_sum
-    from engine.kernels.words import copy
+    from engine.kernels.numbers import copy_bytes, varint, wrapped_sum
 
 _LAST_MS = cython.declare(cython.longlong, LONG_MAX // 1000)  # milliseconds that are microseconds of 64 bits
 
@@ -77,7 +75,7 @@ def gather(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::
             else:
                 start = records[position_field, index]
                 if start < 0 or size > data.shape[0] - start or size > out.shape[0] - at: return -1, 0
-                at = copy(out, at, data, start, size)
+                at = copy_bytes(out, at, data, start, size)
                 valid[row >> 3] |= 1 << (row & 7)
             row += 1
             ends[row] = at
@@ -223,14 +221,14 @@ def gather_headers(data: cython.const[cython.uchar][::1], records: cython.longlo
                 if header // 8 >= values_valid.shape[0]: return -1, 0, 0
                 size, at = varint(data, at, data.shape[0])
                 if at < 0 or size < 0 or size > data.shape[0] - at or size > keys.shape[0] - key_ends[header]: return -1, 0, 0
-                key_ends[header + 1] = copy(keys, key_ends[header], data, at, size)
+                key_ends[header + 1] = copy_bytes(keys, key_ends[header], data, at, size)
                 size, at = varint(data, at + size, data.shape[0])
                 if at < 0 or size > data.shape[0] - at or size > values.shape[0] - value_ends[header]: return -1, 0, 0
                 if size < 0:
                     nulls += 1
                     value_ends[header + 1] = value_ends[header]
                 else:
-                    value_ends[header + 1] = copy(values, value_ends[header], data, at, size)
+                    value_ends[header + 1] = copy_bytes(values, value_ends[header], data, at, size)
                     values_valid[header >> 3] |= 1 << (header & 7)
                     at += size
                 header += 1

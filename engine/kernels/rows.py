@@ -12,12 +12,10 @@ from engine.formats import INT_MAX
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import put_raw_varint, raw_varint_size
-    from cython.cimports.engine.kernels.words import copy
+    from cython.cimports.engine.kernels.numbers import copy_bytes, put_raw_varint, raw_varint_size
 else:
     from engine.kernels import fields
-    from engine.kernels.numbers import put_raw_varint, raw_varint_size
-    from engine.kernels.words import copy
+    from engine.kernels.numbers import copy_bytes, put_raw_varint, raw_varint_size
 
 _LOW = cython.declare(cython.ulonglong, 2**32 - 1)
 _POSITIVE = cython.declare(cython.ulonglong, INT_MAX)
@@ -114,7 +112,7 @@ def take_rows(data: cython.const[cython.uchar][::1], ends: cython.const[cython.i
                 size = ends[row + 1]
                 size -= ends[row]
                 if ends[row] < 0 or size < 0 or ends[row + 1] > data.shape[0] or size > out.shape[0] - at: return -1
-                at = copy(out, at, data, ends[row], size)
+                at = copy_bytes(out, at, data, ends[row], size)
                 records[position_field + 1, column] = size
             column += 1
         return at
@@ -201,14 +199,14 @@ def take_header_rows(
                     begin = key_ends[key_start + header]
                     size = key_ends[key_start + header + 1] - begin
                     if begin < 0 or size < 0 or size > keys.shape[0] - begin or size > out.shape[0] - at - 5: return -1
-                    at = copy(out, put_raw_varint(out, at, _stored(size)), keys, begin, size)
+                    at = copy_bytes(out, put_raw_varint(out, at, _stored(size)), keys, begin, size)
                     begin = value_ends[value_start + header]
                     size = value_ends[value_start + header + 1] - begin
                     if begin < 0 or size < 0 or size > values.shape[0] - begin or size > out.shape[0] - at - 5: return -1
                     if _is_null(value_valid, value_start + header):
                         at = put_raw_varint(out, at, 1)
                     else:
-                        at = copy(out, put_raw_varint(out, at, _stored(size)), values, begin, size)
+                        at = copy_bytes(out, put_raw_varint(out, at, _stored(size)), values, begin, size)
             column += 1
         return at
 

@@ -52,9 +52,3 @@ cdef inline Py_ssize_t sequence_size(const unsigned char[::1] data, Py_ssize_t a
 
 cdef inline int character(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t size) noexcept nogil:
     return code_point(&data[0], at, size)
-
-
-cdef inline Py_ssize_t copy(unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t start,
-                            Py_ssize_t size) noexcept nogil:
-    if size > 0: memcpy(&out[at], &data[start], size)
-    return at + size

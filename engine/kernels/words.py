@@ -3,8 +3,7 @@
 
 Typed in words.pxd, so that other kernels call these as C: compiled, `out` and `data` are pointers, since a memoryview
 would be copied for every call; interpreted they are the memoryviews themselves. words.pxd has also what is inlined:
-`put` and `copy`, and `number`, `boolean`, `sequence_size`, `character` and `unicode_escape`, which take memoryviews in both
-builds.
+`put`, `number`, `boolean`, `sequence_size`, `character` and `unicode_escape`, which take memoryviews in both builds.
 """
 
 import cython
@@ -177,8 +176,3 @@ if not cython.compiled:
     def boolean(out, at, value):
         """true or false, as JSON and Java write it → the position behind it."""
         return put(out, at, b"true", 4) if value else put(out, at, b"false", 5)
-
-    def copy(out, at, data, start, size):
-        """Copy data[start:start + size]; the caller has made sure that both fit → the position behind it in `out`."""
-        out[at:at + size] = data[start:start + size]
-        return at + size
