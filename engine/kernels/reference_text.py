@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.formats import CODEC_NAMES, INT_MAX, MAGIC_V2, RECORD_FIELDS, BatchField, RecordField, Status, to_int
 from engine.kernels.escapes import terminal_safe
+from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.numbers import capacity_of
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 About = tuple[int, str, int, int]  # see about_batch
 
-META, CONTENTS, ESCAPE, NO_NEWLINE = 1, 2, 4, 8  # the flags of `text`
 BATCH_LINE_LIMIT, RECORD_LINE_LIMIT, GROWTH = 640, 320, 4  # room that `text` wants, so that both stop at the same record
 _BLOCK = 512  # records whose columns become lists at once
 
@@ -167,7 +167,7 @@ def _record_line(data: memoryview, one: Row, headers: list[bytes], about: About,
             start = b" "
         if value_size >= 0:
             line += start + b"payload: " + _payload(bytes(data[value_at : value_at + value_size]), flags)
-    return line if flags & NO_NEWLINE else line + b"\n"
+    return line if flags & OPEN else line + b"\n"
 
 
 # ---- payloads

@@ -7,14 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, Codec, RecordField, Status
+from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.java_text import java_utf8
 from engine.record.sequences import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.strategies import INT_MAX, LONG_MAX, batches
-
-META, CONTENTS, ESCAPE, NO_NEWLINE = 1, 2, 4, 8
 
 
 @pytest.fixture(params=BUILDS, scope="module")
@@ -64,7 +63,7 @@ def test_records_stand_behind_their_batches(kernel, cases, room):
 def test_payloads_are_java_text(kernel, payload, escape):
     batches_of_one, records = BatchColumns(1), RecordColumns(1)
     records.table[RecordField.KEY_SIZE, 0], records.table[RecordField.VALUE_SIZE, 0] = -1, len(payload)
-    flags = CONTENTS | NO_NEWLINE | (ESCAPE if escape else 0)
+    flags = CONTENTS | OPEN | (ESCAPE if escape else 0)
     printed, _ = text(kernel, payload, batches_of_one, 0, records, 1, flags)
     shown = printed.removeprefix(b"| payload: ").decode()
     if escape:
