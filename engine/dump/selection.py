@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
-from engine.kernels.select import ANY, compact_records, mask_records
+from engine.kernels.select import ANY, mask_records, pack_records
 from engine.record.columns import RECORD_ROWS
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Selector:
             for record in range(chunk.end):
                 if keep[record]:
                     keep[record] = self._content_fits(chunk, record)
-        kept: int = compact_records(table, chunk.end, keep)
+        kept: int = pack_records(table, chunk.end, keep)
         return kept
 
     def _content_fits(self, chunk: Chunk, record: int) -> bool:

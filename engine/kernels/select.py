@@ -104,7 +104,7 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
-def compact_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1]):
+def pack_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1]):
     """Move the records whose `keep` is not 0 to the front, in order → how many there are."""
     index: cython.Py_ssize_t
     field: cython.Py_ssize_t
