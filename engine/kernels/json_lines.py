@@ -8,27 +8,19 @@ record.json_lines, which knows all of JSON.
 
 import cython
 
-from engine.formats import RecordField
 from engine.kernels.lines import Parsed
 
 if cython.compiled:
+    from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.json_unescape import four_hex, put_string, unescape
 else:
+    from engine.kernels import fields
     from engine.kernels.json_unescape import four_hex, put_string, unescape
 
 _END = cython.declare(cython.int, Parsed.END)
 _FULL = cython.declare(cython.int, Parsed.FULL)
 _ODD = cython.declare(cython.int, Parsed.ODD)
-
-_BATCH = cython.declare(cython.int, RecordField.BATCH)
-_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
-_TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
-_KEY_POSITION = cython.declare(cython.int, RecordField.KEY_POSITION)
-_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
-_VALUE_POSITION = cython.declare(cython.int, RecordField.VALUE_POSITION)
-_VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
-_HEADERS_POSITION = cython.declare(cython.int, RecordField.HEADERS_POSITION)
-_HEADER_COUNT = cython.declare(cython.int, RecordField.HEADER_COUNT)
+_BAD_START = cython.declare(cython.int, Parsed.BAD_START)
 
 _DEEPEST = cython.declare(cython.int, 60)  # levels of JSON within JSON
 _MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # of a number that surely fits 64 bits
@@ -335,13 +327,13 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
         elif data[at] != 125:
             return -1
     if at >= end or _space(data, at + 1, end) != end: return -1
-    records[_BATCH, row] = 0
-    records[_OFFSET, row] = row
-    records[_TIMESTAMP, row] = timestamp
-    records[_KEY_POSITION, row], records[_KEY_SIZE, row] = _content(data, key, key_end)
-    records[_VALUE_POSITION, row], records[_VALUE_SIZE, row] = _content(data, value, value_end)
-    records[_HEADERS_POSITION, row] = headers if headers >= 0 else start
-    records[_HEADER_COUNT, row] = _put_headers(data, headers, headers_end) if headers >= 0 else 0
+    records[fields.R_BATCH, row] = 0
+    records[fields.R_OFFSET, row] = row
+    records[fields.R_TIMESTAMP, row] = timestamp
+    records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row] = _content(data, key, key_end)
+    records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row] = _content(data, value, value_end)
+    records[fields.R_HEADERS_POSITION, row] = headers if headers >= 0 else start
+    records[fields.R_HEADER_COUNT, row] = _put_headers(data, headers, headers_end) if headers >= 0 else 0
     return 1
 
 
@@ -364,14 +356,16 @@ def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
 
     data       changed where strings have escapes and records have headers
     timestamp  of records that have none, ms
-    status     END · FULL · ODD: the line there is no plain record, and is as it was
+    status     END · FULL · ODD: the line there is no plain record, and is as it was · BAD_START: bytes outside `data`, or
+               columns that are no records
     Members: key, value (a string, null, or any JSON, whose text it is then), headers, timestamp, type; others are nothing
     of ours. Empty lines are skipped.
     """
     at: cython.Py_ssize_t = start
     line_end: cython.Py_ssize_t
     made: cython.int
-    if start < 0 or end > data.shape[0] or filled < 0: return filled, start, _END
+    if start < 0 or start > end or end > data.shape[0]: return filled, start, _BAD_START
+    if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, _BAD_START
     with cython.nogil:
         while at < end:
             if filled >= records.shape[1]: return filled, at, _FULL
@@ -389,5 +383,7 @@ if not cython.compiled:
 
     def parse_json_lines(data, start, end, _timestamp, records, filled):  # too slow interpreted: json reads every line
         """See above: every line is odd."""
-        if start < 0 or end > len(data) or filled < 0 or start >= end: return filled, start, Parsed.END
+        if start < 0 or start > end or end > len(data): return filled, start, Parsed.BAD_START
+        if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, Parsed.BAD_START
+        if start == end: return filled, start, Parsed.END
         return filled, start, Parsed.FULL if filled >= records.shape[1] else Parsed.ODD

@@ -5,7 +5,10 @@ from enum import IntEnum
 
 import cython
 
-from engine.formats import RecordField
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields
+else:
+    from engine.kernels import fields
 
 
 class Parsed(IntEnum):
@@ -14,20 +17,12 @@ class Parsed(IntEnum):
     END = 0  # every line was read
     FULL = 1  # the columns are used up: call again
     ODD = 2  # the line at the returned position has to be looked at by other means
+    BAD_START = 3  # arguments that do not fit each other: nothing was read
 
 
 _END = cython.declare(cython.int, Parsed.END)
 _FULL = cython.declare(cython.int, Parsed.FULL)
-
-_BATCH = cython.declare(cython.int, RecordField.BATCH)
-_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
-_TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
-_KEY_POSITION = cython.declare(cython.int, RecordField.KEY_POSITION)
-_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
-_VALUE_POSITION = cython.declare(cython.int, RecordField.VALUE_POSITION)
-_VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
-_HEADERS_POSITION = cython.declare(cython.int, RecordField.HEADERS_POSITION)
-_HEADER_COUNT = cython.declare(cython.int, RecordField.HEADER_COUNT)
+_BAD_START = cython.declare(cython.int, Parsed.BAD_START)
 
 
 @cython.cfunc
@@ -81,35 +76,36 @@ def parse_text_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
     separator  between key and value; empty, or not in the line: there is no key
     null       a key or value that is this text is null; empty: none is
     timestamp  of every record, ms
-    status     END · FULL
+    status     END · FULL · BAD_START: bytes outside `data`, or columns that are no records
     A line ends with LF or CR LF; the last may lack it.
     """
     at: cython.Py_ssize_t = start
     line_end: cython.Py_ssize_t
     behind: cython.Py_ssize_t
     split: cython.Py_ssize_t
-    if start < 0 or end > data.shape[0] or filled < 0: return filled, start, _END
+    if start < 0 or start > end or end > data.shape[0]: return filled, start, _BAD_START
+    if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, _BAD_START
     with cython.nogil:
         while at < end:
             if filled >= records.shape[1]: return filled, at, _FULL
             line_end = _line_end(data, at, end)
             behind = line_end + 1
             if line_end > at and data[line_end - 1] == 13: line_end -= 1
-            records[_BATCH, filled] = 0
-            records[_OFFSET, filled] = filled
-            records[_TIMESTAMP, filled] = timestamp
-            records[_HEADERS_POSITION, filled] = at
-            records[_HEADER_COUNT, filled] = 0
-            records[_KEY_POSITION, filled] = at
-            records[_KEY_SIZE, filled] = -1
+            records[fields.R_BATCH, filled] = 0
+            records[fields.R_OFFSET, filled] = filled
+            records[fields.R_TIMESTAMP, filled] = timestamp
+            records[fields.R_HEADERS_POSITION, filled] = at
+            records[fields.R_HEADER_COUNT, filled] = 0
+            records[fields.R_KEY_POSITION, filled] = at
+            records[fields.R_KEY_SIZE, filled] = -1
             if separator.shape[0]:
                 split = _find(data, at, line_end, separator)
                 if split < line_end:
-                    if not null.shape[0] or not _is(data, at, split, null): records[_KEY_SIZE, filled] = split - at
+                    if not null.shape[0] or not _is(data, at, split, null): records[fields.R_KEY_SIZE, filled] = split - at
                     at = split + separator.shape[0]
-            records[_VALUE_POSITION, filled] = at
-            records[_VALUE_SIZE, filled] = line_end - at
-            if null.shape[0] and _is(data, at, line_end, null): records[_VALUE_SIZE, filled] = -1
+            records[fields.R_VALUE_POSITION, filled] = at
+            records[fields.R_VALUE_SIZE, filled] = line_end - at
+            if null.shape[0] and _is(data, at, line_end, null): records[fields.R_VALUE_SIZE, filled] = -1
             filled += 1
             at = behind if behind < end else end
         return filled, at, _END

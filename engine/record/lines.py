@@ -43,7 +43,7 @@ class TextLines:
     def read(self, data: memoryview, start: int, end: int, timestamp: int, records: RecordColumns) -> Filled:
         """See LineReader."""
         count, at, status = parse_text_lines(data, start, end, self._separator, self._null, timestamp, records.table, 0)
-        return Filled(count, at, status == Parsed.END)
+        return _filled(count, at, status)
 
 
 class JsonLines:
@@ -65,7 +65,7 @@ class JsonLines:
             self._line += bytes(data[before:at]).count(b"\n")
             if status == Parsed.ODD:
                 count, at = self._odd(data, at, end, timestamp, records, count)
-        return Filled(count, at, status == Parsed.END)
+        return _filled(count, at, status)
 
     def _odd(self, data: memoryview, at: int, end: int, timestamp: int, records: RecordColumns, row: int) -> tuple[int, int]:
         """Make a record of the line at `at`, if it is one → (columns filled, position of the next line)."""
@@ -93,6 +93,12 @@ class JsonLines:
         for field, number in fields.items():
             records.table[field, row] = number
         return row + 1, at + len(line) + len(feed)
+
+
+def _filled(count: int, at: int, status: int) -> Filled:
+    if status == Parsed.BAD_START:
+        raise AssertionError("lines, bytes and columns that do not fit each other")
+    return Filled(count, at, status == Parsed.END)
 
 
 def _line_of(data: memoryview, at: int, end: int) -> tuple[bytes, bytes]:

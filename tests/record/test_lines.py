@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.formats import RecordField
+from engine.formats import RECORD_FIELDS, RecordField
 from engine.kernels.json_lines import parse_json_lines
 from engine.kernels.lines import Parsed
-from engine.record.columns import RecordColumns
+from engine.record.columns import RecordColumns, Table
 from engine.record.json_lines import LineInvalid, parse_json_line
 from engine.record.lines import JsonLines, TextLines
 from tests.support.load_kernel import BUILDS, load_kernel
@@ -93,6 +93,25 @@ class TestText:
             wanted = [None if null and content == null else content for content in (key, value)]
             assert list(record(data, columns.row(row))[:2]) == wanted
         assert filled == len(lines)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(("start", "end", "filled", "fields"), [
+    (-1, 3, 0, RECORD_FIELDS), (0, 4, 0, RECORD_FIELDS), (3, 2, 0, RECORD_FIELDS), (0, 3, -1, RECORD_FIELDS), (0, 3, 0, 8),
+])  # fmt: skip
+def test_arguments_that_do_not_fit_are_refused(build, form, start, end, filled, fields):
+    data, table = memoryview(bytearray(b"k:v")), Table(fields, 2).table
+    kernel = load_kernel("lines" if form == "text" else "json_lines", build)
+    words = [memoryview(b":"), memoryview(b"")] if form == "text" else []
+    parse = kernel.parse_text_lines if form == "text" else kernel.parse_json_lines
+    assert parse(data, start, end, *words, NOW, table, filled) == (filled, start, Parsed.BAD_START)
+
+
+@pytest.mark.parametrize("reader", [JsonLines(), TextLines(b":", b"")])
+def test_a_reader_of_bytes_that_are_not_there_is_a_mistake_of_its_caller(reader):
+    with pytest.raises(AssertionError, match="do not fit"):
+        reader.read(memoryview(bytearray(3)), 0, 4, NOW, RecordColumns(2))
 
 
 @pytest.mark.parametrize(
