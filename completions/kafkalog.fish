@@ -187,7 +187,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from roll' -l jobs -x -d 'Partit
 complete -c kafkalog -n '__fish_seen_subcommand_from roll' -l metrics-textfile -r -F -d 'Write what was done under Kafka'"'"'s metric names, for the textfile collector of the node exporter'
 complete -c kafkalog -n '__fish_seen_subcommand_from roll' -l version -d 'Show the version and how the kernels were built'
 complete -c kafkalog -n '__fish_seen_subcommand_from roll' -s h -l help -d 'Show this message and exit'
-complete -c kafkalog -n __fish_use_subcommand -f -a spark -d 'Verify, add up or export many log dirs on Spark'
+complete -c kafkalog -n __fish_use_subcommand -f -a spark -d 'Verify, recover, compact, export or import many log dirs on Spark'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l topic -x -d 'Only this topic; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l split-bytes -x -d 'Bytes of segments to a task, such as 64m'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l on-corruption -x -a 'fail skip report' -d 'stats, export: give up at damage, leave it out, or leave it out and write it to the executors'"'"' logs'

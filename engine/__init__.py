@@ -1,6 +1,7 @@
 """kafkalog's engine: Kafka's on-disk log directories, read and kept in order. See docs/architecture.md.
 
-The names below are the public ones; each is loaded when it is first used. Everything else is private to its layer.
+The names below are the public ones; each is loaded when it is first used. The rest may change from release to
+release; kafkalog's own command line and Spark package are built on it.
 """
 
 from __future__ import annotations

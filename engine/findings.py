@@ -52,7 +52,6 @@ class Finding(NamedTuple):
 
 
 _DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
-_INDEX = "delete the file and restart the broker, which rebuilds it from the log"
 _REBUILD = "kafkalog verify-index --rebuild {path}"
 _RECOVER = "look at what `kafkalog recover --dry-run` says of the log dir"
 
@@ -64,7 +63,7 @@ KINDS: dict[str, Kind] = {
     ),
     "batch-size-invalid": Kind(
         Severity.ERROR,
-        "no batch can be that small: zeros of an unfinished write, or overwritten bytes",
+        "no batch here can be that small, or that large: zeros of an unfinished write, or overwritten bytes",
         _DUMP_ON,
     ),
     "torn-tail": Kind(
@@ -128,31 +127,31 @@ KINDS: dict[str, Kind] = {
         Severity.ERROR, "offsets must grow within a log", "compare with a replica of the partition",
     ),
     "index-offset-mismatch": Kind(
-        Severity.WARNING, "the entry points to a batch that ends at another offset", _INDEX,
+        Severity.WARNING, "the entry points to a batch that ends at another offset", _REBUILD,
     ),
     "index-beyond-log": Kind(
-        Severity.WARNING, "the entry points outside the log, or to a place where no batch begins", _INDEX,
+        Severity.WARNING, "the entry points outside the log, or to a place where no batch begins", _REBUILD,
     ),
     "index-size-invalid": Kind(
-        Severity.WARNING, "the file holds a part of an entry: its last write was cut off", _INDEX,
+        Severity.WARNING, "the file holds a part of an entry: its last write was cut off", _REBUILD,
     ),
     "index-corrupt": Kind(
-        Severity.WARNING, "the broker's own sanity check refuses this index", _INDEX,
+        Severity.WARNING, "the broker's own sanity check refuses this index", _REBUILD,
     ),
     "index-out-of-order": Kind(
-        Severity.WARNING, "offsets and positions must grow within an index and can not be negative", _INDEX,
+        Severity.WARNING, "offsets and positions must grow within an index and can not be negative", _REBUILD,
     ),
     "index-zero-tail": Kind(
         Severity.INFO, "the file is still preallocated: its log was not closed cleanly, or is in use",
         "harmless: the broker trims it when it closes the log",
     ),
     "timeindex-timestamp-mismatch": Kind(
-        Severity.WARNING, "the entry's timestamp is not the largest of its batch", _INDEX,
+        Severity.WARNING, "the entry's timestamp is not the largest of its batch", _REBUILD,
     ),
-    "timeindex-out-of-order": Kind(Severity.WARNING, "timestamps must grow within a time index", _INDEX),
-    "timeindex-offset-not-found": Kind(Severity.WARNING, "no batch ends at the entry's offset", _INDEX),
+    "timeindex-out-of-order": Kind(Severity.WARNING, "timestamps must grow within a time index", _REBUILD),
+    "timeindex-offset-not-found": Kind(Severity.WARNING, "no batch ends at the entry's offset", _REBUILD),
     "txnindex-invalid": Kind(
-        Severity.WARNING, "the entry's version or order makes no sense", _INDEX,
+        Severity.WARNING, "the entry's version or order makes no sense", _REBUILD,
     ),
     "snapshot-corrupt": Kind(
         Severity.WARNING, "the producer snapshot's checksum, version or structure is wrong",

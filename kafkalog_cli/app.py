@@ -26,7 +26,7 @@ def say_interpreted() -> None:
     from engine.kernels import BUILD
 
     if BUILD == "interpreted" and sys.stderr.isatty():
-        click.echo("kafkalog: the kernels are not compiled: same results, about ten times slower", err=True)
+        click.echo("kafkalog: the kernels are not compiled: same results, many times slower", err=True)
 
 
 class Outcome:
@@ -61,8 +61,8 @@ class Outcome:
         if self._stream is not None:
             self._stream.finding(finding)
             return
-        if finding.code in self._quiet:
-            return
+        if finding.code in self._quiet and finding.where.position is not None:
+            return  # but how many more there are, which has no place, nobody else tells
         key = (finding.code, finding.where.file)
         self._counts[key] += 1
         if self._counts[key] <= SHOWN_PER_CODE:

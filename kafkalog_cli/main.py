@@ -29,7 +29,7 @@ COMMANDS = {
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),
     "roll": ("kafkalog_cli.commands.roll", "Begin a new segment."),
-    "spark": ("kafkalog_cli.commands.spark", "Verify, add up or export many log dirs on Spark."),
+    "spark": ("kafkalog_cli.commands.spark", "Verify, recover, compact, export or import many log dirs on Spark."),
     "truncate": ("kafkalog_cli.commands.truncate", "Cut the end of partitions."),
 }
 
@@ -77,7 +77,7 @@ _EXAMPLES = (
              context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @version_option
 def cli() -> None:
-    """Read and check the files that Apache Kafka keeps in its log directories, without a broker."""
+    """Read, check, repair and maintain the files that Apache Kafka keeps in its log directories, without a broker."""
 
 
 def main(arguments: list[str] | None = None) -> Any:
@@ -105,7 +105,8 @@ def main(arguments: list[str] | None = None) -> Any:
     except OSError as error:  # files fail with a KafkalogError: this is stdout or stderr
         _abandon("output-failed", f"the output can not be written: {error.strerror or error}", arguments)
     except MemoryError:
-        _abandon("out-of-memory", "not enough memory: lower --max-batch-bytes or --max-decompressed-bytes", arguments)
+        less = _less_memory(sys.argv[1:] if arguments is None else arguments)
+        _abandon("out-of-memory", f"not enough memory: {less}", arguments)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -124,6 +125,13 @@ def _check_streams() -> None:
     if sys.stdout is None:
         click.echo("error[output-failed] stdout is closed", err=True)
         sys.exit(8)
+
+
+def _less_memory(arguments: list[str]) -> str:
+    """What may help a command that memory did not suffice for."""
+    if "dump-log" in arguments[:1]:
+        return "lower --max-batch-bytes or --max-decompressed-bytes"
+    return "name fewer partitions, take them one at a time with --jobs 1, or give the process more"
 
 
 def _abandon(code: str, message: str, arguments: list[str] | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.findings import Finding, Where
 from engine.layout import parse_long
 from engine.record.damage import Problem
-from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Stopped, open_sets
+from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Stopped, checksums, open_sets
 from engine.record.kafka07_file import find_entry, iterate_file, tail_problem
 from engine.record.soundness import search_ended
 
@@ -120,4 +120,4 @@ class Entries07:
         if message.error is not None:
             self.problem(position, message.error)
         if message.valid is False:
-            self.problem(position, Problem("crc-mismatch", f"stored CRC-32 {message.checksum:08x} does not fit"))
+            self.problem(position, Problem("crc-mismatch", checksums(message)))

@@ -21,7 +21,7 @@ from engine.formats import MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_cleaned, next_gap
 from engine.layout import FileKind
 from engine.log.scan.cleaned import has_traces, was_cleaned
-from engine.log.scan.gaps import Gap, HeaderGaps, explained_finding, loss_findings
+from engine.log.scan.gaps import KEPT, Gap, HeaderGaps, explained_finding, loss_findings
 from engine.log.scan.keys import keys_explain_gaps
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Gaps(HeaderGaps):
         if after <= before:
             is_first = record == chunk.first or records[RecordField.BATCH, record - 1] != row
             is_inside = row < chunk.first_row or not is_first
-            if is_inside or gap.position not in self._told:
+            if is_inside or (gap.position not in self._told and len(self.disorders) < KEPT):  # behind those headers count
                 self._disorder(gap)
         elif self._is_claimed(chunk, record):
             self.compacted = True
@@ -142,6 +142,9 @@ def report_gaps(
         reports.gap(absolute, gap.before, gap.after)
         where = Where(path, gap.position, gap.after)
         report(Finding("offset-order", where, f"offset {gap.after} follows offset {gap.before}"))
+    if gaps.disorder_count > len(gaps.disorders):
+        what = f"{gaps.disorder_count - len(gaps.disorders)} more offsets that do not follow the one before"
+        report(Finding("offset-order", Where(path), what))
     losses = gaps.losses()
     following = segments_behind(files, path, name) if losses else []
     if has_traces(files, following):

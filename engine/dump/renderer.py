@@ -1,4 +1,4 @@
-"""What shows the files of a dump: as text (`dump_text`) or as JSON (`dump_json`)."""
+"""What shows the files of a dump: as text (`text`) or as JSON (`json_lines`)."""
 
 from __future__ import annotations
 

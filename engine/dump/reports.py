@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Value = TypeVar("Value")
-_LIMIT = 100_000  # lines kept for one file: an index of 10 MiB has 1.3 million entries
+_LIMIT = 100_000  # lines kept for one file and report: an index of 10 MiB has 1.3 million entries
 
 
 class DumpReports:
@@ -19,60 +19,80 @@ class DumpReports:
     """
 
     def __init__(self) -> None:
-        self._mismatches: dict[str, dict[tuple[int, int], None]] = {}
-        self._timestamps: dict[str, list[tuple[int, int]]] = {}
-        self._disorder: dict[str, list[tuple[int, int]]] = {}
-        self._not_found: dict[str, list[tuple[int, int]]] = {}
-        self._gaps: dict[str, dict[tuple[int, int], None]] = {}
+        self._mismatches: dict[str, Lines] = {}
+        self._timestamps: dict[str, Lines] = {}
+        self._disorder: dict[str, Lines] = {}
+        self._not_found: dict[str, Lines] = {}
+        self._gaps: dict[str, Lines] = {}
 
     def index_mismatch(self, path: str, index_offset: int, log_offset: int) -> None:
         """An offset index entry points to a batch whose last offset is another one."""
-        _put(self._mismatches.setdefault(path, {}), index_offset, log_offset)
+        self._mismatches.setdefault(path, Lines(once=True)).add(index_offset, log_offset)
 
     def timestamp_mismatch(self, path: str, index_timestamp: int, log_timestamp: int) -> None:
         """A time index entry has another timestamp than the largest of its batch."""
-        _append(self._timestamps.setdefault(path, []), index_timestamp, log_timestamp)
+        self._timestamps.setdefault(path, Lines()).add(index_timestamp, log_timestamp)
 
     def out_of_order(self, path: str, timestamp: int, previous: int) -> None:
         """A time index entry is not later than the one before."""
-        _append(self._disorder.setdefault(path, []), timestamp, previous)
+        self._disorder.setdefault(path, Lines()).add(timestamp, previous)
 
     def not_found(self, path: str, index_offset: int, log_offset: int) -> None:
         """No batch ends at the offset of a time index entry; `log_offset` −1: none reaches it."""
-        _append(self._not_found.setdefault(path, []), index_offset, log_offset)
+        self._not_found.setdefault(path, Lines()).add(index_offset, log_offset)
 
     def gap(self, path: str, before: int, after: int) -> None:
         """Two offsets of a log that do not follow one another."""
-        _put(self._gaps.setdefault(path, {}), before, after)
+        self._gaps.setdefault(path, Lines(once=True)).add(before, after)
 
     def lines(self) -> Iterator[str]:
         """The text, line by line."""
-        for path, offsets in in_hash_order(self._mismatches):
+        for path, found in in_hash_order(self._mismatches):
             yield f"Mismatches in :{path}"
-            for one, other in sorted(offsets, reverse=True):
-                yield f"  Index offset: {one}, log offset: {other}"
-        for path, pairs in in_hash_order(self._timestamps):
+            yield from found.text("  Index offset: {}, log offset: {}", sorted(found.pairs, reverse=True))
+        for path, found in in_hash_order(self._timestamps):
             yield f"Found timestamp mismatch in :{path}"
-            yield from (f"  Index timestamp: {one}, log timestamp: {other}" for one, other in pairs)
-        for path, pairs in in_hash_order(self._disorder):
+            yield from found.text("  Index timestamp: {}, log timestamp: {}")
+        for path, found in in_hash_order(self._disorder):
             yield f"Found out of order timestamp in :{path}"
-            yield from (f"  Index timestamp: {one}, Previously indexed timestamp: {other}" for one, other in pairs)
-        for path, pairs in in_hash_order(self._not_found):
+            yield from found.text("  Index timestamp: {}, Previously indexed timestamp: {}")
+        for path, found in in_hash_order(self._not_found):
             yield f"The following indexed offsets are not found in :{path}"
-            yield from (f"Indexed offset: {one}, found log offset: {other}" for one, other in pairs)
-        for path, offsets in in_hash_order(self._gaps):
+            yield from found.text("Indexed offset: {}, found log offset: {}")
+        for path, found in in_hash_order(self._gaps):
             yield f"Non-consecutive offsets in {path}"
-            yield from (f"  {before} is followed by {after}" for before, after in sorted(offsets))
+            yield from found.text("  {} is followed by {}", sorted(found.pairs))
 
 
-def _put(pairs: dict[tuple[int, int], None], one: int, other: int) -> None:
-    if len(pairs) < _LIMIT:
-        pairs[one, other] = None
+class Lines:
+    """What one report says about one file: pairs of numbers, the first 100,000 of them.
 
+    once  the same pair counts once, while it is kept
+    """
 
-def _append(pairs: list[tuple[int, int]], one: int, other: int) -> None:
-    if len(pairs) < _LIMIT:
-        pairs.append((one, other))
+    def __init__(self, *, once: bool = False) -> None:
+        self._once = once
+        self._left_out = 0
+        self._pairs: dict[tuple[int, int, int], None] = {}
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """In the order in which they came."""
+        return [(one, other) for one, other, _ in self._pairs]
+
+    def add(self, one: int, other: int) -> None:
+        """Take a pair."""
+        if len(self._pairs) < _LIMIT:
+            self._pairs[one, other, 0 if self._once else len(self._pairs)] = None
+        else:
+            self._left_out += 1
+
+    def text(self, line: str, pairs: Iterable[tuple[int, int]] | None = None) -> Iterator[str]:
+        """A line for each pair (default: as they came), and how many there is none for."""
+        for one, other in self.pairs if pairs is None else pairs:
+            yield line.format(one, other)
+        if self._left_out:
+            yield f"  {self._left_out} more"
 
 
 def in_hash_order(items: dict[str, Value]) -> Iterable[tuple[str, Value]]:

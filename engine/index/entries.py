@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from engine.errors import UnreadableFile
+from engine.files import zeros
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN, to_long
 from engine.index.backing import Backing
-from engine.index.errors import InvalidIndexSize
+from engine.index.errors import CorruptIndex, InvalidIndexSize
+from engine.record.windows import is_zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import Buffer, OpenFile, ReadOnlyFiles
 
-MAX_INDEX_SIZE = 64 * 1024 * 1024  # bytes; log.index.size.max.bytes is 10 MiB by default
+MAX_INDEX_SIZE = 64 * 1024 * 1024  # bytes of entries; log.index.size.max.bytes is 10 MiB by default
 WARM_BYTES = 8192  # at the end of an index, searched first
 
 _BLOCK = 65536
+_CHUNK = 1 << 20
 
 
 class IndexFile:
@@ -32,18 +36,30 @@ class IndexFile:
 
     entry_size: ClassVar[int]
 
-    def __init__(self, data: bytes | bytearray, base_offset: int, path: str) -> None:
+    def __init__(self, data: Buffer, base_offset: int, path: str) -> None:
         self.base_offset = base_offset
         self.path = path
-        self._data: bytes | bytearray | None = data
+        self._data: Buffer | None = data
         self._size = len(data)
         self._backing: Backing | None = None
         self._stored = 0  # bytes of `data` that are in the file already
 
     @classmethod
     def read(cls, files: ReadOnlyFiles, path: str, base_offset: int) -> Self:
-        """Read the file at `path`. Raises UnreadableFile, also for more than MAX_INDEX_SIZE bytes."""
-        return cls(files.read(path, MAX_INDEX_SIZE), base_offset, path)
+        """Read the file at `path`. Raises UnreadableFile, also for more than MAX_INDEX_SIZE bytes of entries.
+
+        Zeros behind them, as a broker allocates them ahead, take no memory; no index has more than 2^31 − 1 bytes.
+        """
+        with files.open(path) as file:
+            size = file.size()
+            if size <= MAX_INDEX_SIZE:
+                return cls(file.read(0, size), base_offset, path)
+            used = _used_bytes(file, size) if size <= INT_MAX else size
+            if used > MAX_INDEX_SIZE:
+                raise UnreadableFile(_too_large(path, used), do=f"kafkalog verify-index --rebuild {path}", path=path)
+            data = zeros(size)
+            file.read_into(data[:used], 0)
+            return cls(data, base_offset, path)
 
     def _attach(self, backing: Backing, size: int) -> None:
         """Open: the first `size` bytes of the file are this index; they are read when they are needed."""
@@ -65,9 +81,14 @@ class IndexFile:
         return self._file.files.open(self.path)
 
     @property
-    def data(self) -> bytes | bytearray:
-        """The bytes of a view as they were read; of an open index those of its entries."""
+    def data(self) -> Buffer:
+        """The bytes of a view as they were read; of an open index those of its entries.
+
+        Raises UnreadableFile, and CorruptIndex where an open index has more than MAX_INDEX_SIZE bytes.
+        """
         if self._data is None:
+            if self._size > MAX_INDEX_SIZE:
+                raise CorruptIndex(_too_large(self.path, self._size))
             self._data = bytearray(self._file.read(0, self._size))
         return self._data
 
@@ -127,6 +148,19 @@ class IndexFile:
         """Remove the file, and what was not written to it."""
         self._file.remove()
         self._data, self._size, self._stored = bytearray(), 0, 0
+
+
+def _too_large(path: str, size: int) -> str:
+    return f"{path}: {size} bytes, more than the {MAX_INDEX_SIZE} that the entries of an index may take"
+
+
+def _used_bytes(file: OpenFile, size: int) -> int:
+    """Bytes in front of the zeros that end the first `size` bytes of a file, in whole chunks. Raises UnreadableFile."""
+    used, chunk = 0, bytearray(_CHUNK)
+    for at in range(0, size, _CHUNK):
+        if not is_zero(chunk, file.read_into(memoryview(chunk)[: min(_CHUNK, size - at)], at)):
+            used = min(size, at + _CHUNK)
+    return used
 
 
 class SparseIndex(IndexFile):

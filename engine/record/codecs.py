@@ -19,7 +19,7 @@ from engine.kernels.blocks import TABLE, snappy_block, snappy_bound
 from engine.kernels.frames import NOT_PLAIN, plain_zstd_size
 from engine.record import gzip_members, lz4_frames, zstd_frames
 from engine.record.bounded import Output, OverLimitError
-from engine.record.damage import CorruptError
+from engine.record.damage import CorruptError, unknown_codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ def inflate(codec: int, data: memoryview | bytes, limit: int, *, magic: int = MA
         return Inflated(data, InflateStatus.OK, None)
     inflater = _INFLATERS.get(codec)
     if inflater is None:
-        return Inflated(b"", InflateStatus.UNKNOWN_CODEC, f"codec id {codec} is unknown")
+        return Inflated(b"", InflateStatus.UNKNOWN_CODEC, unknown_codec(codec).what)
     output = Output(limit)
     try:
         inflater(memoryview(data), output, magic)

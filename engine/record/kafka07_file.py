@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from engine.record.damage import Problem
+from engine.record.damage import SEARCH_BUDGET, Problem
 from engine.record.kafka07 import (
     HEADER_V0,
     HEADER_V1,
@@ -36,7 +36,6 @@ MAX_ENTRY = 64 * 1024 * 1024  # larger payloads are not read whole
 
 _MIN_WINDOW = 16  # room for any header
 
-_SEARCH_BUDGET = 32  # a search for a sound entry checksums no more than this many times the bytes it goes over
 _CANDIDATE = re.compile(rb"(?=(?!\x00\x00\x00[\x00-\x05])[\x00-\x7f]...[\x00\x01])", re.DOTALL)  # size 6 at least, magic
 
 
@@ -146,7 +145,7 @@ def find_entry(
     bounded: where bytes that only look right stand thick, the search gives up, and `gave_up` takes the position from which
     on nothing was looked at.
     """
-    budget = _SEARCH_BUDGET * (end - start)
+    budget = SEARCH_BUDGET * (end - start)
     for at in range(start, end, WINDOW):
         block = file.read_exactly(at, min(WINDOW + _MIN_WINDOW, end - at))
         for match in _CANDIDATE.finditer(block, 0, len(block)):

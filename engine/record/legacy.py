@@ -25,7 +25,7 @@ from engine.formats import (
 from engine.kernels.checksum import IEEE, make_tables
 from engine.kernels.legacy import decode_messages, measure_messages
 from engine.record.codecs import FINDINGS, InflateStatus, inflate
-from engine.record.damage import Problem
+from engine.record.damage import Problem, unknown_codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,7 +188,7 @@ def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
     format 0 that is not that of the last message.
     """
     if wrapper.codec > Codec.ZSTD:
-        return Problem("unknown-codec", f"codec id {wrapper.codec} is unknown")
+        return unknown_codec(wrapper.codec)
     if wrapper.magic not in (MAGIC_V0, MAGIC_V1):
         return Problem("record-invalid", f"a compressed set in an entry of magic {wrapper.magic}")
     if wrapper.codec == Codec.ZSTD:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
-from engine.record.damage import Problem
+from engine.record.damage import Problem, unknown_codec
 from engine.record.windows import Stop, only_zeros
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def unsound_batches(path: str, window: Window, *, codecs: bool) -> Iterator[tupl
         if not 0 <= magic <= MAGIC_V2:
             yield row, Finding("unknown-magic", where, f"magic {magic}")
         if codecs and codec > Codec.ZSTD:
-            yield row, Finding("unknown-codec", where, f"codec {codec}")
+            problem = unknown_codec(codec)
+            yield row, Finding(problem.code, where, problem.what)
         if not table[BatchField.VALID, row]:
             yield row, _bad_checksum(where, table, row)
         row = next_unsound(table, row + 1, rows)

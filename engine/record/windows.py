@@ -25,6 +25,7 @@ from engine.kernels.scan import find_candidate, scan_batches
 from engine.kernels.select import next_unchecked
 from engine.record.columns import BatchColumns
 from engine.record.crc import crc32c
+from engine.record.damage import SEARCH_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
 
 WINDOW_SIZE = 1 << 20
-MAX_BATCH_BYTES = 64 << 20  # brokers accept 1 MiB by default; nobody is known to go beyond this
+MAX_BATCH_BYTES = 64 << 20  # of a batch that is decoded, unless told otherwise: 64 times what brokers accept by default
 _CHUNK = 1 << 20
-_SEARCH_BUDGET = 32  # searches for sound batches checksum no more than this many times the file
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
 _ZEROS = bytes(_CHUNK)
@@ -89,7 +89,7 @@ class LogWalk:
         self._suspect = start  # file position of the first of the batches with wrong checksums right before `position`
         self._is_suspicious = False  # is there such a batch?
         self.gave_up: int | None = None  # from this file position on a search looked at nothing: its work was used up
-        self._budget = _SEARCH_BUDGET * (self.end - start)  # bytes that searches may still checksum
+        self._budget = SEARCH_BUDGET * (self.end - start)  # bytes that searches may still checksum
         self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
         self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
         self._batches = BatchColumns() if batches is None else batches

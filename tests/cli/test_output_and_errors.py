@@ -11,6 +11,7 @@ import sys
 import jsonschema
 import pytest
 
+from engine.record.builder import NewRecord, build_batch
 from tests.support.console import ROOT
 from tests.support.other_process import lock_held
 from tests.support.permissions import without_permission
@@ -146,3 +147,13 @@ def test_the_paths_beside_one_that_may_not_be_read_are_dumped(log_dir, monkeypat
         done = kafkalog("dump-log", *names)
     assert (done.status, done.err) == (8, f"error[unreadable-file] {names[0]}: Permission denied\n")
     assert b"Dumping " + names[1].encode() in done.out
+
+
+def test_gaps_beyond_those_that_are_listed_are_counted(tmp_path):
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(b"".join(build_batch([NewRecord(offset, offset, None, b"v")], base_offset=offset) for offset in range(0, 3004, 2)))
+    done = kafkalog("dump-log", str(directory))
+    assert done.status == 4
+    assert done.err.count("is followed by") == 1000
+    assert "501 more gaps" in done.err

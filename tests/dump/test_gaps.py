@@ -217,6 +217,19 @@ def reported(data, path=LOG, contents=None):
     return [(finding.code, *finding.where[1:], finding.what) for finding in findings], list(reports.lines())
 
 
+@BOTH
+def test_offsets_that_do_not_grow_are_counted_beyond_those_kept(deep, monkeypatch):
+    monkeypatch.setattr("engine.log.scan.gaps.KEPT", 3)
+    monkeypatch.setattr("engine.dump.gaps.KEPT", 3)
+    found = gaps(batch(90) + b"".join(batch(80 - number) for number in range(7)), deep=deep)
+    assert (len(found.disorders), found.disorder_count) == (3, 7)
+    said = []
+    report_gaps(found, MemoryFiles({LOG: b""}), LOG, parse_file_name(file_name(LOG)), said.append, DumpReports())
+    said = [one for one in said if one.code == "offset-order"]
+    assert [one.where.position is None for one in said] == [False, False, False, True]
+    assert said[-1].what == "4 more offsets that do not follow the one before"
+
+
 def test_gaps_are_findings_and_kafkas_last_words():
     one = len(batch(0))
     assert reported(batch(0) + batch(4) + batch(2)) == (

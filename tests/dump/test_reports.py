@@ -61,7 +61,8 @@ def test_lines_are_kept_up_to_a_limit(monkeypatch):
         said.index_mismatch("/a.index", number, 0)
         said.index_mismatch("/b.index", number, 0)
     lines = list(said.lines())
-    assert len(lines) == 4 * (1 + 3)
+    assert len(lines) == 4 * (1 + 3 + 1)
+    assert lines.count("  7 more") == 4
 
 
 @pytest.mark.parametrize(("paths", "order"), [

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import struct
+import tracemalloc
 from bisect import bisect_right
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.index import entries
+from engine.index.errors import CorruptIndex
 from engine.index.offset import OffsetIndex, OffsetPosition
 
 longs = st.integers(-(2**63), 2**63 - 1)
@@ -95,11 +98,40 @@ def test_offsets_wrap_as_longs_do():
     assert index((1, 1), base=2**63 - 1).entry(0).offset == -(2**63)
 
 
-def test_a_huge_file_is_refused(tmp_path, monkeypatch):
+def test_more_entries_than_are_read_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(entries, "MAX_INDEX_SIZE", 8)
-    (tmp_path / "x.index").write_bytes(bytes(9))
-    with pytest.raises(UnreadableFile, match="9 bytes, more than the 8"):
-        OffsetIndex.read(ReadOnlyFiles(), str(tmp_path / "x.index"), 0)
+    path = tmp_path / "x.index"
+    path.write_bytes(b"\1" * 9)
+    with pytest.raises(UnreadableFile, match="9 bytes, more than the 8") as refused:
+        OffsetIndex.read(ReadOnlyFiles(), str(path), 0)
+    assert refused.value.do == f"kafkalog verify-index --rebuild {path}"
+    with pytest.raises(CorruptIndex, match="16 bytes, more than the 8"):
+        path.write_bytes(b"\1" * 16)
+        OffsetIndex.open(ReadOnlyFiles(), str(path), 0, writable=False).entry(0)
+
+
+def test_space_that_was_allocated_ahead_takes_no_memory(tmp_path):
+    path = tmp_path / "x.index"
+    path.write_bytes(struct.pack(">iiii", 1, 100, 2, 200))
+    os.truncate(path, 100 << 20)
+    tracemalloc.start()
+    it = OffsetIndex.read(ReadOnlyFiles(), str(path), 0)
+    assert (len(it), it.used_entries, it.entry(1)) == ((100 << 20) // 8, 2, (2, 200))
+    assert it.lookup(5).offset == 2
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20
+    assert [finding.code for finding in it.sanity()] == ["index-zero-tail"]
+
+
+def test_no_index_has_more_than_2_31_bytes(tmp_path):
+    path = tmp_path / "x.index"
+    path.touch()
+    os.truncate(path, 200 << 30)
+    with pytest.raises(UnreadableFile, match="214748364800 bytes, more than"):
+        OffsetIndex.read(ReadOnlyFiles(), str(path), 0)
+    with pytest.raises(CorruptIndex, match="214748364800 bytes, more than"):
+        OffsetIndex.open(ReadOnlyFiles(), str(path), 0, writable=False).entry(0)
 
 
 @given(

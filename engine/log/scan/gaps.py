@@ -39,7 +39,8 @@ class HeaderGaps:
         self, base_offset: int | None = None, *, compacted: bool = False, wanted: tuple[int, int] = EVERY_OFFSET
     ) -> None:
         self.compacted = compacted
-        self.disorders: list[Gap] = []  # offsets that do not grow
+        self.disorders: list[Gap] = []  # offsets that do not grow, the first 1000
+        self.disorder_count = 0
         self._wanted = wanted
         self._holes: list[Gap] = []
         self._hole_count = 0
@@ -96,6 +97,7 @@ class HeaderGaps:
         return int(last)
 
     def _disorder(self, gap: Gap) -> None:
+        self.disorder_count += 1
         if len(self.disorders) < KEPT:
             self.disorders.append(gap)
 
