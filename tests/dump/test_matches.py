@@ -63,9 +63,13 @@ def test_lost_offsets_are_told_where_they_were_asked_for():
 def test_what_was_counted_in_front_of_an_error_of_reading_is_told():
     from engine.errors import FileChangedWhileReading
 
-    files = MemoryFiles({LOG: (batch(0) + batch(5)) * 20}, shrink=(0, 100))
+    findings, reports = [], DumpReports()
+    files = MemoryFiles({LOG: batch(0) + batch(5) + batch(6) + batch(7)}, shrink=(1, 200))
+    options = DumpOptions(deep=True, max_batch_bytes=200)  # what is read at a time, too
     with pytest.raises(FileChangedWhileReading):
-        tally(files, LOG, parse_file_name(file_name(LOG)), DumpOptions(), Selection(), lambda _: None, DumpReports())
+        tally(files, LOG, parse_file_name(file_name(LOG)), options, Selection(), findings.append, reports)
+    assert [finding.code for finding in findings] == ["offset-gap"]
+    assert list(reports.lines()) == [f"Non-consecutive offsets in {WORKING_DIRECTORY}/{LOG}", "  0 is followed by 5"]
 
 
 def entry(payload, attributes=0, checksum=None):

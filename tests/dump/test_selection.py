@@ -20,7 +20,12 @@ HEADERS = [(b"h", b"1"), (b"h", None), (b"", b"")]
 
 def chosen(data, selection, *, skip=0, window_size=1 << 20, capacity=100):
     """Offsets that a selection lets through, and the positions of the batch lines."""
-    selector, offsets, lines = Selector(selection, skip), [], []
+    return chosen_of_file(data, Selector(selection, skip), window_size, capacity)
+
+
+def chosen_of_file(data, selector, window_size=1 << 20, capacity=100):
+    """The same of one file of several."""
+    offsets, lines = [], []
     reader = ChunkReader(LOG, lambda _: None)
     reader._records = RecordColumns(capacity)
     for window in windows(data, window_size):
@@ -135,6 +140,23 @@ def test_the_next_file_begins_anew():
                  for row in range(*selector.batches(*run))]
         assert shown == expected
     assert selector.finished
+
+
+def test_a_batch_line_at_the_same_position_of_the_next_file_stands_there_too():
+    selector = Selector(Selection(keys=(b"k0", b"k7")))
+    for number in (0, 7):
+        selector.next_file()
+        assert chosen_of_file(batch(number), selector) == ([number], [0])
+
+
+def test_batches_behind_the_selection_are_counted_in_each_file_anew():
+    """Two at the end of the first and a single one in the next, which is not believed, are no three in a row."""
+    selector = Selector(Selection(end_offset=5))
+    stray = (500).to_bytes(8, "big") + batch(2)[8:]
+    files = [batch(0) + batch(7) + batch(8), stray + batch(3)]
+    for data, wanted in zip(files, ([0], [3]), strict=True):
+        selector.next_file()
+        assert chosen_of_file(data, selector, window_size=80)[0] == wanted
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.sampled_from([(2, Codec.NONE), (2, Codec.GZIP), (1, Codec.NONE), (1, Codec.GZIP)])),

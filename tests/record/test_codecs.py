@@ -225,9 +225,22 @@ def test_snappy_bare_and_framed():
     assert inflate(2, framed + b"\0\0\0\0", LIMIT)[:2] == (TEXT, InflateStatus.CORRUPT)
 
 
-def test_snappy_sizes_are_not_believed():
-    assert inflate(2, b"\xff\xff\xff\xff\x0fabc", 1 << 40).status == InflateStatus.CORRUPT
-    assert inflate(2, b"\xff\xff\xff\xff\xff\xff", 1 << 40).status == InflateStatus.CORRUPT
+@pytest.mark.parametrize("block", [
+    b"\xff\xff\xff\xff\x0fabc", b"\xff\xff\xff\xff\xff\xff", b"\x80\x80\x80\x80\x01\xf0abc",
+], ids=["4 GiB", "endless", "256 MiB"])  # fmt: skip
+def test_snappy_sizes_are_not_believed(block):
+    assert inflate(2, deflate(2, TEXT), LIMIT).data == TEXT  # imports what it takes
+    tracemalloc.start()
+    try:
+        result = inflate(2, block, 1 << 40)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert result.status == InflateStatus.CORRUPT
+    assert peak < 1 << 20, "memory is taken for what a block can hold, not for what it declares"
+
+
+def test_a_snappy_block_of_half_a_size_is_corrupt():
     assert inflate(2, b"\x80", LIMIT).status == InflateStatus.CORRUPT
 
 

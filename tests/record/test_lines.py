@@ -170,6 +170,13 @@ def test_what_is_no_record(text):
         records(JsonLines(), b'{"value":"v"}\n' + text.encode())
 
 
+@pytest.mark.parametrize("odd", [b'{"value_b64":"AA=="}', b'{"type":"batch"}', b'{"control":{}}', b""])
+def test_odd_lines_count_in_the_numbers_of_lines(odd):
+    """What the kernel leaves to the other parser, record or none, is a line, too."""
+    with pytest.raises(LineInvalid, match=r"^line 4: "):
+        records(JsonLines(), b'{"value":"v"}\n' + odd + b"\n" + odd + b"\nbad\n")
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
