@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.formats import BatchField, RecordField
+from engine.formats import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, RecordField
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import load_kernel
 from tests.support.strategies import LONG_MAX, edges
@@ -63,3 +63,120 @@ def test_largest_timestamps_by_batch(both, records, first, end):
         largest = memoryview(array("q", [-1] * 4))
         kernel.largest_timestamps(columns.table, first, end, largest)
         assert largest.tolist() == wanted
+
+
+# ---- each against what it says in one line
+
+
+FIELDS = st.fixed_dictionaries({
+    BatchField.VALID: st.sampled_from([-1, 0, 1, 1]), BatchField.MAGIC: st.sampled_from([-1, 0, 1, 2, 2, 3]),
+    BatchField.ATTRIBUTES: st.sampled_from([0, 0, 1, 4, 5, 7, 16, 32, 48, 49, 64]),
+    BatchField.PRODUCER_ID: st.sampled_from([-1, 0, 5]), BatchField.LEADER_EPOCH: st.sampled_from([-1, 0, 5]),
+})  # fmt: skip
+BATCHES = st.lists(FIELDS, min_size=1, max_size=7)
+SPAN = st.tuples(st.integers(-1, 9), st.integers(0, 9)).map(sorted)  # rows, some of them outside the table
+
+
+def columns_of(columns, rows):
+    for at, values in enumerate(rows):
+        for field, value in values.items():
+            columns.table[field, at] = value
+    return columns.table
+
+
+def first(span, count, fits):
+    """The first row of the span that fits, else the end; the end, too, where the span lies outside `count` rows."""
+    row, last_row = span
+    return next((at for at in range(row, last_row) if fits(at)), last_row) if row >= 0 and last_row <= count else last_row
+
+
+def is_unsound(batch):
+    known = batch[BatchField.MAGIC] in (0, 1, 2) and batch[BatchField.ATTRIBUTES] & CODEC_MASK in (0, 1, 2, 3, 4)
+    return batch[BatchField.VALID] == 0 or not known
+
+
+def kind(batch):
+    attributes = batch[BatchField.ATTRIBUTES]
+    return batch[BatchField.MAGIC] < 2, attributes & CODEC_MASK != 0, attributes & CONTROL_FLAG
+
+
+@given(BATCHES, SPAN)
+def test_batches_to_look_at(both, rows, span):
+    table, count = columns_of(BatchColumns(len(rows)), rows), len(rows)
+    for kernel in both:
+        assert kernel.next_unsound(table, *span) == first(span, count, lambda at: is_unsound(rows[at]))
+        assert kernel.next_unchecked(table, *span) == first(span, count, lambda at: rows[at][BatchField.VALID] == -1)
+
+
+@given(BATCHES, SPAN)
+def test_a_run_ends_before_a_batch_of_another_kind(both, rows, span):
+    table = columns_of(BatchColumns(len(rows)), rows)
+    wanted = first(span, len(rows), lambda at: kind(rows[at]) != kind(rows[span[0]]))
+    for kernel in both:
+        assert kernel.run_end(table, *span) == wanted
+
+
+OFFSET = st.integers(0, 3) | st.sampled_from([-(2**63), LONG_MAX - 1, LONG_MAX])
+
+
+@given(st.lists(OFFSET, min_size=1, max_size=7) | st.integers(0, 3).map(lambda start: [*range(start, start + 5), 0]), SPAN, OFFSET)
+def test_a_gap_is_where_an_offset_is_not_one_more(both, offsets, span, previous):
+    table = columns_of(RecordColumns(len(offsets)), [{RecordField.OFFSET: offset} for offset in offsets])
+    wanted = first(span, len(offsets), lambda at: offsets[at] != (previous if at == span[0] else offsets[at - 1]) + 1)
+    for kernel in both:
+        assert kernel.next_gap(table, *span, previous) == wanted
+
+
+BOUNDS = st.tuples(*[st.integers(-1, 4) | edges(-(2**63), LONG_MAX)] * 4)
+RECORD = st.fixed_dictionaries({
+    RecordField.BATCH: st.integers(0, 1), RecordField.OFFSET: st.integers(-1, 4) | edges(-(2**63), LONG_MAX),
+    RecordField.TIMESTAMP: st.integers(-1, 4) | edges(-(2**63), LONG_MAX), RecordField.CRC: st.integers(0, 9),
+    RecordField.VALID: st.integers(-1, 1),
+})  # fmt: skip
+RECORDS = st.lists(RECORD, min_size=1, max_size=9)
+
+
+def fits(record, batch, bounds, producer_id, leader_epoch, transactional):
+    first_offset, last_offset, from_ms, last_ms = bounds
+    return (
+        first_offset <= record[RecordField.OFFSET] <= last_offset and from_ms <= record[RecordField.TIMESTAMP] <= last_ms
+        and producer_id in (-(2**63), batch[BatchField.PRODUCER_ID]) and leader_epoch in (-(2**63), batch[BatchField.LEADER_EPOCH])
+        and (not transactional or batch[BatchField.ATTRIBUTES] & TRANSACTIONAL_FLAG != 0)
+    )  # fmt: skip
+
+
+@given(RECORDS, st.tuples(FIELDS, FIELDS), BOUNDS | st.just((-(2**63), LONG_MAX) * 2),
+       st.sampled_from([-(2**63), -1, 0, 5]), st.sampled_from([-(2**63), -1, 0, 5]), st.booleans())  # fmt: skip
+def test_the_mask_is_what_a_selection_asks_for(both, records, batches, bounds, producer_id, leader_epoch, transactional):
+    table, heads = columns_of(RecordColumns(len(records)), records), columns_of(BatchColumns(2), batches)
+    asked = bounds, producer_id, leader_epoch, transactional
+    wanted = [fits(record, batches[record[RecordField.BATCH]], *asked) for record in records]
+    for kernel in both:
+        keep = bytearray(b"\x07" * len(records))
+        words = table, len(records), heads, *bounds, producer_id, leader_epoch, transactional
+        assert kernel.mask_records(*words, memoryview(keep)) == sum(wanted)
+        assert list(keep) == wanted
+
+
+@given(RECORDS, st.lists(st.sampled_from([0, 1, 255]), min_size=9, max_size=9))
+def test_what_is_kept_moves_to_the_front_in_order(both, records, keep):
+    for kernel in both:
+        columns = RecordColumns(len(records))
+        for field in RecordField:  # a field that stays behind would be seen
+            for at in range(len(records)):
+                columns.table[field, at] = 100 * at + field
+        columns_of(columns, records)
+        wanted = [columns.row(at) for at in range(len(records)) if keep[at]]
+        kept = kernel.pack_records(columns.table, len(records), memoryview(bytes(keep)))
+        assert [columns.row(at) for at in range(kept)] == wanted
+
+
+def test_more_records_than_there_are_are_refused(both):
+    table, heads = RecordColumns(2).table, BatchColumns(1).table
+    bounds = (-(2**63), LONG_MAX) * 2
+    for kernel in both:
+        for count, room in ((3, 3), (2, 1), (-1, 2)):
+            keep = memoryview(bytearray(b"\x07" * room))
+            assert kernel.mask_records(table, count, heads, *bounds, kernel.ANY, kernel.ANY, False, keep) == 0
+            assert kernel.pack_records(table, count, keep) == 0
+            assert bytes(keep) == b"\x07" * room
