@@ -3,6 +3,7 @@
     seam       ReadOnlyFiles, Files: what can be asked of paths
     open_file  OpenFile, WritableFile: what can be asked of a file that is open
     locks      a log directory's lock, as Java takes it
+    owner      what root makes belongs to others
     refusals   errors for what the operating system refused
     machine    memory, the clock
 

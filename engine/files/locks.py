@@ -12,6 +12,7 @@ import struct
 import sys
 
 from engine.errors import LogDirLocked
+from engine.files.owner import hand_over
 from engine.files.refusals import unwritable
 
 _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, process
@@ -40,6 +41,7 @@ def take_lock(path: str) -> Lock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except (OSError, ValueError) as error:
         raise unwritable(path, error) from error
+    hand_over(path, descriptor)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
+from engine.files.owner import hand_over
 from engine.files.refusals import kind_of, unreadable, unwritable
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ class Files(ReadOnlyFiles):
     def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
         """Open a plain file for reading and writing; `create`: an empty one is made where there is none.
 
-        A symbolic link is not followed: what it leads to may lie outside the log dir.
+        A symbolic link is not followed: what it leads to may lie outside the log dir. What root makes belongs to the owner
+        of its directory.
         """
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
         try:
@@ -157,6 +159,8 @@ class Files(ReadOnlyFiles):
         if not stat.S_ISREG(mode):
             os.close(descriptor)
             raise UnwritableFile(f"{path}: {kind_of(mode)}, not a file")
+        if create:
+            hand_over(path, descriptor)
         return self._opened_writable(path, descriptor)
 
     def rename(self, path: str, to: str) -> None:
@@ -182,6 +186,8 @@ class Files(ReadOnlyFiles):
         except (OSError, ValueError) as error:
             if not os.path.isdir(path):
                 raise unwritable(path, error) from error
+            return
+        hand_over(path)
 
     def remove_directory(self, path: str) -> None:
         """Remove the empty directory at `path`."""

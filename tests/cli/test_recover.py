@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -240,3 +241,12 @@ def test_a_reader_that_goes_away_does_not_stop_the_work(corpus, tmp_path):
     assert {name: data for name, data in trees[0].items() if "manifest" not in name} == {
         name: data for name, data in trees[1].items() if "manifest" not in name
     }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_broker_that_is_not_root_can_open_what_root_left(damaged):
+    for path in (damaged, *damaged.rglob("*")):
+        os.chown(path, 3001, 3002)
+    assert kafkalog("recover", "--salvage", "--now", NOW, str(damaged)).status in (1, 4)
+    assert kafkalog("roll", "--now", NOW, str(damaged / "d0/u-rolls-0")).status == 0
+    assert [path for path in damaged.rglob("*") if (path.stat().st_uid, path.stat().st_gid) != (3001, 3002)] == []
