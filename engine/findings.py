@@ -34,11 +34,12 @@ class Where(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something wrong that was seen."""
+    """Something wrong that was seen. `stands_for`: how many of the sort."""
 
     code: str
     where: Where
     what: str
+    stands_for: int = 1
 
     @property
     def kind(self) -> Kind:

@@ -83,6 +83,7 @@ NUMBERED = (
 _BY_SUFFIX = {kind.value: kind for kind in NUMBERED}
 _BY_NAME = {kind.value: kind for kind in FileKind if kind not in NUMBERED}
 _ORDER = {kind: at for at, kind in enumerate(FileKind)}
+ASIDE = ".kafkalog"  # behind the name of a file that is written anew beside it: none of Kafka's, which leaves it alone
 _ADDED_SUFFIXES = ("", ".swap", ".cleaned", ".deleted", ".part", ".tmp")
 
 _ADDED = re.compile(r"(?:\.(?:deleted|cleaned|swap|part|tmp))+\Z")

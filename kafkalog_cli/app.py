@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engine.log.quarantine.seam import QuarantiningFiles
 
 SHOWN_PER_CODE = 10  # findings of one code and file that are written out; more are counted
+SHOWN_PER_DIRECTORY = 20  # of one code about all files of a directory
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
@@ -38,7 +39,9 @@ class Outcome:
 
     def __init__(self, quiet_codes: frozenset[str] = frozenset(), stream: JsonStream | None = None) -> None:
         self._quiet, self._stream = quiet_codes, stream
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[tuple[str, str]] = Counter()  # by code and file
+        self._shown: Counter[tuple[str, str]] = Counter()  # those of them that were written out
+        self._lines: Counter[tuple[str, str]] = Counter()  # the same by code and directory
         self._explained: set[str] = set()
         self._status = 0
         self._failed = False
@@ -64,8 +67,11 @@ class Outcome:
         if finding.code in self._quiet and finding.where.position is not None:
             return  # but how many more there are, which has no place, nobody else tells
         key = (finding.code, finding.where.file)
-        self._counts[key] += 1
-        if self._counts[key] <= SHOWN_PER_CODE:
+        self._counts[key] += finding.stands_for
+        place = (finding.code, _parent(finding.where.file))
+        if self._shown[key] < SHOWN_PER_CODE and self._lines[place] < SHOWN_PER_DIRECTORY:
+            self._shown[key] += finding.stands_for
+            self._lines[place] += 1
             self._show(finding)
 
     def error(self, error: KafkalogError) -> None:
@@ -79,12 +85,22 @@ class Outcome:
     def finish(self, instead: int = 0) -> int:
         """Say what was left out; returns the exit status. `instead`: that of a signal that ended the work, 0: none did."""
         status = instead or self._status
-        for (code, path), count in self._counts.items():
-            if count > SHOWN_PER_CODE:
-                click.echo(f"{printable(path)}: {count - SHOWN_PER_CODE} more findings [{code}]", err=True)
+        self._say_what_was_left_out()
         if self._stream is not None:
             self._stream.end(status)
         return status
+
+    def _say_what_was_left_out(self) -> None:
+        """The numbers of findings that were not written out: of a file, or of all files of a directory of which none was."""
+        rest: dict[tuple[str, str], list[int]] = {}  # by code and directory: findings of each such file
+        for (code, path), count in self._counts.items():
+            left = count - self._shown[code, path]
+            if left and self._shown[code, path]:
+                click.echo(f"{printable(path)}: {left} more findings [{code}]", err=True)
+            elif left:
+                rest.setdefault((code, _parent(path)), []).append(left)
+        for (code, directory), counts in rest.items():
+            click.echo(f"{printable(directory)}: {sum(counts)} more findings [{code}] in {len(counts)} more files", err=True)
 
     def _show(self, finding: Finding) -> None:
         kind = finding.kind
@@ -97,6 +113,10 @@ class Outcome:
         if self._explain and finding.code not in self._explained:
             self._explained.add(finding.code)
             click.echo(f"  why  {kind.why}\n  do   {kind.do.replace('{path}', printable(finding.where.file))}", err=True)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "."
 
 
 def _line(severity: str, code: str, colour: str, message: str, do: str | None) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from engine.layout import ASIDE
+
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
 
@@ -18,6 +20,7 @@ class Backing:
     Zeros that lengthen it are only written where it is renamed: until then no reader asks for them, and most files are
     trimmed again before that.
     exists  is it there? None: ask the disk
+    is_replaced  did another file take its place? That is on the disk with the next sync of its directory
     """
 
     def __init__(self, files: ReadOnlyFiles, path: str, *, writable: bool, exists: bool | None = None) -> None:
@@ -28,6 +31,8 @@ class Backing:
         self.length = files.info(path).size if self.exists else 0
         self._on_disk = self.length  # bytes that the file has
         self._changed = False  # since the last sync
+        self._is_anew = False  # does another file take the place of this one once it is written?
+        self.is_replaced = False
 
     @property
     def _files(self) -> Files:
@@ -41,6 +46,28 @@ class Backing:
             file.truncate(length)
         self.exists, self.length, self._on_disk, self._changed = True, length, length, True
 
+    def begin_anew(self, length: int) -> None:
+        """The next `write`, from byte 0 on, makes all of the file anew, `length` bytes of it as far as readers go.
+
+        Until then it stays what it was, and it is never half of each, whenever a process ends.
+        """
+        self._is_anew, self.length = True, length
+
+    def _replace(self, data: memoryview | bytes) -> None:
+        """Write `data` aside, sync, rename. Where the file says the same already it stays."""
+        self._is_anew = False
+        if self.exists and self._on_disk == len(data) and self.read(0, len(data)) == data:
+            self._changed = True  # who wrote it may not have synced it
+            return
+        aside = self.path + ASIDE
+        with self._files.open_writable(aside, create=True) as file:
+            file.truncate(0)
+            file.write_at(0, data)
+            file.sync()
+        self._files.rename(aside, self.path)
+        self.is_replaced |= self.exists
+        self.exists, self._on_disk, self._changed = True, len(data), False
+
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""
         if not size:
@@ -50,6 +77,10 @@ class Backing:
 
     def write(self, position: int, data: memoryview) -> None:
         """Write all of `data` from byte `position` on."""
+        if self._is_anew:
+            self._replace(data)
+            self.length = max(self.length, self._on_disk)
+            return
         with self._files.open_writable(self.path, create=True) as file:
             file.write_at(position, data)
         self._on_disk = max(self._on_disk, position + len(data))
@@ -57,7 +88,9 @@ class Backing:
 
     def set_length(self, length: int) -> None:
         """Cut the file, or lengthen it with zeros."""
-        if length < self._on_disk:
+        if self._is_anew and not length:
+            self._replace(b"")
+        elif length < self._on_disk and not self._is_anew:
             self._truncate(length)
         self.length = length
 
@@ -68,6 +101,8 @@ class Backing:
 
     def sync(self) -> None:
         """Wait until the file is on the disk; that there is none is no error."""
+        if self._is_anew:
+            self._replace(b"")
         if self.exists:
             with self._files.open_writable(self.path) as file:
                 file.sync()
@@ -75,11 +110,13 @@ class Backing:
 
     def sync_changes(self) -> None:
         """As `sync`, if anything was changed here since the last time."""
-        if self._changed:
+        if self._changed or self._is_anew:
             self.sync()
 
     def rename(self, path: str) -> None:
         """Give the file, if it exists, another name."""
+        if self._is_anew:
+            self._replace(b"")
         if self.exists:
             if self._on_disk < self.length:
                 self._truncate(self.length)
@@ -90,4 +127,4 @@ class Backing:
         """Remove the file if it exists."""
         if self.exists:
             self._files.remove(self.path)
-        self.exists, self.length, self._on_disk, self._changed = False, 0, 0, False
+        self.exists, self.length, self._on_disk, self._changed, self._is_anew = False, 0, 0, False, False

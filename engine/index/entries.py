@@ -71,6 +71,11 @@ class IndexFile:
         return self._backing is not None
 
     @property
+    def is_replaced(self) -> bool:
+        """Did a new file take the place of the one that was opened? See Backing."""
+        return self._file.is_replaced
+
+    @property
     def _file(self) -> Backing:
         if self._backing is None:
             raise ValueError(f"{self.path} is not open")
@@ -170,23 +175,25 @@ class SparseIndex(IndexFile):
 
     @classmethod
     def open(
-        cls, files: ReadOnlyFiles, path: str, base_offset: int, max_index_size: int = -1, *, writable: bool = True
+        cls, files: ReadOnlyFiles, path: str, base_offset: int, max_index_size: int = -1, *, writable: bool = True,
+        anew: bool = False,
     ) -> Self:
         """Open the file at `path`, believing that it is full of entries; where there is none, make one of zeros.
 
         max_index_size  bytes of a new file, rounded down to whole entries
         writable        without it nothing is made: a missing file is an index without entries
+        anew            an index without entries as well, but the file stays as it is until all of it is written
         Raises UnreadableFile, UnwritableFile, InvalidIndexSize.
         """
         index = cls(bytearray(), base_offset, path)
         backing = Backing(files, path, writable=writable)
         index.max_index_size = max_index_size
         size = backing.length - backing.length % cls.entry_size
-        if writable and not backing.exists:
+        if anew or (writable and not backing.exists):
             if max_index_size < cls.entry_size:
                 raise InvalidIndexSize(f"{path}: Invalid max index size: {max_index_size}", do="set segment.index.bytes")
-            backing.create(max_index_size - max_index_size % cls.entry_size)
-        index._attach(backing, size)
+            (backing.begin_anew if anew else backing.create)(max_index_size - max_index_size % cls.entry_size)
+        index._attach(backing, 0 if anew else size)
         index.max_entries = backing.length // cls.entry_size
         return index
 
@@ -236,11 +243,6 @@ class SparseIndex(IndexFile):
     def truncate_to_entries(self, count: int) -> None:
         """Keep the first `count` entries; the file keeps its length."""
         self._cut(count * self.entry_size)
-
-    def reset(self) -> None:
-        """Remove all entries and make the file as long as a new one."""
-        self.truncate()
-        self.resize(self.max_index_size)
 
     def close(self) -> None:
         """Write back and trim, and wait until what changed is on the disk. The index may be used again.

@@ -94,11 +94,11 @@ class TransactionIndex(IndexFile):
             last_offset = txn.last_offset
 
     def reset(self) -> None:
-        """Empty the file, if there is one."""
+        """Remove all entries; the file, if there is one, stays as it is until all of it is written anew."""
         self._cut(0)
         self._last_offset = None
         if self._file.exists and self._file.length:
-            self._file.set_length(0)
+            self._file.begin_anew(0)
 
     def close(self) -> None:
         """Write back. The index may be used again."""

@@ -250,3 +250,23 @@ def test_a_broker_that_is_not_root_can_open_what_root_left(damaged):
     assert kafkalog("recover", "--salvage", "--now", NOW, str(damaged)).status in (1, 4)
     assert kafkalog("roll", "--now", NOW, str(damaged / "d0/u-rolls-0")).status == 0
     assert [path for path in damaged.rglob("*") if (path.stat().st_uid, path.stat().st_gid) != (3001, 3002)] == []
+
+
+def test_what_was_written_aside_when_it_was_stopped_goes(log_dirs):
+    names = [f"00000000000000000000{kind}.kafkalog" for kind in (".log", ".index", ".txnindex")]
+    for name in names:
+        (log_dirs / "d0/u-rolls-0" / name).write_bytes(b"half of it")
+    assert kafkalog("verify-index", str(log_dirs / "d0/u-rolls-0")).status == 0
+    done = kafkalog("recover", "--now", NOW, str(log_dirs / "d0/u-rolls-0"))
+    assert done.status == 1
+    for name in names:
+        assert f"removed {name} (10 bytes) - kafkalog was stopped while it wrote it" in done.out.decode()
+    assert not list((log_dirs / "d0").rglob("*.kafkalog"))
+
+
+def test_a_hard_link_to_an_index_keeps_what_it_had(log_dirs, tmp_path):
+    index = log_dirs / "d0/u-rolls-0/00000000000000000263.index"
+    (tmp_path / "backup").hardlink_to(index)
+    before = index.read_bytes()
+    assert kafkalog("recover", "--now", NOW, str(log_dirs / "d0/u-rolls-0")).status == 0
+    assert (tmp_path / "backup").read_bytes() == before != index.read_bytes()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from engine.record.builder import NewRecord, build_batch
 from tests.support.run import kafkalog
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -211,3 +212,37 @@ def test_what_real_cleaners_left_is_no_loss_without_anything_beside_it(own_corpu
         told |= {(code, real.name) for code, _ in said[0]}
     assert {code for code, _ in told} == {"gaps-compacted"}
     assert words or {"compacted-0", "compacted-plain-0"} <= {name for _, name in told}
+
+
+@pytest.fixture
+def gaps(tmp_path):
+    """A partition of 50 segments, in each of which offsets are missing."""
+    directory = tmp_path / "gaps-0"
+    directory.mkdir()
+    for base in range(0, 500, 10):
+        batches = (build_batch([NewRecord(base + offset, 1, None, b"x")], partition_leader_epoch=0) for offset in (0, 4, 9))
+        (directory / f"{base:020}.log").write_bytes(b"".join(batches))
+    return directory
+
+
+def test_the_same_in_very_many_segments_is_told_of_the_first_ones_and_counted(gaps):
+    done = kafkalog("verify-index", str(gaps))
+    lines = [line for line in done.err.splitlines() if "[offset-gap]" in line]
+    assert len(lines) == 21
+    assert all(line.startswith("warning[offset-gap] ") for line in lines[:20])
+    assert lines[20] == f"{gaps}: 80 more findings [offset-gap] in 40 more files"
+    assert done.status == 4
+    found, _ = objects(str(gaps))
+    assert sum(one.get("code") == "offset-gap" for one in found) == 100
+
+
+def test_the_rest_of_a_file_and_of_other_files_is_counted_to_the_last(gaps, monkeypatch):
+    monkeypatch.setattr("kafkalog_cli.app.SHOWN_PER_CODE", 1)
+    monkeypatch.setattr("kafkalog_cli.app.SHOWN_PER_DIRECTORY", 2)
+    monkeypatch.setattr("engine.log.scan.gaps.KEPT", 1)
+    lines = [line for line in kafkalog("verify-index", str(gaps)).err.splitlines() if "[offset-gap]" in line]
+    assert lines[2:] == [
+        f"{gaps}/00000000000000000000.log: 1 more findings [offset-gap]",
+        f"{gaps}/00000000000000000010.log: 1 more findings [offset-gap]",
+        f"{gaps}: 96 more findings [offset-gap] in 48 more files",
+    ]

@@ -7,6 +7,7 @@ from dataclasses import replace as with_settings
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
+from engine.layout import ASIDE
 from engine.log.loading.loader import open_log
 from engine.log.quarantine.manifest import QuarantineDamaged
 from engine.log.quarantine.restore import ChangedSince, restore
@@ -37,7 +38,7 @@ END = 39  # log end offset of `segments()`
 
 def tidy(disk):
     """Is nothing left over, and what was removed surely gone?"""
-    return not [path for path in disk.below(TOPIC) if path.endswith((".deleted", ".cleaned", ".swap", ".tmp"))]
+    return not [path for path in disk.below(TOPIC) if path.endswith((".deleted", ".cleaned", ".swap", ".tmp", ASIDE))]
 
 
 def opened(files, **settings):
@@ -109,6 +110,45 @@ def recover_below_case():
     batches = batches_of(segments())
     times = {base: 1_700_000_000_000 + 10 * last for base, last in ((0, 11), (12, 22), (23, 32))}
     return Case("recover-below", disk, work, check)
+
+
+def indexes_of(disk):
+    return [path for path in disk.contents if path.endswith(("index", ".timeindex"))]
+
+
+def entries_of_another_interval():
+    return closed(segments(), with_settings(CONFIG, index_interval=1))
+
+
+def garbled_indexes():
+    disk = closed(segments())
+    return Disk(disk.contents | dict.fromkeys(indexes_of(disk), b"\x01" * 24), disk.directories)
+
+
+def unsynced_indexes():
+    disk = closed(segments())
+    return disk._replace(unsynced=frozenset(indexes_of(disk)))
+
+
+def recover_over_case(case_name, disk, *, is_sound=False):
+    """Indexes that are there are made anew, below the recovery point too: in the end they are right.
+
+    is_sound  they are before as well: then also in between, for a broker that starts there believes them
+    """
+
+    def work(files, _acknowledge):
+        opened(files, clean_shutdown=False).close()
+
+    whole = CrashFiles(disk)
+    work(whole, None)
+    wanted = see(whole.disk(), clean=True)
+    assert wanted.batches == batches_of(segments())
+
+    def check(disk, _acknowledged, done):
+        assert see(disk, recovery_point=END if done or is_sound else 0) == wanted
+        assert not done or tidy(disk)
+
+    return Case(case_name, disk, work, check)
 
 
 def swapped():
@@ -286,6 +326,23 @@ def truncate_and_append_case():
     return Case("truncate-append", disk, work, check)
 
 
+def rebuild_over_case():
+    """Files that only seem to be broken: a broker that starts in the middle of it finds whole ones."""
+    disk = entries_of_another_interval()
+    findings = [Finding("index-offset-mismatch", Where(f"/{name(base, kind)}"), "broken")
+                for base in (0, 12, 23, 33) for kind in (".index", ".timeindex")]
+    wanted = see(disk, clean=True)
+
+    def work(files, _acknowledge):
+        assert Rebuilder(files, DIRECTORY, CONFIG, findings, NOW).run()
+
+    def check(disk, _acknowledged, done):
+        assert see(disk, clean=True) == wanted
+        assert not done or tidy(disk)
+
+    return Case("rebuild-over", disk, work, check)
+
+
 def rebuild_case():
     """verify-index --rebuild: the log is never in danger, and in the end its indexes fit."""
     sound = closed(segments())
@@ -428,6 +485,9 @@ CASES_LOG = [
     recover_case("recover-middle", *damaged_middle()),
     recover_case("recover-tail", *torn_tail(), recovery_point=33),
     recover_below_case(),
+    recover_over_case("recover-over", entries_of_another_interval(), is_sound=True),
+    recover_over_case("recover-over-garbled", garbled_indexes()),
+    recover_over_case("recover-over-unsynced", unsynced_indexes()),
     recover_case("recover-no-indexes", only_logs_and_epochs(), batches_of(segments())),
     recover_case("swap", *swapped(), config=with_settings(CONFIG, max_index_size=1200)),
     recover_case("split", *overflowing()),
@@ -449,4 +509,5 @@ CASES_LOG = [
     restore_everything_case(),
     restore_force_case(),
     rebuild_case(),
+    rebuild_over_case(),
 ]

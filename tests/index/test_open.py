@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import pytest
@@ -137,8 +138,38 @@ def test_resizing_never_cuts_entries(path):
     assert index.resize(40)
     assert (index.length, index.is_full, len(index)) == (80, True, 10)
     assert not index.resize(80)
-    index.reset()
-    assert (len(index), index.length, index.last_offset) == (0, 800, BASE)
+
+
+def test_an_index_made_anew_takes_the_place_of_the_old_one_in_one_step(path, tmp_path):
+    (tmp_path / "x.index").write_bytes(pairs((3, 10), (9, 20), (11, 30)))
+    index = offset_index(path, 800, anew=True)
+    assert (len(index), index.length, index.max_entries, index.last_offset) == (0, 800, 100, BASE)
+    before = (tmp_path / "x.index").open("rb")
+    index.extend(pairs((4, 7)))
+    assert content(path) == pairs((3, 10), (9, 20), (11, 30))
+    index.close()
+    assert content(path) == pairs((4, 7))
+    assert before.read() == pairs((3, 10), (9, 20), (11, 30))
+    assert index.is_replaced
+    assert os.listdir(tmp_path) == ["x.index"]
+    index.resize(800)  # from here on it grows as every index does
+    index.append(BASE + 9, 8)
+    index.close()
+    assert content(path) == pairs((4, 7), (9, 8))
+
+
+@pytest.mark.parametrize("old", [None, b"", pairs((4, 7)), pairs((4, 7), (5, 8))])
+@pytest.mark.parametrize("new", [b"", pairs((4, 7))])
+def test_an_index_made_anew_that_is_as_it_was_stays(path, tmp_path, old, new):
+    if old is not None:
+        (tmp_path / "x.index").write_bytes(old)
+        node = os.stat(path).st_ino
+    index = offset_index(path, 800, anew=True)
+    index.extend(new)
+    index.close()
+    assert content(path) == new
+    assert index.is_replaced == (old not in (None, new))
+    assert old is None or index.is_replaced == (os.stat(path).st_ino != node)
 
 
 def test_a_time_index_keeps_a_place_for_closing(path):
@@ -258,6 +289,8 @@ def test_a_transaction_index_appears_with_the_first_entry(path, tmp_path):
     assert again.collect_aborted_txns(1000, 1004) == ([txn(1000, 1005, 1006)], True)
     again.append(txn(1, 2))  # what an earlier life wrote is not compared
     again.reset()
+    assert (len(again), len(content(path))) == (0, 68)
+    again.close()
     assert (len(again), content(path)) == (0, b"")
 
 

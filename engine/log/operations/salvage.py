@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Severity
 from engine.formats import BatchField
 from engine.layout import (
+    ASIDE,
     FileKind,
     log_file_name,
     offset_index_file_name,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from engine.files import Files, OpenFile
     from engine.log.report import Report
 
-_ASIDE = ".log.tmp"  # a name that neither brokers nor we take for a segment
 
 
 class Run(NamedTuple):
@@ -140,7 +140,7 @@ def lost_ranges(runs: list[Run], size: int, base_offset: int, limit: int | None)
 def _write(files: Files, directory: str, name: str, file: OpenFile, runs: list[Run]) -> None:
     path = f"{directory}/{name}"
     base = int(name[:20])
-    aside = f"{directory}/{name[:20]}{_ASIDE}"
+    aside = f"{directory}/{log_file_name(base, ASIDE)}"
     modified_ms = files.info(path).modified_ms
     with files.open_writable(aside, create=True) as copy:
         copy.truncate(0)

@@ -92,9 +92,9 @@ class LocalLog:
         self.recovery_point = max(self.recovery_point, offset)
 
     def sync_new_names(self) -> None:
-        """Wait until the names of files are on the disk that were made since the log was opened."""
+        """Wait until the names of files are on the disk that were made, or taken over, since the log was opened."""
         names = set(self.files.list(self.directory))
-        if names != self._names:
+        if names != self._names or any(segment.is_replaced for segment in self.segments):
             self.files.sync_directory(self.directory)
             self._names = names
 

@@ -116,7 +116,8 @@ def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:
         what = f"{gap.after - gap.before - 1} offsets are missing behind offset {gap.before}"
         yield Finding("offset-gap", Where(path, gap.position, gap.after), what)
     if gaps.loss_count > len(losses):
-        yield Finding("offset-gap", Where(path), f"{gaps.loss_count - len(losses)} more gaps")
+        more = gaps.loss_count - len(losses)
+        yield Finding("offset-gap", Where(path), f"{more} more gaps", more)
 
 
 def explained_finding(gaps: HeaderGaps, path: str) -> Finding:

@@ -1,7 +1,7 @@
 """What an interrupted deletion, compaction or split left in a partition directory: finished or undone, by names alone.
 
 `.deleted` goes. `.cleaned` was not whole yet and goes. `.swap` is whole and takes the place of all that it covers,
-unless a `.cleaned` of a lower offset shows that a split had not come to its end.
+unless a `.cleaned` of a lower offset shows that a split had not come to its end. What we write aside ourselves goes, too.
 Mirrors the first three passes of LogLoader.load.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
-from engine.layout import FileKind, parse_long
+from engine.layout import ASIDE, FileKind, parse_long
 from engine.log.errors import CorruptRecord
 from engine.log.report import Action
 from engine.log.segment.deferred import DELETED
@@ -58,6 +58,8 @@ class Leftovers:
         for name in names:
             if name.endswith(DELETED) and not name.endswith(_KRAFT_DELETED):
                 self._remove(name, "its deletion was not finished")
+            elif name.endswith(ASIDE):
+                self._remove(name, "kafkalog was stopped while it wrote it")
         cleaned = [name for name in names if name.endswith(CLEANED) and self._offset(name) is not None]
         swaps = [name for name in names if name.endswith(SWAP) and self._offset(name) is not None]
         lowest = min((offset for name in cleaned if (offset := offset_of(name)) is not None), default=None)

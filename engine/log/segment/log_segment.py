@@ -225,7 +225,7 @@ class LogSegment(SegmentFiles):
         came before it is in them, nothing is cut. Mirrors LogSegment.recover.
         """
         scan = self.scan() if scan is None else scan
-        self.time_index.reset()
+        self._time_index = self._open_time_index(anew=True)
         self.txn_index.reset()
         self.time_index.extend(scan.time_entries)
         self._largest = scan.largest
@@ -239,7 +239,7 @@ class LogSegment(SegmentFiles):
             self.time_index.maybe_append(*self._largest, skip_full_check=True)
             self.time_index.trim_to_valid_size()
         self._finish_before_offset_index()
-        self.offset_index.reset()
+        self._offset_index = self._open_offset_index(anew=True)
         self.offset_index.extend(scan.offset_entries)
         if scan.error is not None:
             raise scan.error
@@ -248,10 +248,14 @@ class LogSegment(SegmentFiles):
         return cut
 
     def _finish_before_offset_index(self) -> None:
-        """Bring time and transaction index to the disk: below the recovery point an offset index vouches for them."""
+        """Bring time and transaction index to the disk: below the recovery point an offset index vouches for them.
+
+        Where there is one already, what stands beside it is believed in any case: the old files or the new ones.
+        """
         self.time_index.sync_changes()
         self.txn_index.sync_changes()
-        if len(self.txn_index):
+        is_named = not self.time_index.is_replaced and not len(self.txn_index) and not self.txn_index.is_replaced
+        if not is_named and not self.files.exists(self.offset_index_path):
             self.files.sync_directory(self.directory)
 
     def update_txn_index(self, completed: CompletedTxn, last_stable_offset: int) -> None:

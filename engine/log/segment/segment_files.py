@@ -58,13 +58,18 @@ class SegmentFiles(ReadableSegment):
             self._file = self.files.open_writable(self.log_path)
         return self._file
 
-    def _open_offset_index(self) -> OffsetIndex:
-        size = self.config.max_index_size
-        return OffsetIndex.open(self.files, self.offset_index_path, self.base_offset, size, writable=self.writable)
+    def _open_offset_index(self, *, anew: bool = False) -> OffsetIndex:
+        size, writable = self.config.max_index_size, self.writable
+        return OffsetIndex.open(self.files, self.offset_index_path, self.base_offset, size, writable=writable, anew=anew)
 
-    def _open_time_index(self) -> TimeIndex:
-        size = self.config.max_index_size
-        return TimeIndex.open(self.files, self.time_index_path, self.base_offset, size, writable=self.writable)
+    def _open_time_index(self, *, anew: bool = False) -> TimeIndex:
+        size, writable = self.config.max_index_size, self.writable
+        return TimeIndex.open(self.files, self.time_index_path, self.base_offset, size, writable=writable, anew=anew)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Did new files take the places of indexes? Their names are on the disk with the next sync of the directory."""
+        return any(index is not None and index.is_replaced for index in (self._offset_index, self._time_index, self.txn_index))
 
     def _open_txn_index(self, *, exists: bool | None = None) -> TransactionIndex:
         return TransactionIndex.open(self.files, self.txn_index_path, self.base_offset, writable=self.writable, exists=exists)

@@ -102,7 +102,6 @@ class EpochCheck:
             if entry.start_offset > self._last + 1:
                 what = f"epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends before {self._last + 1}"
                 self._report(Finding("epochs-beyond-log", Where(self._path, None, entry.start_offset), what))
-        self._findings.finish()
 
     def _compare(self, entries: Sequence[EpochEntry], epoch: int, first: int, last: int) -> None:
         """Offsets `first` to `last` are of `epoch`: does the checkpoint say so?"""

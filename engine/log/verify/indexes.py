@@ -25,28 +25,19 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-MAX_FINDINGS = 1000  # of one code in one file that are reported one by one
+_FIRST_OFFSETS = 1000  # entries that name the first offset of their batch that are remembered one by one
 _DOUBTFUL = 256  # entries that one kernel call describes
 
 
 class FileFindings:
-    """Reports findings about one file: MAX_FINDINGS of a code one by one, the rest as a number."""
+    """Reports findings about the file at `path`."""
 
     def __init__(self, path: str, report: Report) -> None:
         self._path, self._report = path, report
-        self._counts: dict[str, int] = {}
 
     def add(self, code: str, what: str, position: int | None = None, offset: int | None = None) -> None:
         """Something wrong at byte `position` of the file, about log offset `offset`."""
-        self._counts[code] = count = self._counts.get(code, 0) + 1
-        if count <= MAX_FINDINGS:
-            self._report(Finding(code, Where(self._path, position, offset), what))
-
-    def finish(self) -> None:
-        """Report how many were left out."""
-        for code, count in self._counts.items():
-            if count > MAX_FINDINGS:
-                self._report(Finding(code, Where(self._path), f"{count - MAX_FINDINGS} more"))
+        self._report(Finding(code, Where(self._path, position, offset), what))
 
 
 class _Check:
@@ -139,7 +130,6 @@ class OffsetCheck(_Check):
         if self._append_count:
             what = f"{self._append_count} of {self.count} entries name the last offset of a later batch of the same append"
             self.findings.add("index-append-offsets", what)
-        self.findings.finish()
 
     def _judge(self, doubt: list[int]) -> None:
         number = self._number(doubt[kernel.ENTRY])
@@ -159,7 +149,7 @@ class OffsetCheck(_Check):
             what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only walk further"
         elif doubt[kernel.OLD_FORMAT] or offset == first:
             self._first_count += 1
-            if len(self._first_offsets) < MAX_FINDINGS:
+            if len(self._first_offsets) < _FIRST_OFFSETS:
                 self._first_offsets.append((number, what + harmless))
             return
         elif offset > last and doubt[kernel.MEETS_END]:
@@ -217,7 +207,6 @@ class TimeCheck(_Check):
             says = f"ends with {last} ms" if self.count else "has no entries"
             what = f"the index {says}, the largest timestamp of the segment is {self.largest_timestamp} ms"
             self.findings.add("timeindex-incomplete", what)
-        self.findings.finish()
 
     def _judge(self, doubt: list[int]) -> None:
         number = self._number(doubt[kernel.ENTRY])

@@ -29,6 +29,7 @@ from engine.layout import (
 )
 from engine.log.verify.continuity import ContinuityCheck
 from engine.log.verify.epochs import EpochCheck
+from engine.log.verify.flood import Dam
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
@@ -75,7 +76,8 @@ def verify_partition(
 
     go_on  is asked now and then; False: stop in the middle, what was found so far was reported
     Files with `.deleted`, `.cleaned`, `.swap` and the like are left out: they are no part of the log. Memory: one window,
-    one index of each sort, and the producers. Raises UnreadableFile, and FileChangedWhileReading.
+    one index of each sort, the producers. Findings are as many as `flood` lets through. Raises UnreadableFile, and
+    FileChangedWhileReading.
     """
     return _Partition(files, directory, report, go_on).run()
 
@@ -84,7 +86,7 @@ class _Partition:
     def __init__(self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool]) -> None:
         self._files = files
         self._prefix = directory if directory.endswith("/") else directory + "/"
-        self._outer, self._go_on = report, go_on
+        self._dam, self._go_on = Dam(report), go_on
         self.result = Verification(directory)
         self._paths: dict[tuple[FileKind, int | None], str] = {}
         self._columns = BatchColumns()
@@ -100,7 +102,14 @@ class _Partition:
         self._producers = ProducerCheck(self._snapshots(), self._report)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
-                return self.result
+                break
+        else:
+            self._finish()
+        self._dam.finish()
+        return self.result
+
+    def _finish(self) -> None:
+        """What can be told when all logs were read."""
         for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
             if kind is FileKind.LOG_07:
                 self._log_07(path)
@@ -108,7 +117,6 @@ class _Partition:
         self._epochs.finish()
         self._continuity.finish()
         self._check_start()
-        return self.result
 
     def _log_07(self, path: str) -> None:
         """A log of Kafka 0.7: there is nothing beside it, so only its own checksums can be compared."""
@@ -126,7 +134,7 @@ class _Partition:
             self.result.is_log_damaged = True
         if finding.severity is not Severity.INFO and finding.code != "offset-gap":
             self.result.is_broken = True
-        self._outer(finding)
+        self._dam(finding)
 
     # ---- what is there
 

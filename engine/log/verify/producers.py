@@ -196,7 +196,6 @@ class ProducerCheck:
             elif self._knows_all or offset > self._end:
                 what = f"no abort marker of producer {txn.producer_id} stands at offset {offset}"
                 findings.add("txnindex-mismatch", what, position, offset)
-        findings.finish()
 
     def _contradiction(self, seen: Aborted, txn: AbortedTxn) -> str | None:
         """What in `txn` does not fit the abort marker; None: nothing."""
@@ -242,7 +241,6 @@ class ProducerCheck:
             if producer not in listed and self._knows_all:
                 what = f"producer {producer} is missing, its transaction from offset {first} is open: not harmless"
                 findings.add("snapshot-mismatch", what, None, offset)
-        findings.finish()
 
     def _difference(self, said: ProducerSnapshotEntry, seen: ProducerState | None) -> str | None:
         """What in `said` contradicts the batches; None: nothing."""
