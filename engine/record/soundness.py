@@ -72,6 +72,11 @@ def search_ended(position: int, end: int) -> Problem:
     return Problem("search-cut-short", what)
 
 
+def searched_up_to(position: int | None) -> str:
+    """What to add where it was said how much is sound behind damage; None: all was looked at."""
+    return "" if position is None else f"; the search for what is sound was cut short at byte {position}: there may be more"
+
+
 def size_field(file: OpenFile, position: int) -> int:
     """The size field of the batch at `position`, whose offset and size are in the file."""
     return BATCH_HEADER.field("batch_length", file.read_exactly(position, LOG_OVERHEAD))

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.record.test_legacy import message, wrapper
 from tests.support.run import kafkalog
 
 ROOT = Path(__file__).parents[2]
@@ -160,3 +161,14 @@ def test_limit_counts_records(logs):
         assert offsets(fetch("-f", "%o ", "--limit", str(limit), path, cwd=logs)) == everything[:count]
         lines = fetch("--format", "jsonl", "--limit", str(limit), path, cwd=logs).out.splitlines()
         assert [json.loads(line)["offset"] for line in lines[:-1]] == everything[:count]
+
+
+def test_a_message_cut_off_inside_a_set_is_told(tmp_path):
+    """A consumer is handed what stands before it, without a word."""
+    inner = b"".join(message(offset, None, b"v%d" % offset, magic=0) for offset in range(3))
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0/00000000000000000000.log").write_bytes(wrapper(2, inner[:-1], magic=0))
+    done = fetch(str(tmp_path / "t-0"))
+    assert (done.out, done.status) == (b"v0\nv1\n", 4)
+    assert "error[record-invalid]" in done.err
+    assert "message 2 is cut off" in done.err

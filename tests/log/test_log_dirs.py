@@ -67,3 +67,13 @@ def test_one_directory_is_one_however_it_is_spelled(tmp_path, monkeypatch):
     (tmp_path / "d" / "meta.properties").write_text("version=1\n")
     [found] = find_log_dirs(Files(), (f"{tmp_path}/link", real))
     assert (found.path, found.is_whole, len(found.places)) == (f"{tmp_path}/link", True, 1)
+
+
+def test_a_link_to_nowhere_beside_log_dirs_is_none(tmp_path):
+    (tmp_path / "var/d0/a-0").mkdir(parents=True)
+    (tmp_path / "var/d0/a-0" / _LOG).write_bytes(b"")
+    for place in ("var", "var/d0"):
+        (tmp_path / place / "b-7").symlink_to("/nowhere")
+        (tmp_path / place / "old").symlink_to("/nowhere")
+    [log_dir] = find_log_dirs(Files(), [str(tmp_path / "var")])
+    assert [place.name.topic for place in log_dir.places] == ["a"]

@@ -96,7 +96,8 @@ class RecordFetcher:
     def _runs(self, data: FetchData) -> Iterator[Run]:
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
-        reader, filtering = ChunkReader(file.path, self._report, self._limit), _Filter(data.aborted, file.path, self._report)
+        reader = ChunkReader(file.path, self._report, self._limit, remarks=True)
+        filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size))
         while True:
             for window in walk:

@@ -22,6 +22,7 @@ from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
 from engine.log.scan.producer_rows import RowChunk
 from engine.log.segment.recovery import ScanStop, scan_segment
+from engine.record.soundness import searched_up_to
 from engine.record.windows import LogWalk, only_zeros
 
 if TYPE_CHECKING:
@@ -219,18 +220,23 @@ def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError
 
 
 class _Lost(NamedTuple):
-    """What stands behind the last sound batch: sound batches with so many records, up to `end_offset`."""
+    """What stands behind the last sound batch: sound batches with so many records, up to `end_offset`.
+
+    gave_up  from this byte on nothing was looked at; None: there is no such place
+    """
 
     batches: int
     records: int
     end_offset: int | None
     is_zeros: bool
+    gave_up: int | None
 
     @property
     def text(self) -> str:
         if self.is_zeros:
             return "; only zeros are cut"
-        return f"; {self.batches} sound batches behind it are lost too" if self.batches else ""
+        lost = f"; {self.batches} sound batches behind it are lost too" if self.batches else ""
+        return lost + searched_up_to(self.gave_up)
 
 
 def _lost(segment: LogSegment, scan: SegmentScan) -> _Lost:
@@ -246,4 +252,5 @@ def _lost(segment: LogSegment, scan: SegmentScan) -> _Lost:
                     records += max(1, table[BatchField.COUNT, row])
                     end_offset = table[BatchField.LAST_OFFSET, row] + 1
         is_open = walk.resynchronise() is not None
-    return _Lost(batches, records, end_offset, batches == 0 and only_zeros(segment.log_file, scan.valid_size, segment.size))
+    is_zeros = batches == 0 and only_zeros(segment.log_file, scan.valid_size, segment.size)
+    return _Lost(batches, records, end_offset, is_zeros, walk.gave_up)

@@ -126,7 +126,7 @@ def is_partition(files: ReadOnlyFiles, path: str) -> bool:
         return False
     names = files.list(path)
     return not _is_log_dir(files, path, names) and (not names or directory_kind(names) is DirectoryKind.PARTITION
-                                                     or not any(files.info(f"{path}/{name}").is_directory for name in names))
+                                                     or not any(_is_directory(files, f"{path}/{name}") for name in names))
 
 
 def _around(path: str) -> str:
@@ -142,6 +142,12 @@ def _add_partition(files: ReadOnlyFiles, found: dict[str, LogDir], path: str, lo
         found[log_dir] = LogDir(log_dir, False, (*before.places, Place(path, log_dir, name)), (), ())
 
 
+def _is_directory(files: ReadOnlyFiles, path: str) -> bool:
+    """Does a directory stand at `path`? What is gone meanwhile, and a link to nowhere, is none. Raises UnreadableFile."""
+    info = look(files, path)
+    return info is not None and info.is_directory
+
+
 def _log_dirs_below(files: ReadOnlyFiles, path: str, depth: int) -> list[str]:
     names = files.list(path)
     if _is_log_dir(files, path, names):
@@ -149,7 +155,7 @@ def _log_dirs_below(files: ReadOnlyFiles, path: str, depth: int) -> list[str]:
     if depth == 0:
         return []
     below = [f"{path.rstrip('/')}/{name}" for name in names]
-    return [log_dir for one in below if files.info(one).is_directory for log_dir in _log_dirs_below(files, one, depth - 1)]
+    return [log_dir for one in below if _is_directory(files, one) for log_dir in _log_dirs_below(files, one, depth - 1)]
 
 
 def _is_log_dir(files: ReadOnlyFiles, path: str, names: list[str]) -> bool:
@@ -160,7 +166,7 @@ def _is_log_dir(files: ReadOnlyFiles, path: str, names: list[str]) -> bool:
             return True
     for name in names:
         one = f"{path}/{name}"
-        if parse_partition_dir(name) is not None and files.info(one).is_directory:
+        if parse_partition_dir(name) is not None and _is_directory(files, one):
             inside = files.list(one)
             if directory_kind(inside) is DirectoryKind.PARTITION:
                 return True

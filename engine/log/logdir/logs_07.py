@@ -15,9 +15,10 @@ from engine.log.kafka07.log import Log07, open_log_07
 from engine.log.kafka07.segment import Config07
 from engine.log.report import Action
 from engine.record.kafka07_file import find_entry, iterate_file, valid_size
+from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from engine.files import Files, OpenFile, ReadOnlyFiles
     from engine.log.report import Report
@@ -90,7 +91,8 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
     newest = log.active
     with files.open(newest.path) as file:
         part, size = valid_size(file), file.size()
-        lost = 0 if part.problem is None else _sound_behind(file, part.size, size)
+        ends: list[int] = []
+        lost = 0 if part.problem is None else _sound_behind(file, part.size, size, ends.append)
     if part.problem is None:
         report.add(Action.RECOVERED, newest.name, "every checksum fits", offsets=(newest.start, newest.start + size), size=size)
         return
@@ -98,14 +100,15 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
     why = f"at byte {part.size}: {part.problem.what}"
     if part.problem.exception is not None:
         why += f"; 0.7.2 would not open the log: {part.problem.exception}"
+    why += searched_up_to(ends[0] if ends else None)
     report.add(Action.TRUNCATED, newest.name, why, offsets=(newest.start + part.size, newest.start + size), records=lost,
                size=size - part.size, severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR)
 
 
-def _sound_behind(file: OpenFile, start: int, end: int) -> int:
-    """Sound entries between `start` and `end`, as far as they can be found."""
+def _sound_behind(file: OpenFile, start: int, end: int, gave_up: Callable[[int], object]) -> int:
+    """Sound entries between `start` and `end`, as far as they can be found; `gave_up` takes where a search ended early."""
     count = 0
-    at = find_entry(file, start, end)
+    at = find_entry(file, start, end, gave_up=gave_up)
     for _ in range(_MOST_RUNS):
         if at is None:
             break
@@ -114,5 +117,5 @@ def _sound_behind(file: OpenFile, start: int, end: int) -> int:
             if not entry.valid:
                 break
             count, stop = count + 1, entry.next_offset
-        at = find_entry(file, stop, end) if stop > at else None
+        at = find_entry(file, stop, end, gave_up=gave_up) if stop > at else None
     return count

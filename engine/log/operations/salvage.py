@@ -19,10 +19,11 @@ from engine.layout import (
     transaction_index_file_name,
 )
 from engine.log.report import Action
+from engine.record.soundness import searched_up_to
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.files import Files, OpenFile
     from engine.log.report import Report
@@ -60,7 +61,8 @@ def salvage(files: Files, directory: str, report: Report) -> int:
         limit = bases[number + 1] if number + 1 < len(bases) else None
         name = log_file_name(base)
         with files.open(f"{directory}/{name}") as file:
-            runs = list(sound_runs(file, max(base, expected), limit))
+            ends: list[int] = []
+            runs = list(sound_runs(file, max(base, expected), limit, ends.append))
             size = file.size()
             expected = runs[-1].end_offset if runs else max(base, expected)
             is_tail = limit is None and len(runs) < 2 and (not runs or runs[0].start == 0)
@@ -70,15 +72,23 @@ def salvage(files: Files, directory: str, report: Report) -> int:
             _write(files, directory, name, file, runs)
         count += 1
         for event in lost_ranges(runs, size, base, limit):
-            report.add(Action.SALVAGED, name, "bytes that belong to no sound batch", size=event.end - event.start,
+            why = "bytes that belong to no sound batch"
+            if event.end == size and ends:
+                why += searched_up_to(ends[0])
+            report.add(Action.SALVAGED, name, why, size=event.end - event.start,
                        offsets=(event.first_offset, event.end_offset), severity=Severity.ERROR)
     return count
 
 
-def sound_runs(file: OpenFile, first_offset: int, limit: int | None) -> Iterator[Run]:
-    """The sound batches of a log whose offsets grow from `first_offset` on and lie below `limit`, as long runs."""
+def sound_runs(
+    file: OpenFile, first_offset: int, limit: int | None, gave_up: Callable[[int], object] = lambda _: None
+) -> Iterator[Run]:
+    """The sound batches of a log whose offsets grow from `first_offset` on and lie below `limit`, as long runs.
+
+    gave_up  takes the byte from which on nothing was looked at, if the search behind damage made too much work
+    """
     run: Run | None = None
-    for batch in _fitting(_sound_batches(file, limit), first_offset):
+    for batch in _fitting(_sound_batches(file, limit, gave_up), first_offset):
         if run is not None and run.end == batch.start:
             run = run._replace(end=batch.end, end_offset=batch.end_offset)
             continue
@@ -89,7 +99,7 @@ def sound_runs(file: OpenFile, first_offset: int, limit: int | None) -> Iterator
         yield run
 
 
-def _sound_batches(file: OpenFile, limit: int | None) -> Iterator[Run]:
+def _sound_batches(file: OpenFile, limit: int | None, gave_up: Callable[[int], object]) -> Iterator[Run]:
     """Every batch with a right checksum whose offsets lie below `limit`."""
     walk = LogWalk(file)
     while True:
@@ -101,6 +111,8 @@ def _sound_batches(file: OpenFile, limit: int | None) -> Iterator[Run]:
                     start = window.base + table[BatchField.POSITION, row]
                     yield Run(start, start + table[BatchField.SIZE, row], base, last + 1)
         if walk.stop is Stop.END or walk.resynchronise() is None:
+            if walk.gave_up is not None:
+                gave_up(walk.gave_up)
             return
 
 
