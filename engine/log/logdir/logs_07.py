@@ -105,7 +105,7 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
                size=size - part.size, severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR)
 
 
-def _sound_behind(file: OpenFile, start: int, end: int, gave_up: Callable[[int], object]) -> int:
+def _sound_behind(file: OpenFile, start: int, end: int, gave_up: Callable[[int], None]) -> int:
     """Sound entries between `start` and `end`, as far as they can be found; `gave_up` takes where a search ended early."""
     count = 0
     at = find_entry(file, start, end, gave_up=gave_up)
