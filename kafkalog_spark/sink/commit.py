@@ -183,8 +183,7 @@ class _Commit:
             path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
             replace(files, path, [f"version: 0\ntopic_id: {ids[topic]}".encode()])
         log_dir = LogDir(directory, False, tuple(self._new), (), ())
-        reports = self._operate(log_dir, self._append, files, clean=True)
-        files.sync_directory(directory)
+        reports = self._operate(log_dir, self._append, files, clean=True)  # their names last by the sync behind the renames
         return {
             place.key: Standing(report.log_start_offset or 0, report.log_start_offset or 0, report.recovery_point or 0)
             for place, report in zip(self._new, reports, strict=True)
@@ -198,9 +197,8 @@ class _Commit:
         taken = take_marker(manager, self._root)
         if self._replaced:
             jobs.make_directories(files, f"{job.directory}/{jobs.OLD}")
-            for place in self._replaced:
+            for place in self._replaced:  # what takes a name lasts no sooner than what left it: no sync in between
                 files.rename(place.path, f"{job.directory}/{jobs.OLD}/{_name(place)}")
-            files.sync_directory(job.root)
         for place in self._new:
             files.rename(place.path, f"{job.root}/{_name(place)}")
         files.sync_directory(job.root)

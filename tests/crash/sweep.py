@@ -16,14 +16,14 @@ from engine.errors import KafkalogError
 from tests.support.crash_files import WRITING, CrashFiles, PowerCut, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tests.support.disk_model import Disk
 
 ROOT = Path(__file__).parents[2]
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EINTR)
 DRAWN = 3
-PACKAGES = ("engine", "kafkalog_cli")  # those of kafkalog_spark: tests/spark/test_sink_files.py
+PACKAGES = ("engine", "kafkalog_cli")  # those of kafkalog_spark: tests/spark/test_sink_syncs.py
 SYNCS = ("sync", "sync_directory")
 
 
@@ -181,11 +181,11 @@ def troubles(case: Case, error: int, *, step: int = 1) -> list[str]:
     return wrong
 
 
-def sync_sites() -> list[Site]:
+def sync_sites(packages: Iterable[str] = PACKAGES) -> list[Site]:
     """Every use of `sync` and `sync_directory` in the packages, but for seams that hand it on."""
     return [
         site
-        for package in PACKAGES
+        for package in packages
         for path in sorted((ROOT / package).rglob("*.py"))
         for site in sites_in(path.relative_to(ROOT).as_posix(), path.read_text())
     ]

@@ -1,11 +1,13 @@
-"""What the sink writes and how it commits, without a session: every file, and every stop on the way."""
+"""What the sink writes and how it commits, without a session: every file, and every stop on the way.
+
+That no sync is missing: see test_sink_syncs.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -16,14 +18,12 @@ from engine.log.operations.operation import LogDamaged
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.options import check_topic, read_sink_options
-from tests.crash.sweep import sites_in
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, cut, run
 from tests.support.disk_model import Disk
 from tests.support.other_process import lock_held
 from tests.support.sink_runs import DEAD, NOW, SinkRun, batch, read
 
 FILES = Files()
-ROOT_OF_TREE = Path(__file__).parents[2]
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"  # every stop, not a fourth of them
 
 
@@ -324,87 +324,6 @@ def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeyp
             if number == changes:
                 assert found == after, what
     assert seen == {True, False}
-
-
-@pytest.mark.parametrize("left_out", [None, "engine/log/append/adoption.py:file.sync()", "engine/files.py:file.sync()"])
-def test_what_was_committed_survives_a_power_loss(left_out, monkeypatch):
-    """And would not, without the syncs of moved segments and of small files."""
-    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", 0)
-    disk, pieces = prepared()
-    site = None
-    if left_out is not None:
-        path, _, call = left_out.partition(":")
-        [line] = [number for number, text in enumerate((ROOT_OF_TREE / path).read_text().splitlines(), 1) if text.strip() == call]
-        site = (path, range(line, line + 1))
-    files = run(lambda files: SinkRun(files, ROOT).commit(pieces), disk, left_out=site)
-    assert all(is_committed(after) for after in files.power_losses(drawn=20)) == (left_out is None)
-
-
-def settle(files):
-    """What the next writer does first: a commit that did not come to its end is undone."""
-    with jobs.holding(files, ROOT):
-        jobs.clear_leftovers(files, ROOT, NOW)
-
-
-def write_all(files):
-    SinkRun(files, ROOT).write(
-        [batch(value=[b"e", b"g"], topic=["a", "b"], partition=[0, 0])],
-        [batch(value=[b"f", b"h"], topic=["a", "n"], partition=[0, 1])],
-    )
-
-
-def stopped_late():
-    """A commit that stopped with most of its work done."""
-    disk, pieces = prepared()
-    changes = run(lambda files: SinkRun(files, ROOT).commit(pieces), disk).changes
-    return run(lambda files: SinkRun(files, ROOT).commit(pieces), disk, stop_at=changes * 3 // 4).disk()
-
-
-class Lost(BaseException):
-    """A power loss left what must not be."""
-
-
-def survives(work, disk, allowed, site):
-    """Is any disk that a stop of `work` may leave one of `allowed`, and at its end the last of them? Of `site` no sync is done."""
-
-    def look(number, *, done=False):
-        for left in (files.disk(), *files.power_losses(seed=number, drawn=3)):
-            after = CrashFiles(left)
-            try:
-                assert not (done and after.exists(f"{ROOT}/{jobs.STAGING}"))
-                settle(after)
-                assert read(after, ROOT) in (allowed[-1:] if done else allowed)
-            except (KafkalogError, AssertionError) as error:
-                raise Lost from error
-
-    files = CrashFiles(disk, watch=look, left_out=site)
-    try:
-        work(files)
-        look(files.changes, done=True)
-    except Lost:
-        return False
-    return True
-
-
-@pytest.mark.parametrize(("function", "is_undone"), [("_remove_empty", True), ("_cut", True), ("make_directories", False)])
-def test_a_missing_sync_of_staging_is_noticed(function, is_undone, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", 0)
-    path = "kafkalog_spark/sink/staging.py"
-    [site] = [one for one in sites_in(path, (ROOT_OF_TREE / path).read_text()) if one.function == function]
-    case = (settle, stopped_late(), (BEFORE,)) if is_undone else (write_all, first_written(), (BEFORE, APPENDED))
-    if FULL:
-        assert survives(*case, None)
-    assert not survives(*case, (site.path, site.lines))
-
-
-def is_committed(disk):
-    files = CrashFiles(disk)
-    try:
-        with jobs.holding(files, ROOT):
-            jobs.clear_leftovers(files, ROOT, NOW)
-        return read(files, ROOT) == APPENDED
-    except (KafkalogError, AssertionError):
-        return False
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
