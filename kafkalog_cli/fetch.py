@@ -149,6 +149,7 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
     sys.stdout.flush()
     left = wanted.max_bytes
     is_first = True
+    sent = (-1, 0)  # base offset of a segment, and up to which byte: offsets that run backwards must not lead back there
     for _ in _rounds(view, wanted):
         while left is None or left > 0:
             limit = _LARGEST_FETCH if left is None else min(left, _LARGEST_FETCH)
@@ -157,13 +158,19 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
             if segment is None or not data.size:
                 break
             end = position + data.size
+            if segment.base_offset == sent[0]:
+                position = max(position, sent[1])
             near_end = segment.offset_index.lookup(LONG_MAX).position if end == segment.size else position
-            last = last_head(segment.log_file, max(position, near_end), end)
+            last = last_head(segment.log_file, max(position, near_end), end) if position < end else None
             if last is None:
-                break
+                following = view.segments.higher_segment(segment.base_offset)
+                if following is None or (left is not None and position < end):
+                    break
+                offset = following.base_offset
+                continue
             end = last.position + last.size
             send(segment.log_file, position, end - position)
-            offset, is_first = last.next_offset, False
+            offset, is_first, sent = last.next_offset, False, (segment.base_offset, end)
             if left is not None:
                 left -= data.size  # with what is left behind the last whole batch: the next one does not fit
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kafkalog_cli.engine_options import Opening
     from kafkalog_cli.progress import Progress
 
+_LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, behind which there is no calendar
+
 
 def run(values: dict[str, Any]) -> int:
     """Recover what PATHS name → exit status."""
@@ -68,7 +70,7 @@ def _quarantine_of(files: Files, log_dir: LogDir, chosen: str | None, now: int, 
     """Where to keep what is taken out of `log_dir`. Raises UsageError for a place inside a log dir."""
     real = files.resolve(log_dir.path)
     if chosen is None:
-        when = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        when = datetime.fromtimestamp(min(now / 1000, _LATEST), UTC).strftime("%Y%m%dT%H%M%SZ")
         directory = first = f"{real}.quarantine-{when}"
         number = 1
         while files.exists(directory):

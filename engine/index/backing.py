@@ -6,8 +6,10 @@ thousands of segments holds no descriptor for any of them.
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, cast
 
+from engine.errors import UnwritableFile
 from engine.layout import ASIDE
 
 if TYPE_CHECKING:
@@ -46,6 +48,11 @@ class Backing:
             file.truncate(length)
         self.exists, self.length, self._on_disk, self._changed = True, length, length, True
 
+    @property
+    def is_anew(self) -> bool:
+        """Is what was begun anew not there yet?"""
+        return self._is_anew
+
     def begin_anew(self, length: int) -> None:
         """The next `write`, from byte 0 on, makes all of the file anew, `length` bytes of it as far as readers go.
 
@@ -54,19 +61,34 @@ class Backing:
         self._is_anew, self.length = True, length
 
     def _replace(self, data: memoryview | bytes) -> None:
-        """Write `data` aside, sync, rename. Where the file says the same already it stays."""
-        self._is_anew = False
+        """Write `data` aside, sync, rename. Where the file says the same already it stays.
+
+        A disk that has no room for both gets the new one over the old one, as a broker writes it: there must be a way on.
+        """
         if self.exists and self._on_disk == len(data) and self.read(0, len(data)) == data:
-            self._changed = True  # who wrote it may not have synced it
+            self._is_anew, self._changed = False, True  # who wrote it may not have synced it
             return
         aside = self.path + ASIDE
-        with self._files.open_writable(aside, create=True) as file:
-            file.truncate(0)
-            file.write_at(0, data)
-            file.sync()
+        try:
+            with self._files.open_writable(aside, create=True) as file:
+                file.truncate(0)
+                file.write_at(0, data)
+                file.sync()
+        except UnwritableFile as error:
+            if getattr(error.__cause__, "errno", None) not in (errno.ENOSPC, errno.EDQUOT) or not self.exists:
+                raise
+            self._files.remove(aside)
+            self._overwrite(data)
+            return
         self._files.rename(aside, self.path)
         self.is_replaced |= self.exists
-        self.exists, self._on_disk, self._changed = True, len(data), False
+        self._is_anew, self.exists, self._on_disk, self._changed = False, True, len(data), False
+
+    def _overwrite(self, data: memoryview | bytes) -> None:
+        with self._files.open_writable(self.path) as file:
+            file.write_at(0, data)
+            file.truncate(len(data))
+        self._is_anew, self._on_disk, self._changed = False, len(data), True
 
     def read(self, position: int, size: int) -> bytes:
         """`size` bytes from byte `position`. Raises UnreadableFile, and FileChangedWhileReading where there are fewer."""

@@ -71,6 +71,11 @@ class IndexFile:
         return self._backing is not None
 
     @property
+    def is_anew(self) -> bool:
+        """Is the file still another one, whose place this index is going to take?"""
+        return self._file.is_anew
+
+    @property
     def is_replaced(self) -> bool:
         """Did a new file take the place of the one that was opened? See Backing."""
         return self._file.is_replaced

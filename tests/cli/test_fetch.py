@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from engine.record.builder import NewRecord, build_batch
 from tests.record.test_legacy import message, wrapper
 from tests.support.run import kafkalog
 
@@ -172,3 +173,16 @@ def test_a_message_cut_off_inside_a_set_is_told(tmp_path):
     assert (done.out, done.status) == (b"v0\nv1\n", 4)
     assert "error[record-invalid]" in done.err
     assert "message 2 is cut off" in done.err
+
+
+@pytest.mark.parametrize("order", [(2, 1, 0), (0, 2, 1), (1, 0, 2)])
+@pytest.mark.parametrize("words", [(), ("--max-bytes", "10000")])
+def test_batches_as_they_are_come_once_though_their_offsets_run_backwards(tmp_path, order, words):
+    (tmp_path / "t-0").mkdir()
+    data = b"".join(build_batch([NewRecord(10 * number, 1, None, b"v")]) for number in order)
+    (tmp_path / "t-0/00000000000000000000.log").write_bytes(data)
+    following = build_batch([NewRecord(30, 1, None, b"v")])
+    (tmp_path / "t-0/00000000000000000030.log").write_bytes(following)
+    done = subprocess.run([sys.executable, "-m", "kafkalog_cli", "fetch", "--raw", *words, str(tmp_path / "t-0")],
+                          cwd=ROOT, stdout=subprocess.PIPE, timeout=60, check=False)  # fmt: skip
+    assert (done.stdout, done.returncode) == (data + following, 0)

@@ -270,3 +270,10 @@ def test_a_hard_link_to_an_index_keeps_what_it_had(log_dirs, tmp_path):
     before = index.read_bytes()
     assert kafkalog("recover", "--now", NOW, str(log_dirs / "d0/u-rolls-0")).status == 0
     assert (tmp_path / "backup").read_bytes() == before != index.read_bytes()
+
+
+@pytest.mark.parametrize("now", ["0", str(2**63 - 1)])
+def test_any_clock_names_a_quarantine(damaged, now):
+    done = kafkalog("recover", "--now", now, str(damaged / "d1/u-plain-0"))
+    assert done.status == 1
+    assert b"kept in quarantine" in done.out

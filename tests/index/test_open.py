@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 
@@ -9,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import UnreadableFile
-from engine.files import Files, ReadOnlyFiles
+from engine.errors import UnreadableFile, UnwritableFile
+from engine.files import Files, ReadOnlyFiles, unwritable
 from engine.formats import AbortedTxn
 from engine.index.errors import (
     CorruptIndex,
@@ -24,6 +25,7 @@ from engine.index.errors import (
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.index.transaction import TransactionIndex
+from engine.layout import ASIDE
 
 BASE = 1000
 
@@ -170,6 +172,43 @@ def test_an_index_made_anew_that_is_as_it_was_stays(path, tmp_path, old, new):
     assert content(path) == new
     assert index.is_replaced == (old not in (None, new))
     assert old is None or index.is_replaced == (os.stat(path).st_ino != node)
+
+
+class Refusing(Files):
+    """Does not take what is written aside."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def open_writable(self, path, *, create=False):
+        file = super().open_writable(path, create=create)
+        if path.endswith(ASIDE):
+            file.close()
+            cause = OSError(self._error, os.strerror(self._error))
+            raise unwritable(path, cause) from cause
+        return file
+
+
+def test_a_disk_without_room_for_both_gets_the_new_one_over_the_old_one(path, tmp_path):
+    """The disk is full, and that is why somebody wants to delete segments."""
+    (tmp_path / "x.index").write_bytes(pairs((3, 10), (9, 20), (11, 30)))
+    index = OffsetIndex.open(Refusing(errno.ENOSPC), path, BASE, 800, anew=True)
+    index.extend(pairs((4, 7)))
+    index.close()
+    assert content(path) == pairs((4, 7))
+    assert os.listdir(tmp_path) == ["x.index"]
+
+
+def test_an_index_that_could_not_be_made_anew_is_as_it_was(path, tmp_path):
+    old = pairs((3, 10), (9, 20), (11, 30))
+    (tmp_path / "x.index").write_bytes(old)
+    index = OffsetIndex.open(Refusing(errno.EIO), path, BASE, 800, anew=True)
+    index.extend(pairs((4, 7)))
+    for _ in range(2):
+        with pytest.raises(UnwritableFile, match="Input/output error"):
+            index.close()
+        assert content(path) == old
+    assert index.is_anew
 
 
 def test_a_time_index_keeps_a_place_for_closing(path):

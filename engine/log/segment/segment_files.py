@@ -95,9 +95,12 @@ class SegmentFiles(ReadableSegment):
             self._is_dirty = True
 
     def close_handlers(self) -> None:
-        """Let go of the .log. What was appended to indexes is written back, nothing is trimmed."""
+        """Let go of the .log. What was appended to indexes is written back, nothing is trimmed.
+
+        One that was begun anew and did not come to its end leaves the old file.
+        """
         for index in (self._offset_index, self._time_index, self.txn_index):
-            if index is not None:
+            if index is not None and not index.is_anew:
                 index.write_back()
         self._release_log()
 
