@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 
+_JAVAS_WORDS = re.compile(r"An error occurred while calling \S+|: [\w.$]+(?:Exception|Error): ")  # before what Java says
 _CELL = 60  # characters of a value in a table for people
 
 
@@ -64,7 +66,8 @@ def _first_line(error: Exception) -> str:
     for line in lines:
         if "kafkalog: " in line:
             return line.partition("kafkalog: ")[2]
-    return lines[0] if lines else type(error).__name__
+    said = [_JAVAS_WORDS.sub("", line) for line in lines]
+    return next(filter(None, said), type(error).__name__)
 
 
 def _verify(spark: SparkSession, given: Given) -> int:

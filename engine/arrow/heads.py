@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from engine.arrow.attributes import codec_names, has_flag, timestamp_types
 from engine.arrow.columns import TIMESTAMP
 from engine.formats import CONTROL_FLAG, DELETE_HORIZON_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, BatchField
+from engine.log.errors import CorruptRecord
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import unsound_end
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
+    from engine.log.segment.reading import ReadableSegment
     from engine.record.windows import Window
 
 HEAD_TYPES: dict[str, pa.DataType] = {
@@ -71,10 +73,10 @@ def head_batches(
     for segment in view.segments.values(start):
         if segment.base_offset >= end:
             return
-        head = segment.translate_offset(start)
-        if head is None:
+        position = _first_position(segment, start)
+        if position is None:
             continue
-        walk = kind(segment.log_file, head.position, segment.size, batches=scanned)
+        walk = kind(segment.log_file, position, segment.size, batches=scanned)
         heads.segment, is_over = segment.log_file.path.rpartition("/")[2], False
         for window in walk:
             heads.add(window)
@@ -89,6 +91,15 @@ def head_batches(
         damage = unsound_end(segment.log_file, segment.log_file.path, walk.stop, walk.position, walk.end)
         if damage is not None:
             report(damage)
+
+
+def _first_position(segment: ReadableSegment, start: int) -> int | None:
+    """Where to begin for the batch that holds `start`; None: it lies behind the segment. Damage in the way: before that."""
+    try:
+        head = segment.translate_offset(start)
+    except CorruptRecord:  # who walks from there meets it again, and reports it
+        return segment.offset_index.lookup(start).position
+    return None if head is None else head.position
 
 
 class _Heads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kafkalog_spark.errors import OptionError
@@ -45,6 +46,8 @@ def bring_back(
     Raises OptionError, LogDirError.
     """
     _check(table)
+    if find_spec("pyspark.sql.datasource") is None:
+        raise OptionError("partition directories are written by a data source in Python, which needs pyspark 4.0 or later")
     rows = _rows(spark, tables, table)
     missing = {"value", "topic", "partition"} - set(rows.columns)
     if missing:

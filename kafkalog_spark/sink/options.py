@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.config import LogConfig
 from engine.errors import UsageError
-from engine.formats import CODEC_NAMES, Codec
+from engine.formats import CODEC_NAMES, INT_MAX, Codec
 from engine.record.codecs import LEVELS
 from engine.record.packing import BATCH_SIZE
 from kafkalog_spark.errors import OptionError
@@ -80,10 +80,10 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         raise OptionError(str(error)) from None
     return SinkOptions(
         path=local_path(options["path"]).rstrip("/") or "/", topic=topic,
-        partitions=number_option(options, "numPartitions", int),
+        partitions=number_option(options, "numPartitions", int, INT_MAX),
         keep_timestamps=flag_option(options, "keepTimestamps", default=False),
         keep_offsets=flag_option(options, "keepOffsets", default=False), codec=codec, level=level,
-        batch_size=number_option(options, "kafka.batch.size", int) or BATCH_SIZE,
+        batch_size=number_option(options, "kafka.batch.size", int, INT_MAX) or BATCH_SIZE,
         settings=tuple(sorted(settings.items())), config=config,
     )  # fmt: skip
 
@@ -93,17 +93,23 @@ def _compression(options: Mapping[str, str]) -> tuple[Codec, int | None]:
     if name not in CODEC_NAMES:
         raise OptionError(f"kafka.compression.type is '{name}', which is none of {', '.join(CODEC_NAMES)}")
     codec = Codec(CODEC_NAMES.index(name))
-    text = options.get(f"kafka.compression.{name}.level")
-    if text is None or codec not in LEVELS:
-        return codec, None
+    levels = {one: _level(options, one) for one in LEVELS}  # all are checked, as producers do
+    return codec, levels.get(codec)
+
+
+def _level(options: Mapping[str, str], codec: Codec) -> int | None:
+    name = f"kafka.compression.{CODEC_NAMES[codec]}.level"
+    text = options.get(name)
+    if text is None:
+        return None
     smallest, largest, default = LEVELS[codec]
     try:
         level = int(text)
     except ValueError:
         level = largest + 1
     if not smallest <= level <= largest and level != default:
-        raise OptionError(f"kafka.compression.{name}.level is '{text}', which is no number from {smallest} to {largest}")
-    return codec, level
+        raise OptionError(f"{name} is '{text}', which is no number from {smallest} to {largest}")
+    return level
 
 
 def check_topic(name: str) -> None:

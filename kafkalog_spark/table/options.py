@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.formats import LONG_MAX
 from engine.log.fetch.reading import FetchIsolation
 from engine.record.reader import MAX_DECOMPRESSED_BYTES
 from kafkalog_spark.errors import OptionError
@@ -33,6 +34,7 @@ _OURS = (
     "maxDecompressedBytes",
 )  # fmt: skip
 _WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*|maxrecordsperpartition")
+_DURATION = re.compile(r"\d+\s*(us|ms|s|m|min|h|d)?")
 _KNOWN = {name.lower() for name in _KAFKAS + _OURS}
 _REFUSED = {
     "kafka.auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported; use the source option 'startingOffsets'",
@@ -95,6 +97,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         check_batch_limits(start, end)
     elif streaming and end.everywhere != LATEST:
         raise OptionError("ending offset not valid in streaming queries")
+    number_option(options, "minOffsetsPerTrigger", int)  # these two wait for more rows, which a log has when it is read
+    if _DURATION.fullmatch(options.get("maxtriggerdelay", "1s").strip().lower()) is None:
+        raise OptionError(f"maxTriggerDelay is '{options['maxtriggerdelay']}', which is no time such as 15m")
     level = _one_of(options, "level", LEVELS, "records")
     return ReadOptions(
         paths=_paths(options),
@@ -118,10 +123,21 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
-    paths = json.loads(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
+    paths = _listed(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
     if not paths or not all(paths):
         raise OptionError("no path: give load() a partition directory, a log dir, or a directory of log dirs")
     return tuple(local_path(path) for path in paths)
+
+
+def _listed(text: str) -> list[str]:
+    """Spark's own option for several paths: a list in JSON. Raises OptionError."""
+    try:
+        paths = json.loads(text)
+    except ValueError:
+        paths = None
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise OptionError(f"paths is '{text}', which is no list of paths in JSON: give load() one path or a list of them")
+    return paths
 
 
 def local_path(path: str) -> str:
@@ -198,8 +214,10 @@ def _positive(options: Mapping[str, str], name: str, default: int, read: Callabl
     return default if value is None else value
 
 
-def number_option(options: Mapping[str, str], name: str, read: Callable[[str], int]) -> int | None:
-    """An option that is a positive number; None: it is not given. Raises OptionError."""
+def number_option(
+    options: Mapping[str, str], name: str, read: Callable[[str], int], largest: int = LONG_MAX
+) -> int | None:
+    """An option that is a number from 1 to `largest`; None: it is not given. Raises OptionError."""
     text = options.get(name.lower())
     if text is None:
         return None
@@ -209,4 +227,6 @@ def number_option(options: Mapping[str, str], name: str, read: Callable[[str], i
         value = 0
     if value <= 0:
         raise OptionError(f"{name} is '{text}', which is no positive number")
+    if value > largest:
+        raise OptionError(f"{name} is '{text}', which is more than {largest}")
     return value

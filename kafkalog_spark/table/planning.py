@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError
+from engine.log.errors import CorruptRecord
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from engine.log.fetch.view import PartitionView
+    from engine.log.scan.batch_search import BatchHead
     from engine.log.segment.reading import ReadableSegment
     from kafkalog_spark.table.filters import Bounds
     from kafkalog_spark.table.offsets import TopicPartition
@@ -170,14 +172,22 @@ def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
         cuts = [(start, first), *_cuts(segment, start, end, step), (end, last)]
         for (first, at), (behind, stop) in pairwise(cuts):
             if first < behind:
-                yield Piece(source.directory, source.topic, source.partition, first, behind, stop - at)
+                yield Piece(source.directory, source.topic, source.partition, first, behind, max(0, stop - at))
         start = max(start, end)
 
 
 def _position(segment: ReadableSegment, offset: int) -> int:
-    """Where the batch begins that holds `offset`; the segment's end behind its last."""
-    head = segment.translate_offset(offset)
+    """Where the batch begins that holds `offset`; the segment's end behind its last, or where damage hides it."""
+    head = _head(segment, offset)
     return segment.size if head is None else head.position
+
+
+def _head(segment: ReadableSegment, offset: int) -> BatchHead | None:
+    """The batch that holds `offset`. Damage on the way is told by who reads it, who knows what onCorruption is."""
+    try:
+        return segment.translate_offset(offset)
+    except CorruptRecord:
+        return None
 
 
 def _cuts(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
@@ -188,7 +198,7 @@ def _cuts(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator
         if number == len(index):
             return
         entry = index.entry(number)
-        head = segment.translate_offset(entry.offset)  # an entry names the last offset of a batch
+        head = _head(segment, entry.offset)  # an entry names the last offset of a batch
         if head is not None and start < head.base_offset < end:
             yield head.base_offset, head.position
         target = max(target, entry.position) + step

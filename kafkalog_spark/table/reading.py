@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.arrow.batches import BatchBuilder
 from engine.errors import KafkalogError
 from engine.findings import Severity
+from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import RecordFetcher
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.table.partitions import open_view
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.planning import Piece
 
 _LOG = logging.getLogger("kafkalog")
+_GO_ON = "set onCorruption to skip or report to go on without what is damaged"
 
 
 def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -36,6 +38,8 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             )  # fmt: skip
             builder = BatchBuilder(columns, piece.topic, piece.partition, piece.directory)
             yield from builder.batches(fetcher.runs())
+        except CorruptRecord as error:  # in the way of the first record, where onCorruption is `fail`
+            raise LogDirError(f"{error}; {_GO_ON}") from None
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
         finally:
@@ -49,7 +53,7 @@ def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:
 
 def _fail(finding: Finding) -> None:
     if finding.severity is not Severity.INFO:
-        raise LogDirError(f"{said(finding)}; set onCorruption to skip or report to go on without what is damaged")
+        raise LogDirError(f"{said(finding)}; {_GO_ON}")
 
 
 def _skip(_finding: Finding) -> None:

@@ -11,6 +11,9 @@ from click.testing import CliRunner
 from engine.files import ReadOnlyFiles
 from engine.log.verify.partition import verify_partition
 from kafkalog_cli.main import cli
+from kafkalog_cli.spark import _first_line
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.jobs.export import bring_back
 
 
 def command(*arguments):
@@ -128,3 +131,20 @@ def test_export_and_back(spark, corpus, tmp_path):
     status, _, err = command("import", "--to", back, "--table", "delta", tmp_path / "lake")
     assert status == 8
     assert len(err.strip().splitlines()) == 1
+
+
+def test_import_says_which_pyspark_it_needs(monkeypatch, tmp_path):
+    """On 3.5 there is no data source in Python to write by."""
+    monkeypatch.setattr("kafkalog_spark.jobs.export.find_spec", lambda _name: None)
+    with pytest.raises(OptionError, match="which needs pyspark 4.0 or later"):
+        bring_back(None, str(tmp_path), to=str(tmp_path / "back"))
+
+
+@pytest.mark.parametrize(("said", "shown"), [
+    ("An error occurred while calling o331.save.\n: java.io.IOException: No space left\n\tat a.b.C", "No space left"),
+    ("An error occurred while calling o1.load.\n: org.apache.spark.SparkClassNotFoundException: [NO] Failed", "[NO] Failed"),
+    ("Traceback\n  File x\nkafkalog_spark.errors.OptionError: kafkalog: level is 'x'\n", "level is 'x'"),
+    ("", "ValueError"),
+])  # fmt: skip
+def test_of_javas_pages_the_sentence_is_shown(said, shown):
+    assert _first_line(ValueError(said)) == shown

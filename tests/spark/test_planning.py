@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 
 import pytest
 
 from kafkalog_spark.table.columns import level_schema
 from kafkalog_spark.table.filters import Bounds
-from kafkalog_spark.table.levels import read_level
+from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import read_options
 from kafkalog_spark.table.planning import plan
 
@@ -37,6 +38,11 @@ def splits(path, bounds=None, **options):
     ({"level": "bits"}, "level is 'bits'"),
     ({"columns": "offzet"}, "no column 'offzet'"),
     ({"splitBytes": "-1"}, "no positive number"),
+    ({"minOffsetsPerTrigger": "few"}, "minOffsetsPerTrigger is 'few', which is no positive number"),
+    ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon', which is no time such as 15m"),
+    ({"minPartitions": str(2**63)}, "which is more than 9223372036854775807"),
+    ({"paths": "/a,/b"}, "paths is '/a,/b', which is no list of paths in JSON"),
+    ({"paths": "[7]"}, "which is no list of paths in JSON"),
     ({"kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported"),
     ({"ofset": "1"}, "unknown option 'ofset'"),
 ])  # fmt: skip
@@ -90,3 +96,32 @@ def test_each_batch_is_in_one_piece(corpus, checked):
     late = rows(startingOffsets=f'{{"codec.lz4":{{"0":{inside}}}}}')
     assert late == whole[3:]
     assert all(row.get("isValid", True) for row in whole)
+
+
+@pytest.mark.parametrize("level", ["records", "batches"])
+@pytest.mark.parametrize("segment", [0, 3])
+def test_damage_before_the_first_record_of_a_segment_is_a_matter_of_on_corruption(corpus, tmp_path, segment, level):
+    """Not of planning, which looks for where pieces begin."""
+    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/compact_delete-0")), tmp_path / "t-0")
+    log = sorted((tmp_path / "t-0").glob("*.log"))[segment]
+    offset = "baseOffset" if level == "batches" else "offset"
+
+    def rows(choice):
+        options = read_options({"path": str(tmp_path), "level": level, "onCorruption": choice, "splitBytes": "1k"})
+        schema = level_schema(level, options.columns)
+        splitted = plan_level(options, Bounds())
+        return [row[offset] for split in splitted for one in read_level(split, schema, options) for row in one.to_pylist()]
+
+    whole, data = rows("fail"), bytearray(log.read_bytes())
+    base = int.from_bytes(data[:8], "big")
+    last = base + int.from_bytes(data[23:27], "big")
+    data[8:12] = b"\xff\xff\xff\xf0"  # of the first batch
+    log.write_bytes(data)
+    with pytest.raises(ValueError, match=f"kafkalog: {log}.*set onCorruption to skip or report to go on"):
+        rows("fail")
+    if level == "records":
+        assert rows("skip") == rows("report") == [one for one in whole if not base <= one <= last]
+    else:
+        left = rows("skip")
+        assert base not in left
+        assert set(left) < set(whole)

@@ -19,7 +19,7 @@ from engine.formats import (
     NO_TIMESTAMP,
     RecordField,
 )
-from engine.log.errors import OffsetOutOfRange
+from engine.log.errors import CorruptRecord, OffsetOutOfRange
 from engine.log.fetch.aborted import aborted_transactions
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.scan.batch_search import BatchHead, TimestampAndOffset, heads
@@ -161,6 +161,35 @@ def read(
             return FetchData(place, segment, found.size, found.first_entry_incomplete, aborted)
         segment = log.segments.higher_segment(segment.base_offset)
     return FetchData(log.log_end_offset_metadata(), None, 0)
+
+
+def read_from_damage(log: ReadableLog, start_offset: int, isolation: FetchIsolation) -> FetchData:
+    """Where `read` has met damage before it found `start_offset`: the bytes from where it began to search in that segment.
+
+    What comes first may lie below `start_offset`. Raises UnreadableFile, CorruptRecord.
+    """
+    limit = _limit(log, isolation)
+    segment = log.segments.floor_segment(start_offset)
+    while segment is not None and not _is_hidden(segment, start_offset):
+        segment = log.segments.higher_segment(segment.base_offset)
+    end = None if segment is None else _end_in(segment, limit)
+    if segment is None or end is None:
+        return FetchData(log.log_end_offset_metadata(), None, 0)
+    position = segment.offset_index.lookup(start_offset).position
+    place = LogOffsetMetadata(max(start_offset, segment.base_offset), segment.base_offset, position)
+    size = max(0, end - position)
+    wants_aborted = isolation is FetchIsolation.READ_COMMITTED
+    aborted = aborted_transactions(log, start_offset, segment, place, size) if wants_aborted else None
+    return FetchData(place, segment, size, aborted=aborted)
+
+
+def _is_hidden(segment: ReadableSegment, offset: int) -> bool:
+    """Is damage in the way of whoever searches the segment for `offset`?"""
+    try:
+        segment.translate_offset(offset)
+    except CorruptRecord:
+        return True
+    return False
 
 
 def _first_offset(segment: ReadableSegment, found: FetchSlice) -> int:

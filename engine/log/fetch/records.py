@@ -9,7 +9,8 @@ from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, INT_MAX, LONG_MAX, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
 from engine.kernels.cleaning import next_in_transaction
 from engine.kernels.select import next_unsound
-from engine.log.fetch.reading import FetchIsolation, read
+from engine.log.errors import CorruptRecord
+from engine.log.fetch.reading import FetchIsolation, read, read_from_damage
 from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
 from engine.record.batch import Record, RecordBatch
@@ -59,7 +60,7 @@ class RecordFetcher:
     report     takes damage; behind it reading goes on with the next sound batch
     max_bytes  of batches that are read; the first one comes in any case. None: all
     end        the offset before which reading stops. None: where the isolation ends
-    only_sound leave out batches whose checksum does not fit
+    only_sound leave out batches whose checksum does not fit, and go on where damage hides the first one
     max_decompressed_bytes  of one batch; a larger one is reported and left out
     """
 
@@ -81,10 +82,10 @@ class RecordFetcher:
             yield from run.records()
 
     def runs(self) -> Iterator[Run]:
-        """The same records as runs of columns. Raises the same."""
+        """The same records as runs of columns. Raises the same, and CorruptRecord where damage hides the first one."""
         while (self._left is None or self._left > 0) and self.offset < self._end:
             size = _LARGEST_FETCH if self._left is None else min(self._left, _LARGEST_FETCH)
-            data = read(self._log, self.offset, size, self._isolation, min_one_message=self._is_first)
+            data = self._read(size)
             before = self.offset
             if data.segment is None or not data.size:
                 return
@@ -92,6 +93,14 @@ class RecordFetcher:
             if self.offset == before:  # nothing whole was there
                 return
             self._is_first = False
+
+    def _read(self, size: int) -> FetchData:
+        try:
+            return read(self._log, self.offset, size, self._isolation, min_one_message=self._is_first)
+        except CorruptRecord:
+            if not self._only_sound:
+                raise
+            return read_from_damage(self._log, self.offset, self._isolation)  # on the way through, it is reported
 
     def _runs(self, data: FetchData) -> Iterator[Run]:
         assert data.segment is not None
@@ -128,7 +137,10 @@ class RecordFetcher:
         """The byte of the segment where reading may stop, at most `stop`: behind the batch that holds offset end − 1."""
         if self._end == LONG_MAX:
             return stop
-        head = segment.translate_offset(self._end - 1)
+        try:
+            head = segment.translate_offset(self._end - 1)
+        except CorruptRecord:  # it is met again, and reported, on the way there
+            return stop
         return stop if head is None else min(stop, head.position + head.size)
 
     def _check(self, window: Window, path: str) -> None:
