@@ -38,6 +38,8 @@ def put_records(
                 put_large(chunk, base, record, flags)
                 record += 1
                 status = int(Status.FULL if record < last_record or row < last_row else Status.END)
+    if status != Status.END:
+        raise AssertionError("records, batches and bytes that do not fit each other")
     return row
 
 

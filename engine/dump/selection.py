@@ -196,10 +196,12 @@ class Selector:
         if chunk.end > len(self._keep):
             self._keep = memoryview(bytearray(chunk.end))
         keep = self._keep
-        mask_records(
+        fitting: int = mask_records(
             table, chunk.end, chunk.batches.table, wanted.first_offset, max(wanted.end_offset - 1, FIRST), wanted.from_ms,
             max(wanted.to_ms - 1, FIRST), wanted.producer_id, wanted.leader_epoch, wanted.transactional, keep,
         )
+        if fitting < 0:
+            raise AssertionError("records and batches that do not fit each other")
         if wanted.by_content:
             for record in range(chunk.end):
                 if keep[record]:

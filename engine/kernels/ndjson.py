@@ -8,13 +8,17 @@ as \\u202e.
 
 import cython
 
+from engine.kernels.bounds import BLOCK
+
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.bounds import batches_are_there, contents_are_there
     from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
     from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
     from cython.cimports.engine.kernels.words import advance, boolean, number, put
 else:
     from engine.kernels import fields
+    from engine.kernels.bounds import batches_are_there, contents_are_there
     from engine.kernels.json_strings import field_room, put_field, text_size_of
     from engine.kernels.numbers import varint, wrapped_difference
     from engine.kernels.words import advance, boolean, number, put
@@ -23,6 +27,7 @@ SCHEMA = 1  # version of the objects' schema; the literals below say it too
 BATCH_OBJECT_LIMIT = 960  # no batch object is longer
 _BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_OBJECT_LIMIT)
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
+_BLOCK = cython.declare(cython.Py_ssize_t, BLOCK)
 _HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # what stands around a header's key and value
 
 
@@ -115,13 +120,16 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
 @cython.exceptval(check=False)
 def _headers_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.longlong,
                   escape: cython.bint) -> cython.Py_ssize_t:
-    """Bytes that the objects of `count` headers take."""
+    """Bytes that the objects of `count` headers from `at` on take; −1: there are no such headers."""
     size: cython.longlong
     needed: cython.Py_ssize_t = 0
+    end: cython.Py_ssize_t = data.shape[0]
     for _ in range(count):
-        size, at = varint(data, at, data.shape[0])
+        size, at = varint(data, at, end)
+        if at < 0 or size < 0 or size > end - at: return -1
         needed += _HEADER_LIMIT + field_room(size, text_size_of(data, at, size, escape))
-        size, at = varint(data, at + size, data.shape[0])
+        size, at = varint(data, at + size, end)
+        if at < 0 or size > end - at: return -1
         if size > 0:
             needed += field_room(size, text_size_of(data, at, size, escape))
             at += size
@@ -200,6 +208,7 @@ def _record_object(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.P
     value_size: cython.Py_ssize_t = records[fields.R_VALUE_SIZE, record]
     key_text: cython.Py_ssize_t = 0
     value_text: cython.Py_ssize_t = 0
+    headers: cython.Py_ssize_t
     needed: cython.Py_ssize_t = _RECORD_LIMIT
     escape: cython.bint = (flags & fields.ESCAPE) != 0
     if flags & fields.CONTENTS:
@@ -210,8 +219,10 @@ def _record_object(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.P
             value_text = text_size_of(data, value, value_size, escape)
             needed += field_room(value_size, value_text)
     if flags & fields.META and records[fields.R_HEADER_COUNT, record] > 0 and batches[fields.B_MAGIC, row] >= 2:
-        needed += _headers_room(data, records[fields.R_HEADERS_POSITION, record],
-                                records[fields.R_HEADER_COUNT, record], escape)
+        headers = _headers_room(data, records[fields.R_HEADERS_POSITION, record], records[fields.R_HEADER_COUNT, record],
+                                escape)
+        if headers < 0: return at, fields.BAD_START
+        needed += headers
     if needed > room - at: return at, fields.FULL
     if flags & fields.ARRAY: at = put(out, at, b',', 1)
     at = put(out, at, b'{"type":"record","schema":1,"offset":', 37)
@@ -260,14 +271,21 @@ def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.c
     record  the next record; `last_record` is behind the last. A record's batch object stands before it.
     flags   META | CONTENTS | ESCAPE | OPEN | ARRAY; OPEN: records lack the closing brace and the line end
     status  END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
-            record
+            record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
+            nothing of the record is written, nor of those that are looked at together with it
     """
     room: cython.Py_ssize_t = out.shape[0]
+    believed: cython.Py_ssize_t = record  # the records before it have been looked at
     status: cython.int
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, record, fields.BAD_START
     if record < 0 or last_record > records.shape[1]: return at, row, record, fields.BAD_START
     with cython.nogil:
         while True:
+            if record == believed and record < last_record:
+                believed = min(record + _BLOCK, last_record)
+                if not batches_are_there(records, record, believed, batches.shape[1]): return at, row, record, fields.BAD_START
+                if flags & fields.CONTENTS and not contents_are_there(data, records, record, believed):
+                    return at, row, record, fields.BAD_START
             while row < last_row and (record >= last_record or row <= records[fields.R_BATCH, record]):
                 if room - at < _BATCH_LIMIT: return at, row, record, fields.FULL
                 at = _batch_object(out, at, batches, row, base, flags)

@@ -7,18 +7,27 @@ from json.encoder import encode_basestring
 from typing import TYPE_CHECKING
 
 from engine.formats import CODEC_NAMES, MAGIC_V2, RecordField, Status
+from engine.kernels.bounds import BLOCK
 from engine.kernels.escapes import terminal_safe_json
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.numbers import capacity_of
-from engine.kernels.reference_text import about_batch, advance, boolean, header_size, put, rows, timestamp_type
+from engine.kernels.reference_text import (
+    about_batch,
+    advance,
+    believable,
+    boolean,
+    headers_of,
+    put,
+    rows,
+    timestamp_type,
+)
 
 if TYPE_CHECKING:
     from engine.kernels.numbers import Room
     from engine.kernels.reference import Row
-    from engine.kernels.reference_text import About
+    from engine.kernels.reference_text import About, Header
 
 BATCH_OBJECT_LIMIT = 960  # of `ndjson`
-_BLOCK = 512  # records whose columns become lists at once
 
 
 def batch_objects(
@@ -47,14 +56,20 @@ def record_objects(
     shown: int | None = None  # the batch that `about` tells of
     about: About = (0, "", 0, 0)
     while record < last_record:
-        for one in rows(records, record, min(last_record, record + _BLOCK)):
+        behind = min(last_record, record + BLOCK)
+        if not believable(data, records, record, behind, capacity, flags):
+            return at, row, record, Status.BAD_START
+        for one in rows(records, record, behind):
             batch = one[RecordField.BATCH]
             at, row, status = batch_objects(out, at, batches, row, max(row, min(last_row, batch + 1)), flags, base)
             if status != Status.END:
                 return at, row, record, status
             if batch != shown:
                 shown, about = batch, about_batch(flat[batch::capacity].tolist())
-            text = _record_object(data, one, about, flags)
+            headers = headers_of(data, one) if flags & META and about[0] >= MAGIC_V2 else []
+            if headers is None:
+                return at, row, record, Status.BAD_START
+            text = _record_object(data, one, headers, about, flags)
             if len(text) > len(out) - at:
                 return at, row, record, Status.FULL
             at = put(out, at, text)
@@ -88,7 +103,7 @@ def _batch_object(batch: list[int], base: int, flags: int) -> bytes:
     ).encode()
 
 
-def _record_object(data: memoryview, one: Row, about: About, flags: int) -> bytes:
+def _record_object(data: memoryview, one: Row, headers: list[Header], about: About, flags: int) -> bytes:
     _, offset, timestamp, key_at, key_size, value_at, value_size, _, _, crc, valid = one
     text = f'{_comma(flags)}{{"type":"record","schema":1,"offset":{offset}'
     if flags & META:
@@ -98,9 +113,11 @@ def _record_object(data: memoryview, one: Row, about: About, flags: int) -> byte
             text += f',"crc":{crc},"is_valid":{boolean(valid == 1)}'
         else:
             sequence = advance(sequence, offset, base_offset) if sequence >= 0 else -1
-            text += f',"sequence":{sequence},"headers":[{_headers(data, one, flags)}]'
+            text += f',"sequence":{sequence},"headers":[{_headers(headers, flags)}]'
     if flags & CONTENTS:
-        text += f",{_field('key', data, key_at, key_size, flags)},{_field('value', data, value_at, value_size, flags)}"
+        key = None if key_size < 0 else bytes(data[key_at : key_at + key_size])
+        value = None if value_size < 0 else bytes(data[value_at : value_at + value_size])
+        text += f",{_field('key', key, flags)},{_field('value', value, flags)}"
     return (text if flags & OPEN else text + "}\n").encode()
 
 
@@ -108,23 +125,14 @@ def _comma(flags: int) -> str:
     return "," if flags & ARRAY else ""
 
 
-def _headers(data: memoryview, one: Row, flags: int) -> str:
-    headers = []
-    at = one[RecordField.HEADERS_POSITION]
-    for _ in range(one[RecordField.HEADER_COUNT]):
-        size, at = header_size(data, at)
-        key = _field("key", data, at, size, flags)
-        size, at = header_size(data, at + size)
-        headers.append(f"{{{key},{_field('value', data, at, size, flags)}}}")
-        at += max(size, 0)
-    return ",".join(headers)
+def _headers(headers: list[Header], flags: int) -> str:
+    return ",".join([f"{{{_field('key', key, flags)},{_field('value', value, flags)}}}" for key, value in headers])
 
 
-def _field(name: str, data: memoryview, at: int, size: int, flags: int) -> str:
+def _field(name: str, field: bytes | None, flags: int) -> str:
     """`"key":null`, `"key":"text"` or `"key_b64":"base64"`."""
-    if size < 0:
+    if field is None:
         return f'"{name}":null'
-    field = bytes(data[at : at + size])
     try:
         text = encode_basestring(field.decode())
     except UnicodeDecodeError:

@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from engine.formats import CODEC_NAMES, INT_MAX, MAGIC_V2, RECORD_FIELDS, BatchField, RecordField, Status, to_int
+from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
-from engine.kernels.numbers import capacity_of
+from engine.kernels.numbers import capacity_of, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from engine.kernels.reference import Row
 
 About = tuple[int, str, int, int]  # see about_batch
+Header = tuple[bytes, bytes | None]
 
 BATCH_LINE_LIMIT, RECORD_LINE_LIMIT, GROWTH = 640, 320, 4  # room that `text` wants, so that both stop at the same record
-_BLOCK = 512  # records whose columns become lists at once
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
@@ -50,16 +51,21 @@ def print_records(
     shown: int | None = None  # the batch that `about` tells of
     about: About = (0, "", 0, 0)
     while record < last_record:
-        for one in rows(records, record, min(last_record, record + _BLOCK)):
+        behind = min(last_record, record + BLOCK)
+        if not believable(data, records, record, behind, capacity, flags):
+            return at, row, record, Status.BAD_START
+        for one in rows(records, record, behind):
             batch = one[RecordField.BATCH]
             while row < last_row and row <= batch:
                 if len(out) - at < BATCH_LINE_LIMIT:
                     return at, row, record, Status.FULL
                 at = put(out, at, _batch_line(flat[row::capacity].tolist(), base))
                 row += 1
+            headers = headers_of(data, one) if flags & META else []
+            if headers is None:
+                return at, row, record, Status.BAD_START
             if batch != shown:
                 shown, about = batch, about_batch(flat[batch::capacity].tolist())
-            headers = _header_keys(data, one) if flags & META else []
             if _room(one, headers, flags) > len(out) - at:
                 return at, row, record, Status.FULL
             at = put(out, at, _record_line(data, one, headers, about, flags))
@@ -136,19 +142,19 @@ def about_batch(batch: list[int]) -> About:
     return magic, name, batch[BatchField.BASE_SEQUENCE], batch[BatchField.BASE_OFFSET]
 
 
-def _room(one: Row, headers: list[bytes], flags: int) -> int:
+def _room(one: Row, headers: list[Header], flags: int) -> int:
     """Bytes that the line of a record may need."""
     needed = RECORD_LINE_LIMIT
     if flags & CONTENTS:
         for size in (one[RecordField.KEY_SIZE], one[RecordField.VALUE_SIZE]):
             if size > 0:
                 needed += GROWTH * size
-    for key in headers:
+    for key, _ in headers:
         needed += GROWTH * len(key) + 1
     return needed
 
 
-def _record_line(data: memoryview, one: Row, headers: list[bytes], about: About, flags: int) -> bytes:
+def _record_line(data: memoryview, one: Row, headers: list[Header], about: About, flags: int) -> bytes:
     _, offset, timestamp, key_at, key_size, value_at, value_size, _, _, crc, valid = one
     line, start = b"", b"| "
     if flags & META:
@@ -159,7 +165,7 @@ def _record_line(data: memoryview, one: Row, headers: list[bytes], about: About,
         else:
             sequence = advance(sequence, offset, base_offset) if sequence >= 0 else -1
             line = f"{head} sequence: {sequence} headerKeys: [".encode()
-            line += b",".join([_payload(key, flags) for key in headers]) + b"]"
+            line += b",".join([_payload(key, flags) for key, _ in headers]) + b"]"
         start = b" "
     if flags & CONTENTS:
         if key_size >= 0:
@@ -183,26 +189,24 @@ def _payload(data: bytes, flags: int) -> bytes:
     return data
 
 
-def _header_keys(data: memoryview, one: Row) -> list[bytes]:
-    """Keys of a record's headers, which decode_records has checked."""
-    keys = []
+def believable(data: memoryview, records: memoryview, first: int, end: int, batches: int, flags: int) -> bool:
+    """Are the batches of the records first … end − 1 there, and what is shown of their bytes?"""
+    there = batches_are_there(records, first, end, batches)
+    return there and (not flags & CONTENTS or contents_are_there(data, records, first, end))
+
+
+def headers_of(data: memoryview, one: Row) -> list[Header] | None:
+    """A record's headers; None: they are not where its columns say."""
+    headers: list[Header] = []
     at = one[RecordField.HEADERS_POSITION]
     for _ in range(one[RecordField.HEADER_COUNT]):
-        size, at = header_size(data, at)
-        keys.append(bytes(data[at : at + size]))
-        size, at = header_size(data, at + size)
-        at += max(size, 0)
-    return keys
-
-
-def header_size(data: memoryview, at: int) -> tuple[int, int]:
-    """A zigzag varint → (value, position behind it)."""
-    raw = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        raw |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            raw &= 2**32 - 1
-            return raw >> 1 ^ -(raw & 1), at
+        size, key_at = varint(data, at, len(data))
+        if key_at < 0 or size < 0 or size > len(data) - key_at:
+            return None
+        value_size, at = varint(data, key_at + size, len(data))
+        if at < 0 or value_size > len(data) - at:
+            return None
+        value = bytes(data[at : at + value_size]) if value_size >= 0 else None
+        headers.append((bytes(data[key_at : key_at + size]), value))
+        at += max(value_size, 0)
+    return headers

@@ -7,8 +7,10 @@ from engine.formats import LONG_MIN
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.bounds import batches_are_there
 else:
     from engine.kernels import fields
+    from engine.kernels.bounds import batches_are_there
 
 ANY = LONG_MIN  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)
@@ -76,7 +78,7 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
                  first_offset: cython.longlong, last_offset: cython.longlong, from_ms: cython.longlong,
                  last_ms: cython.longlong, producer_id: cython.longlong, leader_epoch: cython.longlong,
                  transactional: cython.bint, keep: cython.uchar[::1]):
-    """Write 1 into `keep` for each of `count` records that fits, else 0 → how many fit.
+    """Write 1 into `keep` for each of `count` records that fits, else 0 → how many fit; −1 for columns that do not.
 
     first_offset, last_offset  first_offset <= offset <= last_offset
     from_ms, last_ms           from_ms <= timestamp <= last_ms
@@ -87,7 +89,8 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
     row: cython.Py_ssize_t
     fits: cython.bint
     kept: cython.Py_ssize_t = 0
-    if count < 0 or count > records.shape[1] or count > keep.shape[0]: return 0
+    if count < 0 or count > records.shape[1] or count > keep.shape[0]: return -1
+    if not batches_are_there(records, 0, count, batches.shape[1]): return -1
     with cython.nogil:
         for index in range(count):
             row = records[fields.R_BATCH, index]
@@ -105,11 +108,11 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def pack_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1]):
-    """Move the records whose `keep` is not 0 to the front, in order → how many there are."""
+    """Move the records whose `keep` is not 0 to the front, in order → how many there are; −1: `keep` does not fit."""
     index: cython.Py_ssize_t
     field: cython.Py_ssize_t
     kept: cython.Py_ssize_t = 0
-    if count < 0 or count > records.shape[1] or count > keep.shape[0]: return 0
+    if count < 0 or count > records.shape[1] or count > keep.shape[0]: return -1
     with cython.nogil:
         for index in range(count):
             if keep[index]:

@@ -8,8 +8,11 @@ header keys are written as \\x1b or \\u202e, so that a terminal shows them inste
 
 import cython
 
+from engine.kernels.bounds import BLOCK
+
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels.bounds import batches_are_there, contents_are_there
     from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
     from cython.cimports.engine.kernels.words import (
         advance,
@@ -24,6 +27,7 @@ if cython.compiled:
     )
 else:
     from engine.kernels import fields
+    from engine.kernels.bounds import batches_are_there, contents_are_there
     from engine.kernels.numbers import varint, wrapped_difference
     from engine.kernels.words import (
         advance,
@@ -40,6 +44,7 @@ else:
 BATCH_LINE_LIMIT = 640  # no batch line is longer
 _BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_LINE_LIMIT)
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 320)  # a record line without header keys, key and payload
+_BLOCK = cython.declare(cython.Py_ssize_t, BLOCK)
 _GROWTH = cython.declare(cython.Py_ssize_t, 4)  # bytes of text that one byte of payload may become
 
 
@@ -215,21 +220,37 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
 @cython.exceptval(check=False)
 def _record_room(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
                  record: cython.Py_ssize_t, flags: cython.int) -> cython.Py_ssize_t:
-    """Bytes that the line of a record may take."""
+    """Bytes that the line of a record may take; −1: it has headers that are not there."""
     needed: cython.Py_ssize_t = _RECORD_LIMIT
-    headers: cython.Py_ssize_t
-    length: cython.longlong
+    size: cython.Py_ssize_t
     if flags & fields.CONTENTS:
         if records[fields.R_KEY_SIZE, record] > 0: needed += records[fields.R_KEY_SIZE, record] * _GROWTH
         if records[fields.R_VALUE_SIZE, record] > 0: needed += records[fields.R_VALUE_SIZE, record] * _GROWTH
-    if flags & fields.META:
-        headers = records[fields.R_HEADERS_POSITION, record]
-        for _ in range(records[fields.R_HEADER_COUNT, record]):
-            length, headers = varint(data, headers, data.shape[0])
-            needed += length * _GROWTH + 1
-            length, headers = varint(data, headers + length, data.shape[0])
-            if length > 0: headers += length
+    if flags & fields.META and records[fields.R_HEADER_COUNT, record] > 0:
+        size = _keys_room(data, records[fields.R_HEADERS_POSITION, record], records[fields.R_HEADER_COUNT, record])
+        if size < 0: return -1
+        needed += size
     return needed
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _keys_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, count: cython.longlong) -> cython.Py_ssize_t:
+    """Bytes that the keys of `count` headers from `at` on may take; −1: there are no such headers."""
+    needed: cython.Py_ssize_t = 0
+    length: cython.longlong
+    end: cython.Py_ssize_t = data.shape[0]
+    if count > end: return -1
+    for _ in range(count):  # behind a varint that there is not, −1, the next ones are none either
+        length, at = varint(data, at, end)
+        if length < 0 or length > end - at: return -1
+        needed += length * _GROWTH + 1
+        length, at = varint(data, at + length, end)
+        if length > end - at: return -1
+        if length > 0: at += length
+    return needed if at >= 0 else -1
 
 
 @cython.cfunc
@@ -296,8 +317,10 @@ def _record_line(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_
                  records: cython.longlong[:, ::1], record: cython.Py_ssize_t, flags: cython.int):
     key_size: cython.longlong = records[fields.R_KEY_SIZE, record]
     value_size: cython.longlong = records[fields.R_VALUE_SIZE, record]
+    needed: cython.Py_ssize_t = _record_room(data, records, record, flags)
     escape: cython.bint = (flags & fields.ESCAPE) != 0
-    if _record_room(data, records, record, flags) > room - at: return at, fields.FULL
+    if needed < 0: return at, fields.BAD_START
+    if needed > room - at: return at, fields.FULL
     if flags & fields.META: at = _metadata(out, at, data, batches, records[fields.R_BATCH, record], records, record, escape)
     if flags & fields.CONTENTS:
         if key_size >= 0:
@@ -345,14 +368,21 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.co
     record  the next record; `last_record` is behind the last. A record's batch line stands before it.
     flags   META | CONTENTS | ESCAPE | OPEN
     status  END, or FULL: write out[:at] away and call again; FULL with at == 0 means that `out` is too small for this
-            record
+            record; BAD_START: arguments that do not fit each other, or columns of bytes or of a batch that are not there:
+            nothing of the record is written, nor of those that are looked at together with it
     """
     room: cython.Py_ssize_t = out.shape[0]
+    believed: cython.Py_ssize_t = record  # the records before it have been looked at
     status: cython.int
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, record, fields.BAD_START
     if record < 0 or last_record > records.shape[1]: return at, row, record, fields.BAD_START
     with cython.nogil:
         while True:
+            if record == believed and record < last_record:
+                believed = min(record + _BLOCK, last_record)
+                if not batches_are_there(records, record, believed, batches.shape[1]): return at, row, record, fields.BAD_START
+                if flags & fields.CONTENTS and not contents_are_there(data, records, record, believed):
+                    return at, row, record, fields.BAD_START
             while row < last_row and (record >= last_record or row <= records[fields.R_BATCH, record]):
                 if room - at < _BATCH_LIMIT: return at, row, record, fields.FULL
                 at = _batch_line(out, at, batches, row, base)

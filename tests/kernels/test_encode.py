@@ -12,7 +12,7 @@ from engine.formats import RECORD_FIELDS, Status
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.strategies import INT_MAX, LONG_MAX, edges, record_lists
+from tests.support.strategies import LONG_MAX, WILD, edges, record_lists
 
 SENTINEL = 0xA5
 
@@ -114,11 +114,6 @@ def test_a_record_that_does_not_fit_is_not_begun(encode, records, data):
     assert bytes(out[:at]) == b"".join(whole[:done])
     assert at + len(whole[done]) > size
     assert set(store[at:]) == {SENTINEL}
-
-
-WILD = st.one_of(
-    st.integers(-3, 70), edges(-LONG_MAX - 1, LONG_MAX), st.sampled_from([INT_MAX, INT_MAX + 1, -INT_MAX - 1]),
-)  # fmt: skip
 
 
 @st.composite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from base64 import b64encode
 from typing import NamedTuple
 
@@ -10,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats import BATCH_FIELDS, CODEC_NAMES, BatchField, RecordField, Status
+from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, RecordField, Status
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
 from engine.record.builder import NewRecord, stage
-from engine.record.columns import BatchColumns
+from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.strategies import INT_MAX, LONG_MAX, edges, record_lists
+from tests.support.strategies import INT_MAX, LONG_MAX, edges, record_lists, wild_tables
 
 SENTINEL = 0xA5
 LONG = edges(-LONG_MAX - 1, LONG_MAX)
@@ -239,3 +240,41 @@ def test_rows_outside_are_refused(ndjson, row, last_row, record, last_record):
         out, 0, memoryview(b""), batches, row, last_row, columns.table, record, last_record, 0, 0
     )
     assert answer[3] == Status.BAD_START
+
+
+@given(st.binary(max_size=64), wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), st.integers(0, 31))
+@settings(deadline=None, max_examples=200)
+def test_any_columns_are_a_status(data, batches, records, flags):
+    # the builds agree on sequences of a batch's own offsets only
+    batches.field(BatchField.BASE_SEQUENCE)[:] = memoryview(array("q", [-1] * batches.capacity))
+    answers = []
+    for build in BUILDS:
+        store = bytearray([SENTINEL]) * (8000 + 64)
+        out, count = memoryview(store)[:8000], records.capacity
+        at, row, record, status = load_kernel("ndjson", build).record_objects(
+            out, 0, memoryview(data), batches.table, 0, batches.capacity, records.table, 0, count, flags, 0
+        )
+        assert status in {Status.END, Status.BAD_START}
+        assert (status == Status.END) == (record == count and row == batches.capacity)
+        assert set(store[len(out) :]) == {SENTINEL}
+        answers.append((bytes(out[:at]), row, record, status))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("change", [
+    {RecordField.BATCH: 1}, {RecordField.BATCH: -1}, {RecordField.BATCH: 2**40}, {RecordField.KEY_POSITION: 2**40},
+    {RecordField.KEY_POSITION: -1}, {RecordField.KEY_SIZE: 7}, {RecordField.VALUE_SIZE: 2**62},
+    {RecordField.VALUE_POSITION: 6}, {RecordField.HEADER_COUNT: 2}, {RecordField.HEADERS_POSITION: -(2**40)},
+    {RecordField.HEADERS_POSITION: 4}, {RecordField.HEADER_COUNT: 2**62},
+    {RecordField.KEY_SIZE: -5, RecordField.VALUE_POSITION: 9},
+], ids=str)  # fmt: skip
+def test_a_record_of_what_is_not_there_is_refused(ndjson, change):
+    data, one, records = memoryview(b"kv\2h\2w"), BatchColumns(1), RecordColumns(1)
+    one.table[BatchField.MAGIC, 0] = 2
+    right = {RecordField.KEY_SIZE: 1, RecordField.VALUE_POSITION: 1, RecordField.VALUE_SIZE: 1, RecordField.HEADERS_POSITION: 2,
+             RecordField.HEADER_COUNT: 1}  # fmt: skip
+    for name, value in (right | change).items():
+        records.table[name, 0] = value
+    out = memoryview(bytearray(2000))
+    answer = ndjson.record_objects(out, 0, data, one.table, 1, 1, records.table, 0, 1, META | CONTENTS, 0)
+    assert answer == (0, 1, 0, Status.BAD_START)

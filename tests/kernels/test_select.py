@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.formats import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, RecordField
+from engine.formats import (
+    BATCH_FIELDS,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    RECORD_FIELDS,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    RecordField,
+)
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import load_kernel
-from tests.support.strategies import LONG_MAX, edges
+from tests.support.strategies import LONG_MAX, WILD, edges, wild_tables
 
 SMALL = st.integers(-3, 6)
 HEADER = st.fixed_dictionaries({
@@ -177,6 +185,22 @@ def test_more_records_than_there_are_are_refused(both):
     for kernel in both:
         for count, room in ((3, 3), (2, 1), (-1, 2)):
             keep = memoryview(bytearray(b"\x07" * room))
-            assert kernel.mask_records(table, count, heads, *bounds, kernel.ANY, kernel.ANY, False, keep) == 0
-            assert kernel.pack_records(table, count, keep) == 0
+            assert kernel.mask_records(table, count, heads, *bounds, kernel.ANY, kernel.ANY, False, keep) == -1
+            assert kernel.pack_records(table, count, keep) == -1
             assert bytes(keep) == b"\x07" * room
+
+
+@given(wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), st.integers(-1, 5), st.integers(0, 4), WILD, WILD, st.booleans())
+def test_any_columns_are_masked_or_refused(both, batches, records, count, room, first_offset, producer_id, transactional):
+    answers = []
+    for kernel in both:
+        keep = memoryview(bytearray(room))
+        answer = kernel.mask_records(
+            records.table, count, batches.table, first_offset, LONG_MAX, -(2**63), LONG_MAX, producer_id, kernel.ANY,
+            transactional, keep,
+        )  # fmt: skip
+        answers.append((answer, bytes(keep)))
+    assert answers[0] == answers[1]
+    fits = 0 <= count <= min(records.capacity, room)
+    fits = fits and all(0 <= row < batches.capacity for row in records.field(RecordField.BATCH)[:count])
+    assert answers[0][0] == (sum(answers[0][1]) if fits else -1)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats import BatchField, Codec, RecordField, Status
+from engine.formats import BATCH_FIELDS, RECORD_FIELDS, BatchField, Codec, RecordField, Status
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.java_text import java_utf8
 from engine.record.sequences import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
 from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.strategies import INT_MAX, LONG_MAX, batches
+from tests.support.strategies import INT_MAX, LONG_MAX, batches, wild_tables
+
+SENTINEL = 0xA5
 
 
 @pytest.fixture(params=BUILDS, scope="module")
@@ -121,3 +125,52 @@ def test_what_lies_outside_is_refused(kernel, at, row, last_row, record, last_re
     answer = kernel.print_records(bytearray(2000), at, memoryview(b""), BatchColumns(1).table, row, last_row,
                                   RecordColumns(1).table, record, last_record, META, 0)  # fmt: skip
     assert answer == (at, row, record, Status.BAD_START)
+
+
+@given(st.binary(max_size=64), wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), st.integers(0, 15),
+       st.sampled_from([0, 700, 4000]))  # fmt: skip
+@settings(deadline=None, max_examples=200)
+def test_any_columns_are_a_status(data, batches_of_any, records, flags, size):
+    # the builds agree on sequences of a batch's own offsets only
+    batches_of_any.field(BatchField.BASE_SEQUENCE)[:] = memoryview(array("q", [-1] * batches_of_any.capacity))
+    answers = []
+    for build in BUILDS:
+        store = bytearray([SENTINEL]) * (size + 64)
+        out, count = memoryview(store)[:size], records.capacity
+        at, row, record, status = load_kernel("text", build).print_records(
+            out, 0, memoryview(data), batches_of_any.table, 0, batches_of_any.capacity, records.table, 0, count, flags, 0,
+        )  # fmt: skip
+        assert status in {Status.END, Status.FULL, Status.BAD_START}
+        assert 0 <= at <= size
+        assert 0 <= record <= count
+        assert (status == Status.END) == (record == count and row == batches_of_any.capacity)
+        assert set(store[size:]) == {SENTINEL}
+        answers.append((bytes(out[:at]), row, record, status))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("change", [
+    {RecordField.BATCH: 1}, {RecordField.BATCH: -1}, {RecordField.BATCH: 2**40}, {RecordField.KEY_POSITION: 2**40},
+    {RecordField.KEY_POSITION: -1}, {RecordField.KEY_SIZE: 7}, {RecordField.VALUE_SIZE: 2**62},
+    {RecordField.VALUE_POSITION: 6}, {RecordField.HEADER_COUNT: 2}, {RecordField.HEADERS_POSITION: -(2**40)},
+    {RecordField.HEADERS_POSITION: 4}, {RecordField.HEADER_COUNT: 2**62},
+    {RecordField.KEY_SIZE: -5, RecordField.VALUE_POSITION: 9},
+], ids=str)  # fmt: skip
+def test_a_record_of_what_is_not_there_is_refused(kernel, change):
+    data, one, records = memoryview(b"kv\2h\2w"), BatchColumns(1), RecordColumns(1)
+    one.table[BatchField.MAGIC, 0] = 2
+    right = {RecordField.KEY_SIZE: 1, RecordField.VALUE_POSITION: 1, RecordField.VALUE_SIZE: 1, RecordField.HEADERS_POSITION: 2,
+             RecordField.HEADER_COUNT: 1}  # fmt: skip
+    for field, value in (right | change).items():
+        records.table[field, 0] = value
+    out = memoryview(bytearray(2000))
+    answer = kernel.print_records(out, 0, data, one.table, 1, 1, records.table, 0, 1, META | CONTENTS, 0)
+    assert answer == (0, 1, 0, Status.BAD_START)
+
+
+def test_a_size_below_nothing_is_a_null(kernel):
+    """As entries of the old formats may have it."""
+    records, out = RecordColumns(1), memoryview(bytearray(500))
+    records.field(RecordField.KEY_SIZE)[0] = records.field(RecordField.VALUE_SIZE)[0] = -(2**63)
+    answer = kernel.print_records(out, 0, memoryview(b""), BatchColumns(1).table, 1, 1, records.table, 0, 1, CONTENTS, 0)
+    assert (answer[3], bytes(out[: answer[0]])) == (Status.END, b"\n")

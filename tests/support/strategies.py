@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from engine.formats import Codec
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME
 from engine.record.builder import NewRecord, build_batch
+from engine.record.columns import Table
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
@@ -27,6 +28,21 @@ def edges(low: int, high: int) -> st.SearchStrategy[int]:
     """Integers of a range, its ends often."""
     ends = sorted({low, high, min(low + 1, high), max(high - 1, low)})
     return st.one_of(st.integers(low, high), st.sampled_from(ends))
+
+
+WILD = st.one_of(
+    st.integers(-3, 70), edges(-LONG_MAX - 1, LONG_MAX), st.sampled_from([INT_MAX, INT_MAX + 1, -INT_MAX - 1]),
+)  # fmt: skip
+
+
+@st.composite
+def wild_tables(draw: st.DrawFn, fields: int) -> Table:
+    """One to three columns of anything, most of them small numbers: some can be believed."""
+    table = Table(fields, draw(st.integers(1, 3)))
+    for field in range(fields):
+        for column in range(table.capacity):
+            table.table[field, column] = draw(st.integers(0, 2) if draw(st.integers(0, 7)) else WILD)
+    return table
 
 
 def payloads(max_size: int = 40) -> st.SearchStrategy[bytes | None]:
