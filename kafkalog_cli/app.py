@@ -64,8 +64,8 @@ class Outcome:
         if self._stream is not None:
             self._stream.finding(finding)
             return
-        if finding.code in self._quiet and finding.where.position is not None:
-            return  # but how many more there are, which has no place, nobody else tells
+        if finding.code in self._quiet:
+            return
         key = (finding.code, finding.where.file)
         self._counts[key] += finding.stands_for
         place = (finding.code, _parent(finding.where.file))

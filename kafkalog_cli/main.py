@@ -15,6 +15,7 @@ import click
 
 from kafkalog_cli.help import DocumentedCommand, Example
 from kafkalog_cli.options import version_option
+from kafkalog_cli.streams import prepare_streams
 from kafkalog_cli.terminal import colour_choice
 
 # name → (module, one line of help)
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None) -> Any:
     if arguments is None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
         atexit.register(gc.freeze)  # the end of the process need not look for garbage either
-        _check_streams()
+        prepare_streams()
     try:
         status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour_choice())
         sys.stdout.flush()
@@ -116,15 +117,6 @@ def _show(error: click.ClickException) -> None:
 
     text = "\n".join(map(printable, error.format_message().split("\n")))
     (click.UsageError(text, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(text)).show()
-
-
-def _check_streams() -> None:
-    """A shell may have closed them (`>&-`): nothing to print to is an error, nobody to complain to is none."""
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
-    if sys.stdout is None:
-        click.echo("error[output-failed] stdout is closed", err=True)
-        sys.exit(8)
 
 
 def _less_memory(arguments: list[str]) -> str:

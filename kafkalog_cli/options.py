@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
-_SIZE = re.compile(r"([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"\+?([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _LARGEST = 1 << 60
 _OFF = ("false", "no", "off", "0")
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
 from engine.background import Background
+from kafkalog_cli.streams import Outliving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def outlive_output() -> None:
     """
     if signal.getsignal(signal.SIGPIPE) is signal.SIG_DFL:  # as `main` left it: nobody else's process
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        sys.stdout, sys.stderr = _Outliving(sys.stdout), _Outliving(sys.stderr)
+        sys.stdout, sys.stderr = Outliving(sys.stdout), Outliving(sys.stderr)
 
 
 def output_failure() -> OSError | None:
@@ -94,45 +95,8 @@ def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], o
                 write(view)
             except OSError as error:
                 stream = sys.stdout
-                if not isinstance(stream, _Outliving):
+                if not isinstance(stream, Outliving):
                     raise
                 stream.give_up(error)
 
     return attempt
-
-
-class _Outliving:
-    """A text stream that goes on into nothing when it can not be written, or nobody reads it any more.
-
-    failure  why it can not be written
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.failure: OSError | None = None
-
-    def write(self, text: str) -> int:
-        """Write, or drop."""
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            self.give_up(error)
-            return len(text)
-
-    def flush(self) -> None:
-        """Flush, or drop."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self.give_up(error)
-
-    def give_up(self, error: OSError) -> None:
-        """Go on into nothing, because of `error`."""
-        if not isinstance(error, BrokenPipeError):
-            self.failure = error
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)

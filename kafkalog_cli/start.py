@@ -13,6 +13,7 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
 
 import gc
 import os
+import sys
 
 TYPE_CHECKING = False  # the module typing takes longer to import than this one
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ INTERRUPTED = 130  # what a shell makes of a program that SIGINT ended
 def main() -> None:
     """Run the program. Ctrl-C ends it with one line and status 130, also while modules are imported."""
     try:
+        _speak_utf_8()
         import signal
 
         gc.set_threshold(50_000)  # modules are no garbage: looking at them again and again is an eighth of a start
@@ -39,6 +41,12 @@ def main() -> None:
                 signal.signal(signal.SIGINT, _leave)  # Python clears up, and there is nothing left to give up
     except KeyboardInterrupt:
         _leave()
+
+
+def _speak_utf_8() -> None:
+    """Begin again in Python's UTF-8 mode where the locale would have it read names and write text in another way."""
+    if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})  # noqa: S606  # ourselves
 
 
 def _interrupt(_signal: int, frame: "FrameType | None") -> None:

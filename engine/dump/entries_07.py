@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.dump.options import UNLIMITED
 from engine.findings import Finding, Where
 from engine.layout import parse_long
 from engine.record.damage import Problem
@@ -34,7 +35,9 @@ class Stretches:
     """
 
     def __init__(self, file: OpenFile, options: DumpOptions, report: Callable[[int, Problem], None]) -> None:
-        self.end = file.size()
+        size = file.size()
+        self.end = size if options.max_bytes == UNLIMITED else min(size, options.max_bytes)
+        self._is_limited = self.end < size
         self.tail = self.sound = 0
         self.problem: Problem | None = None
         self._file, self._options, self._report = file, options, report
@@ -45,6 +48,8 @@ class Stretches:
             self.tail = self.sound = begin
             yield begin
             self.problem = tail_problem(self._file, self.tail, self.end)
+            if self._is_limited and self.problem is not None and self.problem.code == "torn-tail":
+                self.problem = None  # the limit cut it off
             begin = self._next_entry()
             if begin is not None:
                 self._skipped(begin)

@@ -143,8 +143,9 @@ def report_gaps(
         where = Where(path, gap.position, gap.after)
         report(Finding("offset-order", where, f"offset {gap.after} follows offset {gap.before}"))
     if gaps.disorder_count > len(gaps.disorders):
-        what = f"{gaps.disorder_count - len(gaps.disorders)} more offsets that do not follow the one before"
-        report(Finding("offset-order", Where(path), what))
+        more = gaps.disorder_count - len(gaps.disorders)
+        reports.more_gaps(absolute, more)
+        report(Finding("offset-order", Where(path), f"{more} more offsets that do not follow the one before"))
     losses = gaps.losses()
     following = segments_behind(files, path, name) if losses else []
     if has_traces(files, following):
@@ -154,5 +155,7 @@ def report_gaps(
         return
     for gap in losses:
         reports.gap(absolute, gap.before, gap.after)
+    if gaps.loss_count > len(losses):
+        reports.more_gaps(absolute, gaps.loss_count - len(losses))
     for finding in loss_findings(gaps, path):
         report(finding)

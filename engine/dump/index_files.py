@@ -85,6 +85,7 @@ class IndexDump:
             what = f"entry {number} says offset {offset}, the batch at byte {batch.position} ends at {batch.last_offset}"
             self._report(Finding("index-offset-mismatch", Where(path, number * index.entry_size, offset), what))
         if wrong_count > len(wrong):
+            self._reports.more_mismatches(self._files.absolute(path), wrong_count - len(wrong))
             self._report(Finding("index-offset-mismatch", Where(path), f"{wrong_count - len(wrong)} more entries"))
 
     def time_index(self, path: str, log_path: str, index_path: str, base_offset: int) -> None:

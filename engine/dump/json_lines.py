@@ -12,7 +12,7 @@ from engine.dump.json_lines_07 import put_entries
 from engine.dump.json_pieces import put_large_field
 from engine.dump.json_stream import text_field
 from engine.dump.kernel_records import put_records
-from engine.dump.record_text import decoder_for
+from engine.dump.record_text import decoder_failure, decoder_for
 from engine.findings import Finding, Where
 from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField, Status
 from engine.index.offset import OffsetPosition
@@ -199,10 +199,9 @@ class JsonRenderer:
                 continue
             try:
                 fields[f"decoded_{name}"] = None if data is None else java_utf8(decode(data)).decode()
-            except (Exception, SystemExit) as error:  # noqa: BLE001  # a user's decoder may raise anything; it becomes a finding
+            except BaseException as error:  # noqa: BLE001  # it becomes a finding
                 fields[f"decoded_{name}"] = None
-                what = f"the decoder failed: {type(error).__name__}: {error}"
-                self._record_finding("record-undecodable", chunk, record, base, what)
+                self._record_finding("record-undecodable", chunk, record, base, decoder_failure(error))
         return fields
 
     def _record_finding(self, code: str, chunk: Chunk, record: int, base: int, what: str) -> None:

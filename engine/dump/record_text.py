@@ -75,17 +75,30 @@ def _schema_printer(chosen: RecordDecoder, prefix: str, *, escape: bool) -> Prin
     return print_record
 
 
+def decoder_failure(error: BaseException) -> str:
+    """What to say of a decoder that raised `error`. Raises it again where it is Ctrl-C.
+
+    A decoder is the user's own: it may raise anything, also what can not say why.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    try:
+        why = str(error)
+    except Exception as second:  # noqa: BLE001  # what it is does not matter: it is no text
+        why = f"its text can not be had: {type(second).__name__}"
+    return f"the decoder failed: {type(error).__name__}: {why}"
+
+
 def _payload_printer(key_decoder: PayloadDecoder, value_decoder: PayloadDecoder, prefix: str, escape: bool) -> Printer:
     def print_record(_offset: int, key: bytes | None, value: bytes | None) -> tuple[bytes, str | None]:
-        start = prefix.encode()
+        start, text, problem = prefix.encode(), b"", None
         try:
-            text = b""
             if key is not None:
                 text = start + b"key: " + key_decoder(key)
             if value is not None:
                 text += (b" " if text else start) + b"payload: " + value_decoder(value)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # a user's decoder may raise anything; it becomes a finding
-            return text, f"the decoder failed: {type(error).__name__}: {error}"
-        return (terminal_safe(text.decode("utf-8", "replace")).encode() if escape else text), None
+        except BaseException as error:  # noqa: BLE001  # it becomes a finding
+            problem = decoder_failure(error)
+        return (terminal_safe(text.decode("utf-8", "replace")).encode() if escape else text), problem
 
     return print_record

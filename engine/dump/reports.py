@@ -45,6 +45,14 @@ class DumpReports:
         """Two offsets of a log that do not follow one another."""
         self._gaps.setdefault(path, Lines(once=True)).add(before, after)
 
+    def more_mismatches(self, path: str, count: int) -> None:
+        """So many more entries of an offset index are wrong than were named."""
+        self._mismatches.setdefault(path, Lines(once=True)).leave_out(count)
+
+    def more_gaps(self, path: str, count: int) -> None:
+        """So many more gaps are in a log than were named."""
+        self._gaps.setdefault(path, Lines(once=True)).leave_out(count)
+
     def lines(self) -> Iterator[str]:
         """The text, line by line."""
         for path, found in in_hash_order(self._mismatches):
@@ -85,7 +93,11 @@ class Lines:
         if len(self._pairs) < _LIMIT:
             self._pairs[one, other, 0 if self._once else len(self._pairs)] = None
         else:
-            self._left_out += 1
+            self.leave_out(1)
+
+    def leave_out(self, count: int) -> None:
+        """There are so many more."""
+        self._left_out += count
 
     def text(self, line: str, pairs: Iterable[tuple[int, int]] | None = None) -> Iterator[str]:
         """A line for each pair (default: as they came), and how many there is none for."""

@@ -14,6 +14,7 @@ from engine.formats import (
     CODEC_NAMES,
     LEGACY_V0,
     LEGACY_V1,
+    LOG_OVERHEAD,
     MAGIC_V0,
     MAGIC_V1,
     TIMESTAMP_TYPE_FLAG,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _TABLES = make_tables(IEEE)
 _EMPTY = memoryview(b"")
+
+_NAMED = 1000  # messages of one entry with problems of their own
 
 _WHAT = {
     Status.BAD_RECORD: "a length inside message {} does not fit",
@@ -65,9 +68,9 @@ class InnerSet(NamedTuple):
 class LegacyEntry:
     """The records of one entry, decoded while `counts` is iterated.
 
-    data     the bytes that key and value positions count in: the window, or the inflated inner set
-    code     of a finding, None where all is well; like `problem`, one line, only known when `counts` is done
-    remark   what is wrong although Kafka reads over it in silence
+    data      the bytes that key and value positions count in: the window, or the inflated inner set
+    problems  what is wrong with it, only known when `counts` is done; of very many the first ones, and how many more
+    remark    what is wrong although Kafka reads over it in silence
     """
 
     def __init__(
@@ -86,33 +89,43 @@ class LegacyEntry:
         self._start, self._end = span
         self._row = row
         self._records = records
-        self._problem = problem
+        self.problems = [problem] if problem else []
+        self._more = 0
         self._base = base
         self._append_time = append_time
         self.remark = remark
 
-    @property
-    def code(self) -> str | None:
-        """Code of the finding that describes the damage."""
-        return self._problem.code if self._problem else None
-
-    @property
-    def problem(self) -> str:
-        """The damage in one line, empty where there is none."""
-        return self._problem.what if self._problem else ""
-
     def counts(self) -> Iterator[int]:
-        """Fill the columns as often as needed; each number is how many records are in them now. At least one."""
-        at, status, done = self._start, int(Status.FULL), 0
-        while status == Status.FULL:
+        """Fill the columns as often as needed; each number is how many records are in them now. At least one.
+
+        A message with a length that does not fit is passed over: its own size says where the next one begins.
+        """
+        at, count, done, status = self._start, 0, 0, int(Status.FULL)
+        while status != Status.END:
+            before = count
             count, at, status = decode_messages(
                 self.data, at, self._end, self._row, 0, self._base, self._append_time is not None,
-                self._append_time or 0, self._records.table, 0, _TABLES,
+                self._append_time or 0, self._records.table, count, _TABLES,
             )
-            if status not in (Status.END, Status.FULL):
-                self._problem = Problem("record-invalid", _WHAT[Status(status)].format(done + count))
-            done += count
-            yield count
+            done += count - before
+            if status == Status.FULL:
+                yield count
+                count = 0
+            elif status != Status.END:
+                self._note(Status(status), done)
+                if status != Status.BAD_RECORD:
+                    break
+                at += LOG_OVERHEAD + LEGACY_V1.field("message_size", self.data, at)
+                done += 1
+        if self._more:
+            self.problems.append(Problem("record-invalid", f"{self._more} more messages with lengths that do not fit"))
+        yield count
+
+    def _note(self, status: Status, number: int) -> None:
+        if len(self.problems) < _NAMED:
+            self.problems.append(Problem("record-invalid", _WHAT[status].format(number)))
+        else:
+            self._more += 1
 
 
 def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: RecordColumns, limit: int) -> LegacyEntry:
@@ -121,7 +134,7 @@ def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: Rec
     data     the window                            records  filled while the result's `counts` is iterated
     limit    bytes that an inner set may inflate to
 
-    Never raises for bad bytes: see LegacyEntry.code.
+    Never raises for bad bytes: see LegacyEntry.problems.
     """
     table = batches.table
     position = table[BatchField.POSITION, row]

@@ -205,9 +205,9 @@ class ChunkReader:
         for count in entry.counts():
             yield Chunk(entry.data, window.batches, due, row + 1, self._records, 0, count, control=False)
             due = row + 1
-        if entry.code is not None:
-            self._finding(entry.code, window, row, entry.problem)
-        elif entry.remark is not None and self._remarks:
+        for problem in entry.problems:
+            self._finding(problem.code, window, row, problem.what)
+        if entry.remark is not None and self._remarks and not entry.problems:
             self._finding(entry.remark.code, window, row, entry.remark.what)
 
     def _messages(self, window: Window, row: int, end: int) -> Iterator[Chunk]:

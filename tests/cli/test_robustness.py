@@ -147,7 +147,8 @@ def test_large_index(tmp_path):
     for suffix in (".index", ".timeindex"):
         path = tmp_path / LOG.replace(".log", suffix)
         with path.open("wb") as file:
-            file.truncate(100_000_000)
+            file.seek(99_999_999)
+            file.write(b"\1")
         out, err, status = program("dump-log", str(path), memory=400 << 20)
         assert status == 8
         assert "100000000 bytes, more than the 67108864" in err
@@ -316,6 +317,36 @@ def test_closed_streams(tmp_path):
     assert b"baseOffset: 0 " in out
     assert shell(">/dev/full 2>/dev/full")[1:] == ("", 8)
     assert shell("2>/dev/full")[2] in {4, 8}
+
+
+def test_what_nobody_can_complain_to_ends_nothing(tmp_path):
+    sound, damaged = write(tmp_path, batch() * 3), tmp_path / "t-1" / "00000000000000000000.log"
+    damaged.parent.mkdir()
+    damaged.write_bytes(batch() + b"torn")
+    with open("/dev/full", "wb") as full:
+        out, _, status = program("dump-log", str(sound), str(damaged), str(sound), stderr=full)
+        assert (out.count(b"baseOffset"), status) == (7, 4)
+        assert program("dump-log", "--bogus", stderr=full)[2] == 2
+
+
+@pytest.mark.parametrize("settings", [
+    {"PYTHONIOENCODING": "latin-1:strict"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+])  # fmt: skip
+def test_text_is_utf_8_whatever_the_locale_says(tmp_path, settings):
+    path = tmp_path / "é-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    path.write_bytes(batch())
+
+    def run(*words):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
+        words = [sys.executable, "-m", "kafkalog_cli", *words]
+        done = subprocess.run(words, env=environment, capture_output=True, timeout=60, check=False)
+        return done.stdout.decode(), done.stderr.decode(), done.returncode
+
+    out, err, status = run("dump-log", "--help")
+    assert ("…" in out, err, status) == (True, "", 0)
+    out, err, status = run("dump-log", str(path))
+    assert (f"Dumping {path}\n" in out, err, status) == (True, "", 0)
 
 
 def test_a_reader_that_goes_away(tmp_path):

@@ -65,6 +65,16 @@ def test_text_is_that_of_0_7_2(name, window):
         assert codes == ([DAMAGED[log]] if log in DAMAGED else [])
 
 
+def test_no_more_of_a_log_is_read_than_is_asked_for(tmp_path):
+    data = entry(b"a") + entry(b"b") + entry(b"c")
+    size = len(data) // 3
+    path = made(tmp_path, data)
+    for limit, shown in ((0, 0), (size - 1, 0), (size, 1), (2 * size + 5, 2), (3 * size, 3), (9 * size, 3)):
+        text, findings = dump(path, max_bytes=limit)
+        assert (text.count(b"payload:"), findings) == (shown, [])
+        assert text.endswith(b"tail of the log is at offset: %d\n" % (shown * size))
+
+
 def test_dump_goes_on_where_the_tool_died(tmp_path):
     data = entry(b"a") + entry(b"b", attributes=0x83) + entry(b"c", magic=0xFE)
     data += struct.pack(">iBBBBB", 5, 1, 1, 0, 0, 0) + entry(b"d", magic=0)

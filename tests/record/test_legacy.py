@@ -72,8 +72,8 @@ def decode(data, limit=LIMIT, capacity=100):
     records = RecordColumns(capacity)
     entry = decode_entry(memoryview(data), batches, 0, records, limit)
     found = [seen(entry.data, records, column) for count in entry.counts() for column in range(count)]
-    assert (entry.code is None) == (entry.problem == "")
-    return found, entry.code, entry.problem
+    first = entry.problems[0] if entry.problems else None
+    return found, first and first.code, first.what if first else ""
 
 
 def seen(data, records, column):
@@ -351,11 +351,27 @@ def test_damage_inside_a_set_leaves_the_records_before_it():
     bad = bytearray(message(1, b"", b""))
     bad[26:30] = b"\0\0\0\x05"
     found, code, problem = decode(wrapper(2, [message(0), bytes(bad), message(2)]))
-    assert ([row[0] for row in found], code) == ([0], "record-invalid")
-    assert "message 1" in problem
+    assert ([row[0] for row in found], code, problem) == ([0, 2], "record-invalid", "a length inside message 1 does not fit")
     found, code, problem = decode(wrapper(2, [message(0), wrapper(1, [message(0)]), message(2)]), capacity=1)
     assert ([row[0] for row in found], code) == ([0], "record-invalid")
     assert "message 1 of a compressed set is compressed" in problem
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 100])
+def test_messages_whose_lengths_do_not_fit_hide_no_others(monkeypatch, capacity):
+    monkeypatch.setattr("engine.record.legacy._NAMED", 2)
+    bad = bytearray(message(1, b"", b""))
+    bad[26:30] = b"\0\0\0\x05"
+    data = wrapper(9, [message(0), bytes(bad), bytes(bad), message(3), bytes(bad), bytes(bad), bytes(bad), message(7)])
+    batches, _ = scan(data)
+    records = RecordColumns(capacity)
+    entry = decode_entry(memoryview(data), batches, 0, records, LIMIT)
+    found = [seen(entry.data, records, column)[0] for count in entry.counts() for column in range(count)]
+    assert len(found) == 3
+    assert [problem.what for problem in entry.problems] == [
+        "a length inside message 1 does not fit", "a length inside message 2 does not fit",
+        "3 more messages with lengths that do not fit",
+    ]
 
 
 # ---- laws

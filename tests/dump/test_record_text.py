@@ -1,0 +1,42 @@
+"""What a decoder of the user's own does to a dump: whatever it raises is a finding, and nothing gets past the escaping."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.dump.options import DumpOptions
+from engine.dump.record_text import decoder_failure, printer_for
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def failing(error):
+    def decode(_data):
+        raise error
+
+    return decode
+
+
+@pytest.mark.parametrize(("error", "said"), [
+    (ValueError("why"), "the decoder failed: ValueError: why"),
+    (SystemExit(3), "the decoder failed: SystemExit: 3"),
+    (GeneratorExit(), "the decoder failed: GeneratorExit: "),
+    (BaseException("base"), "the decoder failed: BaseException: base"),
+    (Mute(), "the decoder failed: Mute: its text can not be had: ValueError"),
+])  # fmt: skip
+def test_what_a_decoder_raises_is_said(error, said):
+    printed = printer_for("t-0/00000000000000000000.log", None, DumpOptions(value_decoder=failing(error), escape=True))
+    assert printed(0, b"KEY\x1b[31m\xc2\x9b", b"value") == (rb" key: KEY\x1b[31m\x9b", said)
+
+
+def test_the_rest_of_a_record_comes_as_it_is_where_nothing_is_escaped():
+    printed = printer_for("t-0/00000000000000000000.log", None, DumpOptions(value_decoder=failing(OSError(28, "full"))))
+    assert printed(0, b"KEY\x1b", b"value") == (b" key: KEY\x1b", "the decoder failed: OSError: [Errno 28] full")
+
+
+def test_ctrl_c_in_a_decoder_ends_the_program():
+    with pytest.raises(KeyboardInterrupt):
+        decoder_failure(KeyboardInterrupt())
