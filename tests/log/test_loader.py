@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+import tracemalloc
 
 import pytest
 
@@ -11,8 +12,11 @@ from engine.config import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files
 from engine.findings import Severity
+from engine.formats import BATCH_HEADER
+from engine.kernels import BUILD
 from engine.log.loading.loader import open_log
 from engine.log.report import Action, loses_records
+from engine.record.builder import NewRecord, build_batch
 from engine.record.crc import crc32c
 from tests.support.cases import cases
 from tests.support.damage import batches
@@ -168,3 +172,35 @@ def test_a_marker_that_no_codec_can_read_is_cut(tmp_path):
     recovered = opened(case, directory)
     assert (recovered.log_end_offset, log.stat().st_size) == (base_offset, position)
     assert "marker" in recovered.report.find(Action.TRUNCATED)[0].reason
+
+
+@pytest.mark.skipif(BUILD == "interpreted", reason="it takes a minute, and as much memory")
+@pytest.mark.parametrize("left", [0, 1])
+def test_producers_without_number_take_little_memory(tmp_path, left):
+    """Also where an older snapshot is left, and while the one at the end is made, and read again."""
+    producers, batches_of_each = 50_000, 2
+    model = bytearray(build_batch([NewRecord(0, 1000, None, b"v")], producer_id=0, producer_epoch=0, base_sequence=0))
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    with (directory / "00000000000000000000.log").open("wb") as log:
+        for offset in range(producers * batches_of_each):
+            BATCH_HEADER.put("base_offset", model, 0, offset)
+            BATCH_HEADER.put("producer_id", model, 0, offset % producers)
+            BATCH_HEADER.put("base_sequence", model, 0, offset // producers)
+            BATCH_HEADER.put("crc", model, 0, crc32c(memoryview(model)[BATCH_HEADER.positions["attributes"] :]))
+            log.write(model)
+    settings = {"now": 1000, "clean_shutdown": False, "for_snapshots": True}
+    if left:
+        open_log(Files(), str(directory), LogConfig(), **settings).close()
+        (directory / f"{producers * batches_of_each:020}.snapshot").rename(directory / f"{producers:020}.snapshot")
+        settings["clean_shutdown"] = True
+    tracemalloc.start()
+    try:
+        opened = open_log(Files(), str(directory), LogConfig(), **settings)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(opened.producer_state.producers) == producers
+    assert next(opened.producer_state.producers.values()).last_seq == 1
+    assert peak < 200 * producers  # an object for each, and for each of its last batches, take 600 bytes and more
+    opened.close()

@@ -97,6 +97,18 @@ def state(rows):
     return entries, bytes(aborted), manager.first_undecided_offset
 
 
+@given(producer_logs.events)
+def test_what_is_loaded_for_snapshots_alone_makes_the_same_ones(events):
+    rows = recovery_model.recover(b"".join(producer_logs.build(events)), 0, 4096, 1 << 20).rows
+    found = []
+    for for_snapshots in (True, False):
+        state = ProducerStateManager(MemoryFiles({}), "/log/t-0", for_snapshots=for_snapshots)
+        state.load_from_records(iter(rows))
+        found.append((b"".join(state.producers.pieces()), state.first_undecided_offset))
+        assert not for_snapshots or state.first_unstable_offset == state.first_undecided_offset
+    assert found[0] == found[1]
+
+
 def test_a_long_run_is_told_by_its_first_and_last_batch():
     data = b"".join(batch(i, producer_id=4, producer_epoch=1, base_sequence=i) for i in range(3000))
     rows = list(scan(data).producers)

@@ -86,7 +86,7 @@ class LoadedLogOffsets(NamedTuple):
 def open_log(
     files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int = 0,
     log_start_offset: int = 0, producer_id_expiration_ms: int = 86_400_000, max_transaction_timeout_ms: int = 900_000,
-    report: Report | None = None, jobs: int = 1, create: bool = True,
+    report: Report | None = None, jobs: int = 1, create: bool = True, for_snapshots: bool = False,
 ) -> UnifiedLog:
     """Open the partition in `directory`, making it where there is none, as a broker does at its start.
 
@@ -94,6 +94,7 @@ def open_log(
     recovery_point, log_start_offset   as the log dir's checkpoints have them
     report            takes what is done; default: a new one, `UnifiedLog.report`
     jobs              segments that are read side by side
+    for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
     create            make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
 
     What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that can not be opened as asked for is
@@ -108,7 +109,7 @@ def open_log(
     ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
     for number, (clean, point) in enumerate(ways):
         producers = ProducerStateManager(files, directory, producer_id_expiration_ms=producer_id_expiration_ms,
-                                         max_transaction_timeout_ms=max_transaction_timeout_ms)
+                                         max_transaction_timeout_ms=max_transaction_timeout_ms, for_snapshots=for_snapshots)
         loader = LogLoader(files, directory, config, now=now, clean_shutdown=clean, recovery_point=point,
                            log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs,
                            in_order=number > 0)

@@ -216,7 +216,7 @@ def _one(
     log = manager.load(
         place, report, clean_start=options.clean_start,
         recovery_point=0 if options.mark_clean else options.recovery_point,
-        log_start_offset=options.log_start_offset, jobs=jobs,
+        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True,
     )
 
     def looked_at() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import ControlType
@@ -10,6 +11,9 @@ from engine.kernels.walk import ROW_FIELDS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+
+_ROWS = 1000  # of a chunk that is made of rows
 
 
 class TxnMarker(NamedTuple):
@@ -52,6 +56,13 @@ class RowChunk:
         """`rows` as a chunk."""
         columns = zip(*map(_fields_of, rows), strict=True)
         return cls(len(rows), array("q", (field for column in columns for field in column)))
+
+    @classmethod
+    def many_of(cls, rows: Iterable[ProducerRow]) -> Iterator[RowChunk]:
+        """`rows`, however many, as chunks."""
+        left = iter(rows)
+        while some := list(islice(left, _ROWS)):
+            yield cls.of(some)
 
     @property
     def table(self) -> memoryview:
