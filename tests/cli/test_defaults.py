@@ -1,0 +1,46 @@
+"""Defaults that the command line says again, so that --help need not import the engine, are the engine's own."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from engine.dump.options import MAX_MESSAGE_SIZE, UNLIMITED, DumpOptions
+from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE
+from engine.record.reader import MAX_DECOMPRESSED_BYTES
+from engine.record.windows import MAX_BATCH_BYTES
+from kafkalog_cli.main import COMMANDS
+
+WANTED = {
+    ("dump-log", "--max-message-size"): MAX_MESSAGE_SIZE,
+    ("dump-log", "--max-bytes"): UNLIMITED,
+    ("dump-log", "--max-decompressed-bytes"): MAX_DECOMPRESSED_BYTES,
+    ("dump-log", "--max-batch-bytes"): MAX_BATCH_BYTES,
+    ("compact", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE,
+    ("spark", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE,
+}
+
+
+def parameters(command):
+    return import_module(COMMANDS[command][0]).command.params
+
+
+@pytest.mark.parametrize(("command", "option"), WANTED)
+def test_a_default_of_the_command_line_is_the_engines(command, option):
+    found = next(one for one in parameters(command) if option in one.opts)
+    assert found.type.convert(found.default, found, None) == WANTED[command, option]
+
+
+@pytest.mark.parametrize("name", ["--dedupe-buffer-size", "--max-batch-bytes", "--max-decompressed-bytes", "--max-message-size"])
+def test_no_other_command_says_one_again(name):
+    assert {command for command in COMMANDS for one in parameters(command) if name in one.opts} == {
+        command for command, option in WANTED if option == name
+    }
+
+
+def test_a_dump_without_options_is_that_of_the_command_line():
+    from kafkalog_cli.commands.dump_log import command, options_from
+
+    values = command.make_context("dump-log", ["x"]).params
+    assert options_from(values)._replace(escape=False) == DumpOptions()
