@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
 
 MAX_SERVER_PROPERTIES_SIZE = 1 << 20  # bytes
-_DEFAULT_LOG_DIR = "/tmp/kafka-logs"  # noqa: S108  # Kafka's own default
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _COMMA = re.compile(r"\s*,\s*")
 

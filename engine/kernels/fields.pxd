@@ -16,7 +16,6 @@ cdef enum:  # formats.Status
     BAD_VARINT = 5
     BAD_RECORD = 6
     BAD_COUNT = 7
-    BAD_MAGIC = 8
     BAD_CODEC = 9
 
 cdef enum:  # formats.BatchField

@@ -34,7 +34,7 @@ class NoGil:
 
 
 bint = int = uint = void = ushort = longlong = ulonglong = uchar = Py_ssize_t = Type()  # noqa: A001  # Cython's names
-p_const_char = p_uchar = p_ulonglong = const = Type()
+p_uchar = p_ulonglong = const = Type()
 nogil = NoGil()
 
 

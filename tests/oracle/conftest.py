@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
     from tests.oracle.jvm import Ran
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:

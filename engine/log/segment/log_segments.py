@@ -115,7 +115,7 @@ class Segments(Generic[S]):
 
     @property
     def first_segment(self) -> S | None:
-        """The oldest one."""
+        """The oldest one: LogSegments.firstSegment. No command asks; it is there for those who use the engine."""
         return self._at(0)
 
     @property
