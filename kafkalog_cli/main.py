@@ -108,6 +108,10 @@ def main(arguments: list[str] | None = None) -> Any:
     except MemoryError:
         less = _less_memory(sys.argv[1:] if arguments is None else arguments)
         _abandon("out-of-memory", f"not enough memory: {less}", arguments)
+    except (ImportError, TypeError) as error:
+        if not _lacks_kernels(error):
+            raise
+        _abandon("old-kernels", "the compiled kernels are older than the sources: `make build` (or pip install again)", arguments)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -124,6 +128,14 @@ def _less_memory(arguments: list[str]) -> str:
     if "dump-log" in arguments[:1]:
         return "lower --max-batch-bytes or --max-decompressed-bytes"
     return "name fewer partitions, take them one at a time with --jobs 1, or give the process more"
+
+
+def _lacks_kernels(error: ImportError | TypeError) -> bool:
+    """Did an import ask a compiled kernel for something that it was built without?"""
+    what = str(error)
+    if isinstance(error, TypeError):
+        return what.startswith("C function engine.kernels.")  # … has wrong signature
+    return "engine.kernels." in what and not what.endswith(".py)")  # an interpreted one is its source
 
 
 def _abandon(code: str, message: str, arguments: list[str] | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import (
@@ -77,12 +77,13 @@ def test_largest_timestamps_by_batch(both, records, first, end):
 
 
 FIELDS = st.fixed_dictionaries({
-    BatchField.VALID: st.sampled_from([-1, 0, 1, 1]), BatchField.MAGIC: st.sampled_from([-1, 0, 1, 2, 2, 3]),
-    BatchField.ATTRIBUTES: st.sampled_from([0, 0, 1, 4, 5, 7, 16, 32, 48, 49, 64]),
+    BatchField.VALID: st.sampled_from([1, 1, 1, 1, -1, 0]), BatchField.MAGIC: st.sampled_from([2, 2, 2, 2, 0, 1, -1, 3]),
+    BatchField.ATTRIBUTES: st.sampled_from([0, 0, 0, 1, 4, 5, 7, 16, 32, 48, 49, 64]),
     BatchField.PRODUCER_ID: st.sampled_from([-1, 0, 5]), BatchField.LEADER_EPOCH: st.sampled_from([-1, 0, 5]),
 })  # fmt: skip
 BATCHES = st.lists(FIELDS, min_size=1, max_size=7)
-SPAN = st.tuples(st.integers(-1, 9), st.integers(0, 9)).map(sorted)  # rows, some of them outside the table
+# (row, last_row); None: the whole table; some lie outside it
+SPAN = st.none() | st.tuples(st.integers(0, 3), st.integers(0, 7)).map(sorted) | st.tuples(st.integers(-1, 9), st.just(9))
 
 
 def columns_of(columns, rows):
@@ -109,15 +110,19 @@ def kind(batch):
 
 
 @given(BATCHES, SPAN)
+@settings(max_examples=400)
 def test_batches_to_look_at(both, rows, span):
     table, count = columns_of(BatchColumns(len(rows)), rows), len(rows)
+    span = span or (0, count)
     for kernel in both:
         assert kernel.next_unsound(table, *span) == first(span, count, lambda at: is_unsound(rows[at]))
         assert kernel.next_unchecked(table, *span) == first(span, count, lambda at: rows[at][BatchField.VALID] == -1)
 
 
 @given(BATCHES, SPAN)
+@settings(max_examples=400)
 def test_a_run_ends_before_a_batch_of_another_kind(both, rows, span):
+    span = span or (0, len(rows))
     table = columns_of(BatchColumns(len(rows)), rows)
     wanted = first(span, len(rows), lambda at: kind(rows[at]) != kind(rows[span[0]]))
     for kernel in both:
@@ -128,7 +133,9 @@ OFFSET = st.integers(0, 3) | st.sampled_from([-(2**63), LONG_MAX - 1, LONG_MAX])
 
 
 @given(st.lists(OFFSET, min_size=1, max_size=7) | st.integers(0, 3).map(lambda start: [*range(start, start + 5), 0]), SPAN, OFFSET)
+@settings(max_examples=400)
 def test_a_gap_is_where_an_offset_is_not_one_more(both, offsets, span, previous):
+    span = span or (0, len(offsets))
     table = columns_of(RecordColumns(len(offsets)), [{RecordField.OFFSET: offset} for offset in offsets])
     wanted = first(span, len(offsets), lambda at: offsets[at] != (previous if at == span[0] else offsets[at - 1]) + 1)
     for kernel in both:
@@ -155,6 +162,7 @@ def fits(record, batch, bounds, producer_id, leader_epoch, transactional):
 
 @given(RECORDS, st.tuples(FIELDS, FIELDS), BOUNDS | st.just((-(2**63), LONG_MAX) * 2),
        st.sampled_from([-(2**63), -1, 0, 5]), st.sampled_from([-(2**63), -1, 0, 5]), st.booleans())  # fmt: skip
+@settings(max_examples=400)
 def test_the_mask_is_what_a_selection_asks_for(both, records, batches, bounds, producer_id, leader_epoch, transactional):
     table, heads = columns_of(RecordColumns(len(records)), records), columns_of(BatchColumns(2), batches)
     asked = bounds, producer_id, leader_epoch, transactional

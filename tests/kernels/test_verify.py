@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, Status
@@ -172,7 +172,8 @@ HEADS = st.lists(st.fixed_dictionaries({
     BatchField.PRODUCER_ID: st.sampled_from([-1, 0, 0, 5]), BatchField.PRODUCER_EPOCH: st.sampled_from([0, 0, 1]),
     BatchField.ATTRIBUTES: st.sampled_from([0, 0, 0, 1, 8, 16, 32, 48, 64]),
 }), min_size=1, max_size=7)  # fmt: skip
-SPAN = st.tuples(st.integers(-1, 9), st.integers(0, 9)).map(sorted)  # rows, some of them outside the table
+# (row, last_row); None: the whole table; some lie outside it
+SPAN = st.none() | st.tuples(st.integers(0, 3), st.integers(0, 7)).map(sorted) | st.tuples(st.integers(-1, 9), st.just(9))
 
 
 def heads_of(rows):
@@ -190,7 +191,10 @@ def first(span, count, wanted):
 
 
 @given(HEADS, SPAN, SMALL)
+@settings(max_examples=400)
 def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(kernel, rows, span, before):
+    span = span or (0, len(rows))
+
     def turns(at):
         end = before if at == span[0] else rows[at - 1][BatchField.LAST_OFFSET]
         return rows[at][BatchField.LEADER_EPOCH] != 0 or rows[at][BatchField.BASE_OFFSET] <= end
@@ -199,7 +203,10 @@ def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(kernel, rows, s
 
 
 @given(HEADS, SPAN)
+@settings(max_examples=400)
 def test_batches_that_a_producers_state_needs(kernel, rows, span):
+    span = span or (0, len(rows))
+
     def named(at):
         return [rows[at][field] for field in (BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH)]
 
