@@ -34,6 +34,8 @@ COMMANDS = {
     "truncate": ("kafkalog_cli.commands.truncate", "Cut the end of partitions."),
 }
 
+_OLD_KERNELS = "the compiled kernels are older than the sources: `make build` (or pip install again)"
+
 
 class LazyGroup(DocumentedCommand, click.Group):
     """Commands by COMMANDS; only the one that runs is imported."""
@@ -111,7 +113,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except (ImportError, TypeError) as error:
         if not _lacks_kernels(error):
             raise
-        _abandon("old-kernels", "the compiled kernels are older than the sources: `make build` (or pip install again)", arguments)
+        _abandon("old-kernels", _OLD_KERNELS, arguments)
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -95,6 +95,52 @@ main(["dump-log", "--print-data-log", {str(log)!r}])
     assert "keySize: 1 valueSize: 5" in done.stdout
 
 
+LACKING = """
+import engine.kernels.scan
+del engine.kernels.scan.scan_batches
+from kafkalog_cli.main import main
+main(["dump-log", {path!r}])
+"""
+OLD_KERNELS = "error[old-kernels] the compiled kernels are older than the sources: `make build` (or pip install again)\n"
+
+
+def test_a_compiled_kernel_without_what_the_sources_ask_for_is_an_old_one(tmp_path):
+    load_kernel("scan", "compiled")
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(b"")
+    program = [sys.executable, "-c", LACKING.format(path=str(log))]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("", OLD_KERNELS, 8)
+
+
+def test_a_source_without_it_is_not(tmp_path):
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(b"")
+    done = run_without(LACKING.format(path=str(log)))
+    assert done.stderr.endswith("scan.py)\n")
+    assert (OLD_KERNELS in done.stderr, done.returncode) == (False, 1)
+
+
+@pytest.mark.parametrize(("error", "is_old"), [
+    (ImportError("engine.kernels.words does not export expected C function hex_digit"), True),
+    (TypeError("C function engine.kernels.words.put has wrong signature (expected int (int), got void (int))"), True),
+    (ModuleNotFoundError("No module named 'engine.kernels.gone'"), True),
+    (ImportError("cannot import name 'x' from 'engine.formats' (/engine/formats.py)"), False),
+    (ModuleNotFoundError("No module named 'pyarrow'"), False), (TypeError("x() takes 1 positional argument"), False),
+])  # fmt: skip
+def test_only_what_kernels_lack_is_blamed_on_them(monkeypatch, capsys, error, is_old):
+    from kafkalog_cli import main
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(main.LazyGroup, "get_command", fail)
+    with pytest.raises(SystemExit if is_old else type(error)) as ended:
+        main.main(["roll"])
+    assert capsys.readouterr().err == (OLD_KERNELS if is_old else "")
+    assert not is_old or ended.value.code == 8
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_people_are_told_once(tmp_path, terminal):
     (tmp_path / "00000000000000000000.log").write_bytes(b"")
