@@ -246,3 +246,17 @@ def test_the_rest_of_a_file_and_of_other_files_is_counted_to_the_last(gaps, monk
         f"{gaps}/00000000000000000010.log: 1 more findings [offset-gap]",
         f"{gaps}: 96 more findings [offset-gap] in 48 more files",
     ]
+
+
+def test_a_snapshot_inside_a_batch_is_rebuilt_once(tmp_path):
+    """It knows the batches that end below its offset: verifying and rebuilding agree about that."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    batches = [build_batch([NewRecord(base + n, 1, None, b"x") for n in range(4)], producer_id=7, producer_epoch=0,
+                           base_sequence=base, partition_leader_epoch=0) for base in (0, 4)]  # fmt: skip
+    (directory / "00000000000000000000.log").write_bytes(b"".join(batches))
+    assert kafkalog("recover", "--no-quarantine", "--now", "5", str(directory)).status == 1
+    (directory / "00000000000000000008.snapshot").rename(directory / "00000000000000000006.snapshot")
+    rebuild = ["verify-index", "--rebuild", "--now", "5", str(directory)]
+    assert "last offset 7, its last batch before ends at 3" in kafkalog("verify-index", str(directory)).err
+    assert [kafkalog(*rebuild).status for _ in range(2)] == [1, 0]

@@ -79,6 +79,13 @@ class Aborted(NamedTuple):
     has_data: bool
 
 
+def _behind(table: memoryview, row: int, rows: int, offset: int) -> int:
+    """Behind the batches from `row` on that a snapshot at `offset` knows: those that end below it, as a broker takes them."""
+    behind: int = first_from(table, row, rows, offset)
+    is_inside = behind > row and table[BatchField.LAST_OFFSET, behind - 1] >= offset
+    return behind - 1 if is_inside else behind
+
+
 class ProducerCheck:
     """Feed it every window of every log of a partition, from the first segment on.
 
@@ -120,7 +127,7 @@ class ProducerCheck:
         if not self._has_holes:
             self._has_holes = next_hole(table, 0, window.rows, self._end) < window.rows
         while row < window.rows:
-            behind = first_from(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
+            behind = _behind(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
             self._follow(window, row, behind)
             row = behind
             if row < window.rows:
