@@ -25,8 +25,8 @@ else:
     from engine.kernels.numbers import put_int
 
 
-class Verdict(IntEnum):
-    """Rows of a table of verdicts: one column per batch. Set all to 0, LARGEST to −1, before the first call."""
+class Trait(IntEnum):
+    """Rows of a table, one column per batch: what its records are. Set all to 0, LARGEST to −1, before the first call."""
 
     FLAGS = 0  # see Flag
     LARGEST = 1  # largest timestamp of its records, −1 none
@@ -35,7 +35,7 @@ class Verdict(IntEnum):
 
 
 class Flag:
-    """Bits of Verdict.FLAGS: what records of a batch are."""
+    """Bits of Trait.FLAGS: what records of a batch are."""
 
     NULL_KEY = 1
     TIMESTAMP = 2  # one lies outside the bounds
@@ -43,13 +43,13 @@ class Flag:
     BROKEN = 8  # the records could not be decoded: the caller sets it
 
 
-VERDICTS = len(Verdict)
+TRAITS = len(Trait)
 
-_FLAGS = cython.declare(cython.int, Verdict.FLAGS)
-_LARGEST = cython.declare(cython.int, Verdict.LARGEST)
-_SEEN = cython.declare(cython.int, Verdict.COUNT)
-_CHANGED = cython.declare(cython.int, Verdict.CHANGED)
-_VERDICTS = cython.declare(cython.Py_ssize_t, VERDICTS)
+_FLAGS = cython.declare(cython.int, Trait.FLAGS)
+_LARGEST = cython.declare(cython.int, Trait.LARGEST)
+_SEEN = cython.declare(cython.int, Trait.COUNT)
+_CHANGED = cython.declare(cython.int, Trait.CHANGED)
+_TRAITS = cython.declare(cython.Py_ssize_t, TRAITS)
 _NULL_KEY = cython.declare(cython.longlong, Flag.NULL_KEY)
 _TIMESTAMP_FLAG = cython.declare(cython.longlong, Flag.TIMESTAMP)
 _OFFSETS = cython.declare(cython.longlong, Flag.OFFSETS)
@@ -86,20 +86,20 @@ _KEPT_ATTRIBUTES = cython.declare(cython.longlong, 0x7F)
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def judge_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, batches: cython.longlong[:, ::1],
-                  low: cython.longlong, high: cython.longlong, verdicts: cython.longlong[:, ::1]):
-    """Note in `verdicts` what the first `count` records are → how many were looked at, −1 for columns that do not fit.
+                  low: cython.longlong, high: cython.longlong, traits: cython.longlong[:, ::1]):
+    """Note in `traits` what the first `count` records are → how many were looked at, −1 for columns that do not fit.
 
     records    RecordColumns: BATCH, OFFSET, TIMESTAMP, KEY_SIZE        batches  BatchColumns: BASE_OFFSET
     low, high  timestamps that are allowed; −1 always is
-    verdicts   in and out, see Verdict: one column for each batch that BATCH names
+    traits   in and out, see Trait: one column for each batch that BATCH names
     """
     index: cython.Py_ssize_t
     row: cython.Py_ssize_t
-    rows: cython.Py_ssize_t = min(batches.shape[1], verdicts.shape[1])
+    rows: cython.Py_ssize_t = min(batches.shape[1], traits.shape[1])
     timestamp: cython.longlong
     base: cython.longlong
     flags: cython.longlong
-    if count < 0 or count > records.shape[1] or verdicts.shape[0] < _VERDICTS: return -1
+    if count < 0 or count > records.shape[1] or traits.shape[0] < _TRAITS: return -1
     with cython.nogil:
         for index in range(count):
             row = records[_R_BATCH, index]
@@ -107,13 +107,13 @@ def judge_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, ba
             flags = 0
             timestamp = records[_R_TIMESTAMP, index]
             base = batches[_BASE_OFFSET, row]
-            if timestamp > verdicts[_LARGEST, row]: verdicts[_LARGEST, row] = timestamp
+            if timestamp > traits[_LARGEST, row]: traits[_LARGEST, row] = timestamp
             if timestamp != -1 and (timestamp < low or timestamp > high): flags |= _TIMESTAMP_FLAG
             if records[_R_KEY_SIZE, index] < 0: flags |= _NULL_KEY
-            if base > fields.LONG_MAX - verdicts[_SEEN, row] or records[_R_OFFSET, index] != base + verdicts[_SEEN, row]:
+            if base > fields.LONG_MAX - traits[_SEEN, row] or records[_R_OFFSET, index] != base + traits[_SEEN, row]:
                 flags |= _OFFSETS
-            verdicts[_SEEN, row] += 1
-            verdicts[_FLAGS, row] |= flags
+            traits[_SEEN, row] += 1
+            traits[_FLAGS, row] |= flags
         return count
 
 
@@ -121,14 +121,14 @@ def judge_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, ba
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong))
 def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-                  last_row: cython.Py_ssize_t, verdicts: cython.longlong[:, ::1], refused: cython.longlong,
+                  last_row: cython.Py_ssize_t, traits: cython.longlong[:, ::1], refused: cython.longlong,
                   largest_size: cython.longlong, next_offset: cython.longlong, leader_epoch: cython.longlong,
                   append_time: cython.longlong):
     """Give the batches row … last_row − 1 their offsets, as long as they can be taken as they are → (row, next offset).
 
     data          the batches; offset and epoch are written, timestamps and attributes where they change
     batches       BatchColumns of `data`, changed alike, but for the checksum
-    verdicts      in: what `judge_records` made of them; out: CHANGED is 1 where the checksum has to be made anew
+    traits      in: what `judge_records` made of them; out: CHANGED is 1 where the checksum has to be made anew
     refused       a batch with one of these Flags is not taken
     largest_size  nor one with more bytes
     append_time   ms, stamped on every batch (LogAppendTime); −1: batches keep their records' own (CreateTime)
@@ -142,8 +142,8 @@ def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row
     largest: cython.longlong
     attributes: cython.longlong
     wanted: cython.longlong
-    if row < 0 or last_row > batches.shape[1] or last_row > verdicts.shape[1]: return row, next_offset
-    if verdicts.shape[0] < _VERDICTS: return row, next_offset
+    if row < 0 or last_row > batches.shape[1] or last_row > traits.shape[1]: return row, next_offset
+    if traits.shape[0] < _TRAITS: return row, next_offset
     with cython.nogil:
         while row < last_row:
             at = batches[_POSITION, row]
@@ -154,16 +154,16 @@ def stamp_batches(data: cython.uchar[::1], batches: cython.longlong[:, ::1], row
                 return row, next_offset
             if batches[_VALID, row] != 1 or batches[_MAGIC, row] != 2 or attributes & _REFUSED: return row, next_offset
             if batches[_BASE_OFFSET, row] != 0 or count <= 0 or batches[_LAST_OFFSET, row] != count - 1: return row, next_offset
-            if verdicts[_FLAGS, row] & refused or verdicts[_SEEN, row] != count: return row, next_offset
+            if traits[_FLAGS, row] & refused or traits[_SEEN, row] != count: return row, next_offset
             if batches[_PRODUCER_ID, row] > -1 and batches[_BASE_SEQUENCE, row] < 0: return row, next_offset
             if next_offset > fields.LONG_MAX - count: return row, next_offset
             wanted = attributes
-            largest = verdicts[_LARGEST, row]
+            largest = traits[_LARGEST, row]
             if append_time >= 0:
                 wanted = attributes | _APPEND_TIME
                 largest = append_time
-            verdicts[_CHANGED, row] = wanted != attributes or largest != batches[_MAX_TIMESTAMP, row]
-            if verdicts[_CHANGED, row]:
+            traits[_CHANGED, row] = wanted != attributes or largest != batches[_MAX_TIMESTAMP, row]
+            if traits[_CHANGED, row]:
                 data[at + _ATTRIBUTES_AT] = 0
                 data[at + _ATTRIBUTES_AT + 1] = wanted & _KEPT_ATTRIBUTES
                 put_int(data, at + _TIMESTAMP_AT, largest, 8)

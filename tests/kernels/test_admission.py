@@ -26,8 +26,8 @@ def kernel(request):
 
 
 def verdicts_of(kernel, count):
-    table = Table(kernel.VERDICTS, count)
-    table.field(kernel.Verdict.LARGEST)[:] = memoryview(array("q", [-1] * count))
+    table = Table(kernel.TRAITS, count)
+    table.field(kernel.Trait.LARGEST)[:] = memoryview(array("q", [-1] * count))
     return table
 
 
@@ -39,8 +39,8 @@ def test_records_are_judged_one_by_one(kernel, records, low, high, bases):
         for field, value in (("BATCH", batch), ("OFFSET", offset), ("TIMESTAMP", timestamp), ("KEY_SIZE", key_size)):
             columns.table[RecordField[field], index] = value
     batches.field(BatchField.BASE_OFFSET)[:] = memoryview(array("q", bases))
-    verdicts = verdicts_of(kernel, 3)
-    assert kernel.judge_records(columns.table, len(records), batches.table, low, high, verdicts.table) == len(records)
+    traits = verdicts_of(kernel, 3)
+    assert kernel.judge_records(columns.table, len(records), batches.table, low, high, traits.table) == len(records)
     for row in range(3):
         mine = [record for record in records if record[0] == row]
         flags = 0
@@ -48,7 +48,7 @@ def test_records_are_judged_one_by_one(kernel, records, low, high, bases):
             flags |= kernel.Flag.NULL_KEY if key_size < 0 else 0
             flags |= kernel.Flag.TIMESTAMP if timestamp != -1 and not low <= timestamp <= high else 0
             flags |= kernel.Flag.OFFSETS if offset != bases[row] + number else 0
-        found = [verdicts.table[field, row] for field in (kernel.Verdict.FLAGS, kernel.Verdict.LARGEST, kernel.Verdict.COUNT)]
+        found = [traits.table[field, row] for field in (kernel.Trait.FLAGS, kernel.Trait.LARGEST, kernel.Trait.COUNT)]
         assert found == [flags, max([-1, *[record[2] for record in mine]]), len(mine)]
 
 
@@ -64,25 +64,25 @@ def sent(count=2, *, timestamp=NOW, **fields):
 
 
 def stamp(kernel, parts, *, refused=0, largest=ANY_SIZE, next_offset=100, epoch=7, append_time=-1, judged=None):
-    """Stamp batches whose records were judged as `judged` says: (row, next offset, data, frame, verdicts)."""
+    """Stamp batches whose records were judged as `judged` says: (row, next offset, data, frame, traits)."""
     data = bytearray(b"".join(parts))
     frame = Frame.of(data)
-    verdicts = verdicts_of(kernel, frame.batches.capacity)
+    traits = verdicts_of(kernel, frame.batches.capacity)
     for row in range(frame.rows):
         flags, found, count = (judged or {}).get(row, (0, None, None))
-        verdicts.table[kernel.Verdict.FLAGS, row] = flags
+        traits.table[kernel.Trait.FLAGS, row] = flags
         stored = frame.batches.table[BatchField.MAX_TIMESTAMP, row]
-        verdicts.table[kernel.Verdict.LARGEST, row] = stored if found is None else found
-        verdicts.table[kernel.Verdict.COUNT, row] = frame.batches.table[BatchField.COUNT, row] if count is None else count
+        traits.table[kernel.Trait.LARGEST, row] = stored if found is None else found
+        traits.table[kernel.Trait.COUNT, row] = frame.batches.table[BatchField.COUNT, row] if count is None else count
     row, behind = kernel.stamp_batches(
-        memoryview(data), frame.batches.table, 0, frame.rows, verdicts.table, refused, largest, next_offset, epoch, append_time
+        memoryview(data), frame.batches.table, 0, frame.rows, traits.table, refused, largest, next_offset, epoch, append_time
     )
-    return row, behind, data, frame, verdicts
+    return row, behind, data, frame, traits
 
 
 def test_offsets_and_epochs_are_given_in_order(kernel):
     parts = [sent(2), sent(5), sent(1)]
-    row, behind, data, frame, verdicts = stamp(kernel, parts)
+    row, behind, data, frame, traits = stamp(kernel, parts)
     assert (row, behind) == (3, 108)
     at = 0
     for part, base, number in zip(parts, (100, 102, 107), range(3), strict=True):
@@ -91,18 +91,18 @@ def test_offsets_and_epochs_are_given_in_order(kernel):
         table = frame.batches.table
         assert (table[BatchField.BASE_OFFSET, number], table[BatchField.LEADER_EPOCH, number]) == (base, 7)
         assert table[BatchField.LAST_OFFSET, number] == base + wanted.last_offset_delta
-        assert verdicts.table[kernel.Verdict.CHANGED, number] == 0
+        assert traits.table[kernel.Trait.CHANGED, number] == 0
         at += len(part)
 
 
 def test_timestamps_that_change_ask_for_a_checksum(kernel):
-    *_, data, frame, verdicts = stamp(kernel, [sent()], append_time=NOW + 9)
+    *_, data, frame, traits = stamp(kernel, [sent()], append_time=NOW + 9)
     header = BATCH_HEADER.read(data)
-    assert (header.attributes, header.max_timestamp, verdicts.table[kernel.Verdict.CHANGED, 0]) == (8, NOW + 9, 1)
+    assert (header.attributes, header.max_timestamp, traits.table[kernel.Trait.CHANGED, 0]) == (8, NOW + 9, 1)
     assert header.crc != crc32c(data[BATCH_HEADER.positions["attributes"] :])
     assert frame.batches.table[BatchField.MAX_TIMESTAMP, 0] == NOW + 9
-    *_, data, _, verdicts = stamp(kernel, [sent()], judged={0: (0, NOW - 5, 2)})
-    assert (BATCH_HEADER.read(data).max_timestamp, verdicts.table[kernel.Verdict.CHANGED, 0]) == (NOW - 5, 1)
+    *_, data, _, traits = stamp(kernel, [sent()], judged={0: (0, NOW - 5, 2)})
+    assert (BATCH_HEADER.read(data).max_timestamp, traits.table[kernel.Trait.CHANGED, 0]) == (NOW - 5, 1)
 
 
 PRODUCER = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}

@@ -10,7 +10,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import BATCH_HEADER, INT_MAX, NO_TIMESTAMP, BatchField, Codec, Status
-from engine.kernels.admission import VERDICTS, Flag, Verdict, judge_records, stamp_batches
+from engine.kernels.admission import TRAITS, Flag, Trait, judge_records, stamp_batches
 from engine.kernels.decode import decode_records
 from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row, segment_ms
 from engine.log.append.frames import Frame
@@ -41,9 +41,9 @@ class BulkAppender:
     def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
         self._log, self._leader_epoch = log, leader_epoch
         self._batches, self._records = BatchColumns(), RecordColumns()
-        self._verdicts = Table(VERDICTS, self._batches.capacity)
-        self._fill = {verdict: memoryview(array("q", [0]) * self._batches.capacity) for verdict in Verdict}
-        self._fill[Verdict.LARGEST] = memoryview(array("q", [NO_TIMESTAMP]) * self._batches.capacity)
+        self._traits = Table(TRAITS, self._batches.capacity)
+        self._fill = {trait: memoryview(array("q", [0]) * self._batches.capacity) for trait in Trait}
+        self._fill[Trait.LARGEST] = memoryview(array("q", [NO_TIMESTAMP]) * self._batches.capacity)
 
     def append(self, data: bytearray, appended: list[Appended]) -> int:
         """Append the whole batches in `data`, each as a request of its own → where the last of them ends.
@@ -72,16 +72,16 @@ class BulkAppender:
 
     def _judge(self, view: memoryview, rows: int) -> None:
         """Note what the records of plain batches are."""
-        table, verdicts = self._batches.table, self._verdicts
-        for verdict in Verdict:
-            verdicts.field(verdict)[:rows] = self._fill[verdict][:rows]
+        table, traits = self._batches.table, self._traits
+        for trait in Trait:
+            traits.field(trait)[:rows] = self._fill[trait][:rows]
         low, high = timestamp_bounds(self._log.config, self._log.now)
         row, at, done = 0, 0, 0
         while row < rows:
             count, row, at, done, status = decode_records(view, table, row, rows, at, done, self._records.table, 0)
-            judge_records(self._records.table, count, table, low, high, verdicts.table)
+            judge_records(self._records.table, count, table, low, high, traits.table)
             if status not in (Status.END, Status.FULL):  # compressed ones as well: they are looked at alone
-                verdicts.table[Verdict.FLAGS, row] |= Flag.BROKEN
+                traits.table[Trait.FLAGS, row] |= Flag.BROKEN
                 row, at, done = row + 1, 0, 0
 
     def _append_run(self, view: memoryview, row: int, rows: int, appended: list[Appended]) -> int:
@@ -95,13 +95,13 @@ class BulkAppender:
         heads = self._heads_of_producers(view, row, limit)
         refused = Flag.BROKEN | (Flag.NULL_KEY if config.compact else 0) | (0 if is_append_time else Flag.TIMESTAMP)
         end, _ = stamp_batches(
-            view, table, row, limit, self._verdicts.table, refused, config.max_message_size, first, self._leader_epoch,
+            view, table, row, limit, self._traits.table, refused, config.max_message_size, first, self._leader_epoch,
             log.now if is_append_time else NO_TIMESTAMP,
         )  # fmt: skip
         if end == row:
             return row
         for changed in range(row, end):
-            if self._verdicts.table[Verdict.CHANGED, changed]:
+            if self._traits.table[Trait.CHANGED, changed]:
                 renew_checksum(view, table[BatchField.POSITION, changed], table[BatchField.SIZE, changed])
         log.leader_epoch_cache.assign(self._leader_epoch, first)
         behind, refusal, there = self._check_producers(view, row, end) if heads else (end, None, None)
@@ -123,7 +123,7 @@ class BulkAppender:
         rows = max(row, min(rows, row + offset_room, row + time_room))
         sizes = self._batches.field(BatchField.SIZE)[row:rows].tolist()
         counts = self._batches.field(BatchField.COUNT)[row:rows].tolist()
-        stamps = self._verdicts.field(Verdict.LARGEST)[row:rows].tolist()
+        stamps = self._traits.field(Trait.LARGEST)[row:rows].tolist()
         size, end_offset = segment.size, log.log_end_offset
         longest = segment_ms(log) - segment.roll_jitter_ms
         based = segment.rolling_based_timestamp if size else None

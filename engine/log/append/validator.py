@@ -25,7 +25,7 @@ from engine.formats import (
     RecordField,
     to_long,
 )
-from engine.kernels.admission import VERDICTS, Flag, Verdict, judge_records
+from engine.kernels.admission import TRAITS, Flag, Trait, judge_records
 from engine.kernels.select import largest_timestamp
 from engine.log.append.frames import Frame, FrameRecords, decode_batch
 from engine.log.append_errors import (
@@ -143,10 +143,10 @@ class LogValidator:
         if records.broken is not None:
             raise CorruptRecord(f"{records.broken} in topic partition {self._topic_partition}")
         low, high = timestamp_bounds(self._config, self._now)
-        verdicts = Table(VERDICTS, frame.batches.capacity)
-        verdicts.field(Verdict.LARGEST)[row] = NO_TIMESTAMP
-        judge_records(records.columns.table, records.count, frame.batches.table, low, high, verdicts.table)
-        flags = verdicts.table[Verdict.FLAGS, row]
+        traits = Table(TRAITS, frame.batches.capacity)
+        traits.field(Trait.LARGEST)[row] = NO_TIMESTAMP
+        judge_records(records.columns.table, records.count, frame.batches.table, low, high, traits.table)
+        flags = traits.table[Trait.FLAGS, row]
         refused = Flag.TIMESTAMP | (Flag.NULL_KEY if self._config.compact else 0)
         if flags & refused or self._is_append_time(frame, row):
             self._check_each_record(frame, row, records)
