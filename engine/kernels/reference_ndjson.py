@@ -6,7 +6,16 @@ from base64 import b64encode
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING
 
-from engine.formats import CODEC_NAMES, MAGIC_V2, RecordField, Status
+from engine.formats import (
+    CODEC_MASK,
+    CODEC_NAMES,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    MAGIC_V2,
+    TRANSACTIONAL_FLAG,
+    RecordField,
+    Status,
+)
 from engine.kernels.bounds import BLOCK
 from engine.kernels.escapes import terminal_safe_json
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
@@ -90,10 +99,11 @@ def _batch_object(batch: list[int], base: int, flags: int) -> bytes:
         of_v2 = (
             f',"count":{count},"base_sequence":{sequence},"last_sequence":{last_sequence},"producer_id":{producer_id}'
             f',"producer_epoch":{producer_epoch},"partition_leader_epoch":{leader_epoch}'
-            f',"is_transactional":{boolean(attributes & 16)},"is_control":{boolean(attributes & 32)}'
-            f',"delete_horizon_ms":{base_timestamp if attributes & 64 else "null"},"base_timestamp":{base_timestamp}'
+            f',"is_transactional":{boolean(attributes & TRANSACTIONAL_FLAG)},"is_control":{boolean(attributes & CONTROL_FLAG)}'
+            f',"delete_horizon_ms":{base_timestamp if attributes & DELETE_HORIZON_FLAG else "null"}'
+            f',"base_timestamp":{base_timestamp}'
         )
-    codec = attributes & 7
+    codec = attributes & CODEC_MASK
     name = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown({codec})"
     return (
         f'{_comma(flags)}{{"type":"batch","schema":1,"position":{base + position},"size":{size},"magic":{magic}{first}'

@@ -5,7 +5,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.formats import CODEC_NAMES, INT_MAX, MAGIC_V2, RECORD_FIELDS, BatchField, RecordField, Status, to_int
+from engine.formats import (
+    CODEC_MASK,
+    CODEC_NAMES,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    INT_MAX,
+    MAGIC_V2,
+    RECORD_FIELDS,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    RecordField,
+    Status,
+    to_int,
+)
 from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
@@ -100,7 +114,7 @@ def timestamp_type(magic: int, attributes: int) -> str:
     """Kafka's name of a batch's kind of timestamps."""
     if magic == 0:
         return "NoTimestampType"
-    return "LogAppendTime" if attributes & 8 else "CreateTime"
+    return "LogAppendTime" if attributes & TIMESTAMP_TYPE_FLAG else "CreateTime"
 
 
 def advance(sequence: int, last: int, first: int) -> int:
@@ -118,16 +132,16 @@ def _batch_line(batch: list[int], base: int) -> bytes:
     ) = batch  # fmt: skip  # the order of BatchField
     if magic >= MAGIC_V2:
         last_sequence = -1 if sequence == -1 else advance(sequence, last_offset, base_offset)
-        horizon = f"[{base_timestamp}]" if attributes & 64 else ".empty"
+        horizon = f"[{base_timestamp}]" if attributes & DELETE_HORIZON_FLAG else ".empty"
         head = (
             f"baseOffset: {base_offset} lastOffset: {last_offset} count: {count} baseSequence: {sequence}"
             f" lastSequence: {last_sequence} producerId: {producer_id} producerEpoch: {producer_epoch}"
-            f" partitionLeaderEpoch: {leader_epoch} isTransactional: {boolean(attributes & 16)}"
-            f" isControl: {boolean(attributes & 32)} deleteHorizonMs: OptionalLong{horizon}"
+            f" partitionLeaderEpoch: {leader_epoch} isTransactional: {boolean(attributes & TRANSACTIONAL_FLAG)}"
+            f" isControl: {boolean(attributes & CONTROL_FLAG)} deleteHorizonMs: OptionalLong{horizon}"
         )
     else:
         head = f"offset: {last_offset}"
-    codec = attributes & 7
+    codec = attributes & CODEC_MASK
     name = CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown({codec})"
     return (
         f"{head} position: {base + position} {timestamp_type(magic, attributes)}: {max_timestamp} size: {size}"

@@ -3,7 +3,7 @@
 
 import cython
 
-from engine.formats import LONG_MIN
+from engine.formats import LONG_MIN, Codec
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
@@ -14,6 +14,7 @@ else:
 
 ANY = LONG_MIN  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)
+_LAST_CODEC = cython.declare(cython.longlong, max(Codec))
 
 
 @cython.ccall
@@ -158,7 +159,7 @@ def next_unsound(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
         while row < last_row:
             if batches[fields.B_VALID, row] == 0: return row
             if batches[fields.B_MAGIC, row] < 0 or batches[fields.B_MAGIC, row] > 2: return row
-            if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK > 4: return row
+            if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK > _LAST_CODEC: return row
             row += 1
         return row
 

@@ -8,6 +8,7 @@ Mirrors MemoryRecords.filterTo.
 
 import cython
 
+from engine.formats import NO_TIMESTAMP, Codec
 from engine.kernels.cleaning import ALONE, DROP
 from engine.kernels.offset_map import KEPT, READ, TOMBSTONES
 
@@ -28,11 +29,11 @@ _ALONE = cython.declare(cython.int, ALONE)
 _READ = cython.declare(cython.int, READ)
 _KEPT = cython.declare(cython.int, KEPT)
 _TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
-_LZ4 = cython.declare(cython.longlong, 3)
+_LZ4 = cython.declare(cython.longlong, Codec.LZ4)
 _LZ4_BLOCK = cython.declare(cython.Py_ssize_t, 1 << 16)  # bytes of a block in a frame as Kafka writes it
 _KEPT_FLAGS = cython.declare(cython.longlong, fields.CODEC_MASK | fields.TIMESTAMP_TYPE_FLAG | fields.TRANSACTIONAL_FLAG
                              | fields.CONTROL_FLAG)
-_NO_TIMESTAMP = cython.declare(cython.longlong, -1)
+_NO_TIMESTAMP = cython.declare(cython.longlong, NO_TIMESTAMP)
 
 
 @cython.ccall

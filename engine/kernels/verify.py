@@ -7,7 +7,15 @@ column of a table, which says what the log holds at that place.
 
 import cython
 
-from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, BatchField, Status
+from engine.formats import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    Status,
+)
 
 if cython.compiled:
     from cython.cimports.engine.kernels.numbers import i32, i64
@@ -22,6 +30,8 @@ ENTRY, IS_BATCH, PREVIOUS, FIRST, LAST, BEHIND, MEETS_END, OLD_FORMAT = range(8)
 STAMP, STAMP_BEFORE = 5, 6  # of a time index, whose other fields are the same
 DOUBTFUL_FIELDS = 8
 
+_STATE_FIELDS = cython.declare(cython.Py_ssize_t, STATE_FIELDS)
+_DOUBTFUL_FIELDS = cython.declare(cython.Py_ssize_t, DOUBTFUL_FIELDS)
 _NEXT = cython.declare(cython.int, NEXT)
 _BEFORE = cython.declare(cython.int, BEFORE)
 _LARGEST = cython.declare(cython.int, LARGEST)
@@ -48,6 +58,9 @@ _MAX_TIMESTAMP = cython.declare(cython.int, BatchField.MAX_TIMESTAMP)
 _PRODUCER_ID = cython.declare(cython.int, BatchField.PRODUCER_ID)
 _PRODUCER_EPOCH = cython.declare(cython.int, BatchField.PRODUCER_EPOCH)
 _LEADER_EPOCH = cython.declare(cython.int, BatchField.LEADER_EPOCH)
+
+_CODEC = cython.declare(cython.longlong, CODEC_MASK)
+_OF_A_TRANSACTION = cython.declare(cython.longlong, TRANSACTIONAL_FLAG | CONTROL_FLAG)
 
 _OFFSET_ENTRY = cython.declare(cython.Py_ssize_t, OFFSET_INDEX_ENTRY.size)
 _ENTRY_POSITION_AT = cython.declare(cython.Py_ssize_t, OFFSET_INDEX_ENTRY.positions["position"])
@@ -87,8 +100,8 @@ def check_offset_entries(entries: cython.const[cython.uchar][::1], base_offset: 
     first: cython.longlong
     last: cython.longlong
     offset: cython.longlong
-    if row < 0 or last_row > batches.shape[1] or state.shape[0] < 5 or used < 0: return row, used, _BAD_START
-    if state[_NEXT] < 0 or state[_PENDING] >= capacity or doubtful.shape[0] < 8: return row, used, _BAD_START
+    if row < 0 or last_row > batches.shape[1] or state.shape[0] < _STATE_FIELDS or used < 0: return row, used, _BAD_START
+    if state[_NEXT] < 0 or state[_PENDING] >= capacity or doubtful.shape[0] < _DOUBTFUL_FIELDS: return row, used, _BAD_START
     if state[_PENDING] >= 0 and not 0 <= doubtful[_ENTRY, state[_PENDING]] < count: return row, used, _BAD_START
     with cython.nogil:
         entry = state[_NEXT]
@@ -123,7 +136,7 @@ def check_offset_entries(entries: cython.const[cython.uchar][::1], base_offset: 
                     doubtful[_LAST, used] = last
                     doubtful[_BEHIND, used] = last
                     doubtful[_MEETS_END, used] = 0
-                    doubtful[_OLD_FORMAT, used] = batches[_MAGIC, row] < 2 and batches[_ATTRIBUTES, row] & 7 != 0
+                    doubtful[_OLD_FORMAT, used] = batches[_MAGIC, row] < 2 and batches[_ATTRIBUTES, row] & _CODEC != 0
                     pending = used if at == position else -1
                     used += 1
                 entry += 1
@@ -155,8 +168,8 @@ def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cy
     last: cython.longlong
     stamp: cython.longlong
     offset: cython.longlong
-    if row < 0 or last_row > batches.shape[1] or state.shape[0] < 5 or used < 0: return row, used, _BAD_START
-    if state[_NEXT] < 0 or doubtful.shape[0] < 8: return row, used, _BAD_START
+    if row < 0 or last_row > batches.shape[1] or state.shape[0] < _STATE_FIELDS or used < 0: return row, used, _BAD_START
+    if state[_NEXT] < 0 or doubtful.shape[0] < _DOUBTFUL_FIELDS: return row, used, _BAD_START
     with cython.nogil:
         entry = state[_NEXT]
         while row < last_row:
@@ -173,7 +186,7 @@ def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cy
                     doubtful[_IS_BATCH, used] = 1
                     doubtful[_PREVIOUS, used] = state[_BEFORE]
                     doubtful[_FIRST, used] = batches[_BASE_OFFSET, row]
-                    if batches[_MAGIC, row] < 2 and batches[_ATTRIBUTES, row] & 7 != 0 and state[_BEFORE] < last:
+                    if batches[_MAGIC, row] < 2 and batches[_ATTRIBUTES, row] & _CODEC != 0 and state[_BEFORE] < last:
                         doubtful[_FIRST, used] = state[_BEFORE] + 1
                     doubtful[_LAST, used] = last
                     doubtful[_STAMP, used] = stamp
@@ -224,7 +237,7 @@ def next_hole(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row
                 if batches[_BASE_OFFSET, row] > before and batches[_BASE_OFFSET, row] != before + 1: return row
                 if batches[_LAST_OFFSET, row] < batches[_BASE_OFFSET, row]: return row
                 if batches[_LAST_OFFSET, row] - batches[_BASE_OFFSET, row] >= batches[_COUNT, row]: return row
-            elif batches[_ATTRIBUTES, row] & 7 == 0 and batches[_BASE_OFFSET, row] > before:
+            elif batches[_ATTRIBUTES, row] & _CODEC == 0 and batches[_BASE_OFFSET, row] > before:
                 if batches[_BASE_OFFSET, row] != before + 1: return row
             before = batches[_LAST_OFFSET, row]
             row += 1
@@ -256,9 +269,9 @@ def next_producer(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last
     with cython.nogil:
         while row < last_row:
             if batches[_PRODUCER_ID, row] >= 0:
-                if batches[_ATTRIBUTES, row] & 48 != 0 or row + 1 == last_row: return row
+                if batches[_ATTRIBUTES, row] & _OF_A_TRANSACTION != 0 or row + 1 == last_row: return row
                 if batches[_PRODUCER_ID, row + 1] != batches[_PRODUCER_ID, row]: return row
                 if batches[_PRODUCER_EPOCH, row + 1] != batches[_PRODUCER_EPOCH, row]: return row
-                if batches[_ATTRIBUTES, row + 1] & 48 != 0: return row
+                if batches[_ATTRIBUTES, row + 1] & _OF_A_TRANSACTION != 0: return row
             row += 1
         return row

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from struct import Struct
 
+from engine.formats import ControlType
 from engine.record.control import ControlRecordInvalid
 from engine.record.control import control_type as check_key
 from engine.schema import tables
@@ -13,7 +14,11 @@ from engine.schema.wire import SchemaError, underflow
 
 _INT16 = Struct(">h")
 # the dump puts a colon behind the first only
-_LABELS = {2: "LeaderChange:", 3: "SnapshotHeader", 4: "SnapshotFooter", 5: "KRaftVersion", 6: "KRaftVoters"}
+_LABELS: dict[int, str] = {
+    ControlType.LEADER_CHANGE: "LeaderChange:", ControlType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlType.SNAPSHOT_FOOTER: "SnapshotFooter", ControlType.KRAFT_VERSION: "KRaftVersion",
+    ControlType.KRAFT_VOTERS: "KRaftVoters",
+}  # fmt: skip
 
 
 def control_text(control_type: int, key: bytes, value: bytes | None) -> str:
