@@ -13,14 +13,13 @@ from engine.formats import (
     RECORD_FIELDS,
     TRANSACTIONAL_FLAG,
     BatchField,
+    Codec,
     RecordField,
 )
-from engine.kernels.offset_map import KEPT, READ, SLOT_WORDS, TOMBSTONES
+from engine.kernels.offset_map import ASK, ASK_SURVIVORS, KEPT, READ, SLOT_WORDS, SUPERSEDED, TOMBSTONES
 
 DROP, COPY, ALONE = range(3)  # runs that go · runs that stay as they are · one batch that needs a closer look
 
-# verdicts on the records of a batch
-ASK, KEEP_ALL, KEEP_NONE, ASK_SURVIVORS, SUPERSEDED = range(5)
 LONGEST = 1 << 16  # offsets of a batch that are looked through for a survivor: so the work is bounded by the input
 
 _ASK = cython.declare(cython.int, ASK)
@@ -44,6 +43,7 @@ _KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
 _MAGIC = cython.declare(cython.int, BatchField.MAGIC)
 _VALID = cython.declare(cython.int, BatchField.VALID)
 _CODEC = cython.declare(cython.longlong, CODEC_MASK)
+_LAST_CODEC = cython.declare(cython.longlong, max(Codec))
 _ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
 _BASE_OFFSET = cython.declare(cython.int, BatchField.BASE_OFFSET)
 _LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
@@ -62,7 +62,7 @@ def first_unsound(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t) -> 
     with cython.nogil:
         while row < rows:
             if batches[_VALID, row] != 1 or batches[_MAGIC, row] < 0 or batches[_MAGIC, row] > 2: return row
-            if batches[_ATTRIBUTES, row] & _CODEC > 4: return row
+            if batches[_ATTRIBUTES, row] & _CODEC > _LAST_CODEC: return row
             row += 1
         return rows
 

@@ -11,6 +11,6 @@ cdef extern from *:
 cdef (unsigned long long, unsigned long long) digest(const unsigned char[::1] data, unsigned long long secret_0,
                                                      unsigned long long secret_1) noexcept nogil
 cdef bint digest_ahead(const unsigned char[::1] data, long long[:, ::1] records, Py_ssize_t first, Py_ssize_t end,
-                       const unsigned char[::1] settled, unsigned long long secret_0, unsigned long long secret_1,
+                       const unsigned char[::1] answered, unsigned long long secret_0, unsigned long long secret_1,
                        unsigned long long[::1] slots, Py_ssize_t count, unsigned long long* ones,
                        unsigned long long* others) noexcept nogil

@@ -156,20 +156,20 @@ def _expect(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.
 @cython.nogil
 @cython.exceptval(check=False)
 def digest_ahead(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-                 end: cython.Py_ssize_t, settled: cython.const[cython.uchar][::1], secret_0: cython.ulonglong,
+                 end: cython.Py_ssize_t, answered: cython.const[cython.uchar][::1], secret_0: cython.ulonglong,
                  secret_1: cython.ulonglong, slots: cython.ulonglong[::1], count: cython.Py_ssize_t,
                  ones: cython.p_ulonglong, others: cython.p_ulonglong) -> cython.bint:
     """Digests of the keys of the records first … end − 1 to ones[0] and others[0] on, which have room for them.
 
-    settled       by batch: not 0 where nobody will ask for them
+    answered      by batch: not 0 where nobody will ask for them, as all of offset_map's verdicts but ASK
     slots, count  the map where they will be looked for next
     False: a key lies outside `data`, or there is no such batch.
     """
     index: cython.Py_ssize_t
     for index in range(first, end):
         if records[_KEY_SIZE, index] < 0: continue
-        if records[_BATCH, index] < 0 or records[_BATCH, index] >= settled.shape[0]: return False
-        if settled[records[_BATCH, index]]: continue
+        if records[_BATCH, index] < 0 or records[_BATCH, index] >= answered.shape[0]: return False
+        if answered[records[_BATCH, index]]: continue
         if records[_KEY, index] < 0 or records[_KEY_SIZE, index] > data.shape[0] - records[_KEY, index]: return False
         ones[index - first], others[index - first] = _digest(
             data, records[_KEY, index], records[_KEY_SIZE, index], secret_0, secret_1)

@@ -6,7 +6,7 @@ Open addressing over a plain buffer, by the two halves of the digest. Mirrors Sk
 
 import cython
 
-from engine.formats import BatchField, RecordField, Status
+from engine.formats import DELETE_HORIZON_FLAG, BatchField, RecordField, Status
 from engine.kernels.digest import SLOT_WORDS
 
 if cython.compiled:
@@ -28,7 +28,13 @@ _OFFSET = cython.declare(cython.int, RecordField.OFFSET)
 _KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
 _VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
 
-_HORIZON_FLAG = cython.declare(cython.longlong, 64)
+_HORIZON_FLAG = cython.declare(cython.longlong, DELETE_HORIZON_FLAG)
+
+# verdicts on the records of a batch: ask the map · all stay · none stays · ask the survivors · none is a key's last
+ASK, KEEP_ALL, KEEP_NONE, ASK_SURVIVORS, SUPERSEDED = range(5)
+_KEEP_ALL = cython.declare(cython.int, KEEP_ALL)
+_KEEP_NONE = cython.declare(cython.int, KEEP_NONE)
+_ASK_SURVIVORS = cython.declare(cython.int, ASK_SURVIVORS)
 
 # what `mark_retained` counts for each batch
 READ, KEPT, TOMBSTONES, WITHOUT_KEY, EXPIRED = range(5)
@@ -38,6 +44,7 @@ _KEPT = cython.declare(cython.int, KEPT)
 _TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
 _WITHOUT_KEY = cython.declare(cython.int, WITHOUT_KEY)
 _EXPIRED = cython.declare(cython.int, EXPIRED)
+_COUNTS = cython.declare(cython.Py_ssize_t, COUNTS)
 
 # where `put_keys` keeps what it must know from call to call
 ENTRIES, CAPACITY, LATEST = range(3)
@@ -165,14 +172,14 @@ def find_key(data: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1]
 @cython.exceptval(check=False)
 def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
                   records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                  kept_whole: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1],
+                  verdicts: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1],
                   secret_0: cython.ulonglong, secret_1: cython.ulonglong, latest_offset: cython.longlong,
                   now: cython.longlong, retain_legacy_deletes: cython.bint, survivors: cython.const[cython.ulonglong][::1],
                   survivors_start: cython.longlong, keep: cython.uchar[::1],
                   counts: cython.longlong[:, ::1]) -> cython.int:
     """Write 1 into keep[index − first] for each of the records first … end − 1 that compaction keeps, else 0 → status.
 
-    kept_whole  by batch: 1 keeps all its records, 2 keeps none, 0 asks the map, 3 asks `survivors`
+    verdicts    by batch: ASK the map, KEEP_ALL, KEEP_NONE, or ASK_SURVIVORS, `survivors`; what is SUPERSEDED is not read
     latest_offset  records above it stay     now  ms; a tombstone goes when the delete horizon of its batch is reached
     retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
     survivors   a bit for each offset from `survivors_start` on (see cleaning.note_survivors)
@@ -189,28 +196,28 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     other: cython.ulonglong
     ones: cython.ulonglong[32]
     others: cython.ulonglong[32]
-    if first < 0 or end > records.shape[1] or end - first > keep.shape[0] or counts.shape[0] < 5: return _BAD_START
+    if first < 0 or end > records.shape[1] or end - first > keep.shape[0] or counts.shape[0] < _COUNTS: return _BAD_START
     if count == 0 or count > 0xFFFFFFFF: return _BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK
     with cython.nogil:
         for index in range(first, end):
             if (index - first) % _BLOCK == 0 and not digest_ahead(
-                    data, records, index, min(end, index + _BLOCK), kept_whole, secret_0, secret_1, slots, count, ones,
+                    data, records, index, min(end, index + _BLOCK), verdicts, secret_0, secret_1, slots, count, ones,
                     others):
                 return _BAD_START
             row = records[_BATCH, index]
-            if row < 0 or row >= kept_whole.shape[0] or row >= counts.shape[1] or row >= batches.shape[1]: return _BAD_START
+            if row < 0 or row >= verdicts.shape[0] or row >= counts.shape[1] or row >= batches.shape[1]: return _BAD_START
             counts[_READ, row] += 1
-            if kept_whole[row] == 2:
+            if verdicts[row] == _KEEP_NONE:
                 stays = False
-            elif kept_whole[row] == 1 or records[_OFFSET, index] > latest_offset:
+            elif verdicts[row] == _KEEP_ALL or records[_OFFSET, index] > latest_offset:
                 stays = True
             elif records[_KEY_SIZE, index] < 0:
                 stays = False
                 counts[_WITHOUT_KEY, row] += 1
             else:
-                if kept_whole[row] == 3:
+                if verdicts[row] == _ASK_SURVIVORS:
                     at = records[_OFFSET, index] - survivors_start
                     if at < 0 or at >> 6 >= survivors.shape[0]: return _BAD_START
                     stays = (survivors[at >> 6] >> (at & 63)) & 1

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, BatchField, RecordField
+from engine.kernels.offset_map import ASK, ASK_SURVIVORS, KEEP_ALL, SUPERSEDED
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
 
@@ -151,10 +152,10 @@ def test_a_batch_without_a_survivor_is_superseded(kernel, survivors, described):
     assert kernel.judge(batches, len(described), verdicts, bits, 10, 420)
     for verdict, (base, size) in zip(verdicts, described, strict=True):
         if base < 10 or base + size > 420:
-            assert verdict == kernel.ASK
+            assert verdict == ASK
         else:
             lives = any(base <= offset <= base + size for offset in survivors)
-            assert verdict == (kernel.ASK_SURVIVORS if lives else kernel.SUPERSEDED)
+            assert verdict == (ASK_SURVIVORS if lives else SUPERSEDED)
 
 
 @pytest.mark.parametrize("offset", [10, 73, 74, 137, 138])
@@ -163,7 +164,7 @@ def test_ends_of_words(kernel, offset, size):
     for survivor in (offset - 1, offset, offset + size, offset + size + 1):
         bits, verdicts = survivors_of(kernel, [survivor], 9, 6), memoryview(bytearray(1))
         assert kernel.judge(ranges((offset, offset + size)), 1, verdicts, bits, 9, 9 + 64 * 6 - 1)
-        assert (verdicts[0] == kernel.SUPERSEDED) == (not offset <= survivor <= offset + size)
+        assert (verdicts[0] == SUPERSEDED) == (not offset <= survivor <= offset + size)
 
 
 def test_batches_that_are_asked_by_their_records(kernel):
@@ -175,7 +176,7 @@ def test_batches_that_are_asked_by_their_records(kernel):
     batches[BatchField.COUNT, 4] = 0
     verdicts = memoryview(bytearray(b"\0\0\0\0\0\1"))
     assert kernel.judge(batches, 6, verdicts, bits, 0, 100_000)
-    assert list(verdicts) == [kernel.ASK, kernel.ASK, kernel.ASK, kernel.ASK_SURVIVORS, kernel.ASK, kernel.KEEP_ALL]
+    assert list(verdicts) == [ASK, ASK, ASK, ASK_SURVIVORS, ASK, KEEP_ALL]
     assert not kernel.judge(batches, 6, verdicts, bits, 0, 200_000), "fewer bits than offsets"
     assert not kernel.judge(batches, 7, verdicts, bits, 0, 1)
 

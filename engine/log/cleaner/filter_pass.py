@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.blocks import TABLE
-from engine.kernels.cleaning import DROP, KEEP_ALL, KEEP_NONE, SUPERSEDED, end_of_run, next_run, total
-from engine.kernels.offset_map import COUNTS, EXPIRED, KEPT, READ, TOMBSTONES, WITHOUT_KEY
+from engine.kernels.cleaning import DROP, end_of_run, next_run, total
+from engine.kernels.offset_map import (
+    COUNTS,
+    EXPIRED,
+    KEEP_ALL,
+    KEEP_NONE,
+    KEPT,
+    READ,
+    SUPERSEDED,
+    TOMBSTONES,
+    WITHOUT_KEY,
+)
 from engine.kernels.settling import settle
 from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon

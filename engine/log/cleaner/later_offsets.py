@@ -6,9 +6,9 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import Status
-from engine.kernels.cleaning import ASK, ASK_SURVIVORS, judge
+from engine.kernels.cleaning import judge
 from engine.kernels.digest import SLOT_WORDS
-from engine.kernels.offset_map import mark_retained
+from engine.kernels.offset_map import ASK, ASK_SURVIVORS, mark_retained
 
 if TYPE_CHECKING:
     from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
