@@ -29,10 +29,11 @@ FROM, TO = range(2)  # `bounds`
 _FROM = cython.declare(cython.int, FROM)
 _TO = cython.declare(cython.int, TO)
 
-DONE, NO_ROOM, REFUSED = range(3)  # statuses
+DONE, NO_ROOM, REFUSED, BAD_START = range(4)  # statuses; the last one: arguments that do not fit together
 _DONE = cython.declare(cython.int, DONE)
 _NO_ROOM = cython.declare(cython.int, NO_ROOM)
 _REFUSED = cython.declare(cython.int, REFUSED)
+_BAD_START = cython.declare(cython.int, BAD_START)
 
 _SIZE = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.size)
 _ID_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["producer_id"])
@@ -283,6 +284,18 @@ def _tell_aborted(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cytho
     return put_int(out, at, stable, 8)
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _misfit(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1],
+            offsets: cython.longlong[::1], producers: cython.longlong[::1], bounds: cython.longlong[::1]) -> cython.bint:
+    """Do the columns of a table and of open transactions not fit together?"""
+    if entries.shape[0] // _SIZE < links.shape[0] or state.shape[0] < 2 or bounds.shape[0] < 2: return True
+    if heads.shape[0] < 1 or heads.shape[0] & (heads.shape[0] - 1) != 0: return True
+    if state[_COUNT] < 0 or state[_COUNT] > links.shape[0] or offsets.shape[0] != producers.shape[0]: return True
+    return bounds[_FROM] < 0 or bounds[_TO] < bounds[_FROM] or bounds[_TO] > offsets.shape[0]
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int, cython.Py_ssize_t))
@@ -294,7 +307,7 @@ def take_rows(rows: cython.const[cython.longlong][:, ::1], column: cython.Py_ssi
     rows     as kernels.recovery tells them, from `column` on
     aborted  out: the transactions that were aborted, as a transaction index has them
     status   DONE · NO_ROOM: the table, the open transactions or `aborted` are full · REFUSED: a plain batch within a
-             transaction, or the end of one that is not open, and nothing was changed
+             transaction, or the end of one that is not open, and nothing was changed · BAD_START
     Mirrors LogSegment.updateProducerState.
     """
     told: cython.Py_ssize_t = 0
@@ -304,6 +317,8 @@ def take_rows(rows: cython.const[cython.longlong][:, ::1], column: cython.Py_ssi
     kind: cython.longlong
     first: cython.longlong
     stable: cython.longlong
+    if column < 0 or rows.shape[0] < walk.ROW_FIELDS: return column, _BAD_START, 0
+    if _misfit(entries, heads, links, state, offsets, producers, bounds): return column, _BAD_START, 0
     with cython.nogil:
         while column < rows.shape[1]:
             if state[_COUNT] >= links.shape[0] or bounds[_TO] >= offsets.shape[0]: return column, _NO_ROOM, told
@@ -346,13 +361,13 @@ def load_entries(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, n
     """Take the entries of a snapshot in data[at:] but for those that have expired → (position of the first not taken, status).
 
     now, expiration  ms: a producer without an open transaction is forgotten where it was silent for so long
-    status           DONE: less than an entry is left · NO_ROOM: the table, or the open transactions, are full
+    status           DONE: less than an entry is left · NO_ROOM: the table, or the open transactions, are full · BAD_START
     Mirrors ProducerStateManager.loadFromSnapshot.
     """
     number: cython.Py_ssize_t
     producer: cython.longlong
     first: cython.longlong
-    if at < 0: return at, _REFUSED
+    if at < 0 or _misfit(entries, heads, links, state, offsets, producers, bounds): return at, _BAD_START
     with cython.nogil:
         while data.shape[0] - at >= _SIZE:
             if state[_COUNT] >= links.shape[0] or bounds[_TO] >= offsets.shape[0]: return at, _NO_ROOM

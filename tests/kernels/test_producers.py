@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,3 +147,31 @@ def test_recovery_takes_every_sound_batch_in_one_go(monkeypatch):
     state = ProducerStateManager(MemoryFiles({}), "/log/t-0", for_snapshots=True)
     state.update_recovered([RowChunk.of(taken)])
     assert (len(state.producers), len(state.ongoing)) == (1, 0)
+
+
+def test_columns_that_do_not_fit_are_refused(kernel):
+    """Before anything is read or written."""
+    def views(*sizes, state=(0, 16), bounds=(0, 0)):
+        entries, heads, links, offsets, producers = sizes
+        return {
+            "entries": memoryview(bytearray(entries)), "heads": memoryview(array("i", bytes(4 * heads))),
+            "links": memoryview(array("i", bytes(4 * links))), "state": memoryview(array("q", state)),
+            "offsets": memoryview(array("q", bytes(8 * offsets))), "producers": memoryview(array("q", bytes(8 * producers))),
+            "bounds": memoryview(array("q", bounds)),
+        }  # fmt: skip
+
+    rows = RowChunk.of([ProducerRow(7, 0, 0, 0, 2, 5, True, False, None)]).table
+    size = PRODUCER_SNAPSHOT_ENTRY.size
+    aborted, whole = memoryview(bytearray(99)), views(2 * size, 4, 2, 3, 3)
+    assert kernel.take_rows(rows, 0, *whole.values(), aborted)[:2] == (1, kernel.DONE)
+    for misfit in (
+        views(2 * size - 1, 4, 2, 3, 3), views(2 * size, 3, 2, 3, 3), views(2 * size, 0, 2, 3, 3), views(2 * size, 4, 2, 3, 2),
+        views(2 * size, 4, 2, 3, 3, state=(3, 16)), views(2 * size, 4, 2, 3, 3, state=(-1, 16)),
+        views(2 * size, 4, 2, 3, 3, state=(0,)), views(2 * size, 4, 2, 3, 3, bounds=(0, 4)),
+        views(2 * size, 4, 2, 3, 3, bounds=(2, 1)), views(2 * size, 4, 2, 3, 3, bounds=(-1, 1)),
+    ):  # fmt: skip
+        assert kernel.take_rows(rows, 0, *misfit.values(), aborted)[:2] == (0, kernel.BAD_START)
+        assert kernel.load_entries(memoryview(bytes(size)), 0, 0, 0, *misfit.values()) == (0, kernel.BAD_START)
+    assert kernel.take_rows(rows, -1, *whole.values(), aborted)[1] == kernel.BAD_START
+    assert kernel.take_rows(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole.values(), aborted)[1] == kernel.BAD_START
+    assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole.values())[1] == kernel.BAD_START

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry
 from engine.kernels.producers import (
+    BAD_START,
     CAPACITY,
     COUNT,
     NO_ROOM,
@@ -107,9 +108,7 @@ class ProducerTable:
         view, at, status = memoryview(data), 0, NO_ROOM
         while status == NO_ROOM:
             at, status = load_entries(view, at, now, expiration_ms, *self._views, *ongoing.columns)
-            if status == NO_ROOM:
-                self._make_room()
-                ongoing.make_room()
+            self._answer(status, ongoing)
 
     def take_rows(self, rows: memoryview, at: int, ongoing: Transactions, aborted: memoryview) -> tuple[int, bool, int]:
         """Take in batches, as kernels.producers.take_rows → (column not taken, is it refused, bytes of `aborted`).
@@ -118,9 +117,7 @@ class ProducerTable:
         """
         self._batches.clear()
         at, status, size = take_rows(rows, at, *self._views, *ongoing.columns, aborted)
-        if status == NO_ROOM:
-            self._make_room()
-            ongoing.make_room()
+        self._answer(status, ongoing)
         return at, status == REFUSED, size
 
     def pieces(self) -> Iterator[memoryview]:
@@ -141,6 +138,14 @@ class ProducerTable:
     @property
     def _views(self) -> tuple[memoryview, memoryview, memoryview, memoryview]:
         return memoryview(self._entries), memoryview(self._heads), memoryview(self._links), memoryview(self._state)
+
+    def _answer(self, status: int, ongoing: Transactions) -> None:
+        """Do what a kernel asks for."""
+        if status == BAD_START:
+            raise AssertionError("columns of producers that do not fit together")
+        if status == NO_ROOM:
+            self._make_room()
+            ongoing.make_room()
 
     def _make_room(self) -> None:
         """Have room for an entry more, and chains that stay short."""
