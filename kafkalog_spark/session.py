@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from kafkalog_spark.errors import OptionError
 
@@ -52,14 +55,41 @@ def session(master: str | None = None, settings: tuple[tuple[str, str], ...] = (
         builder = builder.master(master)
     for name, value in (chosen | dict(settings)).items():
         builder = builder.config(name, value)
+    heeded = signal.getsignal(signal.SIGINT)
     try:
         before = SparkSession.getActiveSession()
         opened = before or builder.getOrCreate()
     except Exception as error:  # noqa: BLE001  # whatever Java says: missing, too old, no such master
         what = str(error).strip().splitlines()[0]
         raise OptionError(f"no Spark session: {what}; it needs Java 17 or 21, and a master that can be reached") from None
+    if before is None:
+        _heed(heeded)
+    logging.getLogger().addFilter(_is_no_interrupt)
     try:
         yield opened
+    except KeyboardInterrupt:
+        _hush(opened)
+        raise
     finally:
         if before is None:
             opened.stop()
+        logging.getLogger().removeFilter(_is_no_interrupt)
+
+
+def _heed(handler: Any) -> None:
+    """Do again on Ctrl-C what was done before pyspark came: its own handler talks to Java in the middle of another talk."""
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+
+
+def _hush(opened: SparkSession) -> None:
+    """Tasks that are cut off have much to say, and to sockets that are closed: none of it matters any more."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    with suppress(Exception):  # over Connect there is no such thing
+        opened.sparkContext.setLogLevel("OFF")
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """py4j logs Ctrl-C with a traceback before it hands it on."""
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
