@@ -56,15 +56,16 @@ def session(master: str | None = None, settings: tuple[tuple[str, str], ...] = (
     for name, value in (chosen | dict(settings)).items():
         builder = builder.config(name, value)
     heeded = signal.getsignal(signal.SIGINT)
+    logging.getLogger().addFilter(_is_news)
     try:
         before = SparkSession.getActiveSession()
         opened = before or builder.getOrCreate()
     except Exception as error:  # noqa: BLE001  # whatever Java says: missing, too old, no such master
+        logging.getLogger().removeFilter(_is_news)
         what = str(error).strip().splitlines()[0]
         raise OptionError(f"no Spark session: {what}; it needs Java 17 or 21, and a master that can be reached") from None
     if before is None:
         _heed(heeded)
-    logging.getLogger().addFilter(_is_no_interrupt)
     try:
         yield opened
     except KeyboardInterrupt:
@@ -73,7 +74,7 @@ def session(master: str | None = None, settings: tuple[tuple[str, str], ...] = (
     finally:
         if before is None:
             opened.stop()
-        logging.getLogger().removeFilter(_is_no_interrupt)
+        logging.getLogger().removeFilter(_is_news)
 
 
 def _heed(handler: Any) -> None:
@@ -90,6 +91,6 @@ def _hush(opened: SparkSession) -> None:
         opened.sparkContext.setLogLevel("OFF")
 
 
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """py4j logs Ctrl-C with a traceback before it hands it on."""
-    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+def _is_news(record: logging.LogRecord) -> bool:
+    """What py4j logs of its talk with Java, with tracebacks, it raises as well; Ctrl-C is one of those things."""
+    return "while sending command" not in record.getMessage()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog_spark.session import _heed, _is_no_interrupt
+from kafkalog_spark.session import _heed, _is_news
 from tests.spark.conftest import missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,8 +68,6 @@ def test_the_handler_that_was_there_comes_back():
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(("error", "is_told"), [(KeyboardInterrupt, False), (ValueError, True)])
-def test_an_interrupt_is_not_logged(error, is_told):
-    record = logging.LogRecord("root", logging.ERROR, "", 1, "while sending command", None, (error, error(), None))
-    assert _is_no_interrupt(record) is is_told
-    assert _is_no_interrupt(logging.LogRecord("root", logging.ERROR, "", 1, "x", None, None))
+@pytest.mark.parametrize(("said", "is_told"), [("KeyboardInterrupt while sending command.", False), ("no space", True)])
+def test_what_py4j_raises_as_well_is_not_logged(said, is_told):
+    assert _is_news(logging.LogRecord("root", logging.ERROR, "", 1, said, None, None)) is is_told
