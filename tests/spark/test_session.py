@@ -1,4 +1,4 @@
-"""Ctrl-C within a session of ours: one line and the usual status, whatever pyspark, py4j and Java make of it."""
+"""Ctrl-C within a session of ours: whose handler has it, and what is logged of it."""
 
 from __future__ import annotations
 
