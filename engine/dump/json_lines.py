@@ -11,7 +11,7 @@ from engine.dump.entries_07 import Entries07
 from engine.dump.json_lines_07 import put_entries
 from engine.dump.json_pieces import put_large_field
 from engine.dump.json_stream import text_field
-from engine.dump.kernel_records import put_records
+from engine.dump.kernel_records import put_head, put_records
 from engine.dump.record_text import decoder_failure, decoder_for
 from engine.findings import Finding, Where
 from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField, Status
@@ -149,13 +149,13 @@ class JsonRenderer:
     def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> None:
         """Write a record that an empty buffer has no room for, piece by piece."""
         table = chunk.records.table
-        key_size, value_size = table[RecordField.KEY_SIZE, record], table[RecordField.VALUE_SIZE, record]
-        behind = chunk.last_row  # no batch object is due any more
-        self._put(chunk, base, behind, behind, record, record + 1, (flags & ~CONTENTS) | OPEN)
+        put_head(record_objects, self._stream.out, chunk, base, record, (flags & ~CONTENTS) | OPEN, b'"headers":[')
         for name, position, size in (
-            ("key", table[RecordField.KEY_POSITION, record], key_size),
-            ("value", table[RecordField.VALUE_POSITION, record], value_size),
+            ("key", table[RecordField.KEY_POSITION, record], table[RecordField.KEY_SIZE, record]),
+            ("value", table[RecordField.VALUE_POSITION, record], table[RecordField.VALUE_SIZE, record]),
         ):
+            if not flags & CONTENTS:
+                break
             data = chunk.data[position : position + size] if size >= 0 else None
             put_large_field(self._stream.out, name, data, escape=bool(flags & ESCAPE))
         self._stream.out.put("" if flags & OPEN else "}\n")

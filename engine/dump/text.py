@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.dump.kernel_records import put_records
+from engine.dump.kernel_records import put_head, put_records
 from engine.dump.record_text import control_record_text, printable, printer_for
 from engine.findings import Finding
 from engine.formats import RecordField, Status
@@ -142,15 +142,13 @@ class TextRenderer:
     def _put_large(self, chunk: Chunk, base: int, record: int, flags: int) -> None:
         """Print a record that an empty buffer has no room for, piece by piece."""
         table = chunk.records.table
-        key_size, value_size = table[RecordField.KEY_SIZE, record], table[RecordField.VALUE_SIZE, record]
-        behind = chunk.last_row  # no batch line is due any more
-        self._print(chunk, base, behind, behind, record, record + 1, (flags & ~CONTENTS) | OPEN)
+        put_head(print_records, self._out, chunk, base, record, (flags & ~CONTENTS) | OPEN, b"headerKeys: [")
         prefix = " " if flags & META else "| "
         for name, position, size in (
-            ("key: ", table[RecordField.KEY_POSITION, record], key_size),
-            ("payload: ", table[RecordField.VALUE_POSITION, record], value_size),
+            ("key: ", table[RecordField.KEY_POSITION, record], table[RecordField.KEY_SIZE, record]),
+            ("payload: ", table[RecordField.VALUE_POSITION, record], table[RecordField.VALUE_SIZE, record]),
         ):
-            if size >= 0:
+            if size >= 0 and flags & CONTENTS:
                 self._out.put(prefix + name)
                 self._put_payload(chunk.data[position : position + size], escape=bool(flags & ESCAPE))
                 prefix = " "

@@ -1,12 +1,15 @@
 """Records larger than any buffer, as text and as JSON."""
 
 import json
+import sys
 from base64 import b64encode
 
 import pytest
 
 from engine.record.builder import NewRecord, build_batch
 from engine.record.java_text import java_utf8
+from tests.bench.measure import run
+from tests.support.console import ROOT
 from tests.support.run import kafkalog
 
 PAYLOADS = {
@@ -59,3 +62,32 @@ def test_large_records_are_json_as_small_ones(tmp_path, name, codec):
         [("key", None), ("value" + stored[0], stored[1])],
     ]
     assert [one["headers"] for one in objects] == [[], [], []]
+
+
+@pytest.mark.parametrize("value", [b"v", PAYLOADS["nothing that is UTF-8"]], ids=["small", "large"])
+@pytest.mark.parametrize("contents", [True, False], ids=["contents", "heads"])
+def test_many_headers_come_some_at_a_time(tmp_path, value, contents):
+    names = ["", "name", "\u65e5"]
+    headers = [(names[number % 3].encode(), None if number % 5 == 0 else b"%d" % number) for number in range(60_000)]
+    path = tmp_path / "00000000000000000000.log"
+    records = [NewRecord(0, 1, b"k", b"v"), NewRecord(1, 2, b"key", value, headers), NewRecord(2, 3, None, b"w", headers[:2])]
+    path.write_bytes(build_batch(records, base_offset=0))
+    options = ["--print-data-log"] if contents else ["--deep-iteration"]
+    line = kafkalog("dump-log", *options, str(path)).out.split(b"\n")[-3]
+    head, _, tail = line.partition(b"headerKeys: [")
+    assert head == b"| offset: 1 CreateTime: 2 keySize: 3 valueSize: %d sequence: -1 " % len(value)
+    wanted = ",".join(names[number % 3] for number in range(60_000)) + "]"
+    assert tail == wanted.encode() + (b" key: key payload: " + java_utf8(value) if contents else b"")
+    out = kafkalog("dump-log", *options, "--format", "jsonl", str(path)).out.splitlines()
+    one = next(found for found in map(json.loads, out) if found.get("offset") == 1)
+    assert one["headers"] == [{"key": key.decode(), "value": value and value.decode()} for key, value in headers]
+    assert ("key" in one) == contents
+
+
+def test_memory_does_not_grow_with_the_headers(tmp_path):
+    headers = [(b"", None)] * 800_000
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batch([NewRecord(0, 1, b"k", b"v", headers)], base_offset=0))
+    for words in (["--deep-iteration"], ["--print-data-log", "--format", "jsonl"]):
+        done = run([sys.executable, "-m", "kafkalog_cli", "dump-log", *words, str(path)], ROOT, tmp_path / "out")
+        assert done.peak_bytes < 60 << 20, words
