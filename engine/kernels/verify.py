@@ -260,7 +260,7 @@ def first_from(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_ro
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
-def next_producer(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
+def next_for_producer_state(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
     """First batch from `row` on that a producer's state needs; `last_row`: none.
 
     Every transactional and control batch of a producer, and of plain ones in a row of one producer and epoch the last.

@@ -217,7 +217,7 @@ def test_batches_that_a_producers_state_needs(kernel, rows, span):
         is_last = at + 1 == span[1] or named(at + 1) != named(at) or special(at + 1)
         return named(at)[0] >= 0 and (special(at) or is_last)
 
-    assert kernel.next_producer(heads_of(rows), *span) == first(span, len(rows), needed)
+    assert kernel.next_for_producer_state(heads_of(rows), *span) == first(span, len(rows), needed)
 
 
 def test_arguments_outside_their_buffers_are_refused(kernel):

@@ -339,10 +339,10 @@ class PartitionView:
 
     def _follow_window(self, window: Window, transactions: dict[int, int], markers: RecordColumns, path: str) -> None:
         """Apply what begins and ends in the batches of the window that end behind what was followed before."""
-        from engine.kernels.verify import next_producer
+        from engine.kernels.verify import next_for_producer_state
 
         table = window.batches.table
-        row = next_producer(table, 0, window.rows)
+        row = next_for_producer_state(table, 0, window.rows)
         while row < window.rows:
             attributes, producer = table[BatchField.ATTRIBUTES, row], table[BatchField.PRODUCER_ID, row]
             if table[BatchField.LAST_OFFSET, row] >= self._followed_to and attributes & TRANSACTIONAL_FLAG:
@@ -350,7 +350,7 @@ class PartitionView:
                     transactions.setdefault(producer, table[BatchField.BASE_OFFSET, row])
                 elif self._ends_transaction(window, row, markers, path):
                     transactions.pop(producer, None)
-            row = next_producer(table, row + 1, window.rows)
+            row = next_for_producer_state(table, row + 1, window.rows)
 
     def _ends_transaction(self, window: Window, row: int, markers: RecordColumns, path: str) -> bool:
         from engine.log.scan.markers import unreadable_marker

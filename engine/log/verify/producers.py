@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, LONG_MIN, TRANSACTIONAL_FLAG, BatchField, ControlType
-from engine.kernels.verify import first_from, next_hole, next_producer
+from engine.kernels.verify import first_from, next_for_producer_state, next_hole
 from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
 from engine.log.verify.indexes import FileFindings
@@ -136,7 +136,7 @@ class ProducerCheck:
 
     def _follow(self, window: Window, row: int, last_row: int) -> None:
         table = window.batches.table
-        row = next_producer(table, row, last_row)
+        row = next_for_producer_state(table, row, last_row)
         while row < last_row:
             producer, epoch, attributes, first, last, sequence, timestamp, count = (table[field, row] for field in _FIELDS)
             if attributes & CONTROL_FLAG:
@@ -151,7 +151,7 @@ class ProducerCheck:
                     if state.txn_first_offset < 0:
                         state.txn_first_offset = self._open[producer] = first
                     state.has_data = state.has_data or count > 0
-            row = next_producer(table, row + 1, last_row)
+            row = next_for_producer_state(table, row + 1, last_row)
 
     def _marker(self, window: Window, row: int) -> None:
         """A control batch of a producer."""
