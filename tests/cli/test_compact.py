@@ -172,6 +172,13 @@ def test_explain_names_what_is_in_the_way(log_dir):
     assert logs(log_dir / "a-0") == before
 
 
+def test_after_a_roll_nothing_but_the_active_segment_is_in_the_way(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a"])
+    assert kafkalog("roll", "--clean-start", "--now", str(NOW), str(log_dir / "a-0")).status == 0
+    [report] = reports(compact("--explain", log_dir / "a-0"))
+    assert "dirty from offset 0, uncleanable from 3: active segment" in [event["reason"] for event in report["events"]]
+
+
 def test_several_logs_at_once_leave_what_one_after_the_other_does(log_dir, tmp_path):
     for number in range(6):
         append(log_dir, f"t-{number}", [str(n % (number + 1)) for n in range(8)])

@@ -79,7 +79,7 @@ def cleanable_offsets(log: UnifiedLog, last_clean_offset: int | None, now: int) 
             first_dirty = last_clean_offset
         else:
             force_update = True
-    bounds = [(log.last_stable_offset, _stable_bound(log)), (log.segments.active_segment.base_offset, Bound.ACTIVE_SEGMENT)]
+    bounds = [(log.segments.active_segment.base_offset, Bound.ACTIVE_SEGMENT), (log.last_stable_offset, _stable_bound(log))]
     lag = log.config.min_compaction_lag_ms
     if lag > 0:
         for segment in log.segments.non_active_segments_from(first_dirty):

@@ -31,13 +31,17 @@ class DeferredDeletion:
 
         One segment is gone for sure before the next one goes: after a power cut the log must not have a hole. From the
         oldest on where the log begins later from now on, `newest_first` where it ends earlier.
+        Where one of the same name waits already, the later one, made since the log was opened, is removed at once.
         """
         marked = [segment for segment in segments if segment not in self._waiting]
+        names = {segment.base_offset for segment in self._segments}
         for segment in reversed(marked) if newest_first else marked:
-            if segment.suffix != DELETED:
+            if segment.suffix != DELETED and segment.base_offset in names:
+                segment.delete_if_exists()
+            elif segment.suffix != DELETED:
                 segment.change_file_suffixes(segment.suffix, DELETED)
             self._files.sync_directory(self._directory)
-        self._segments += marked
+        self._segments += [segment for segment in marked if segment.suffix == DELETED]
         self._waiting.update(marked)
 
     def add_path(self, path: str) -> None:
