@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.config import LogConfig
 from engine.formats import Codec, ControlType
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
@@ -53,8 +55,11 @@ def keys_of(disk) -> dict[bytes, Last]:
     return last_records({path: data for path, data in disk.contents.items() if path.endswith(".log")})
 
 
-def cleaned(files, config, acknowledge):
-    """Open, compact, close; acknowledges the checkpoint of each round."""
+def cleaned(files, config, acknowledge, *, keep_deleted=False):
+    """Open, compact, close; acknowledges the checkpoint of each round.
+
+    keep_deleted  what is replaced stays until the log is closed
+    """
     log = open_log(files, DIRECTORY, config, now=NOW, clean_shutdown=True)
     log.update_high_watermark(log.log_end_offset)
     checkpoint = CleanerCheckpoint(files, DIRECTORY)
@@ -63,7 +68,7 @@ def cleaned(files, config, acknowledge):
         checkpoint.write(files, offset)
         acknowledge(offset)
 
-    options = CompactionOptions(checkpoint.read(), force=True, dedupe_buffer_size=24 * 5, secret=(1, 2))
+    options = CompactionOptions(checkpoint.read(), force=True, dedupe_buffer_size=24 * 5, secret=(1, 2), keep_deleted=keep_deleted)
     compact(log, options, lambda _: None, note)
     log.close()
 
@@ -132,6 +137,7 @@ def _same_keys(found, wanted):
 CASES_COMPACT = [
     compact_case("compact", CONFIG),
     compact_case("compact-each", TWICE),
+    compact_case("compact-kept", CONFIG, cleaned=partial(cleaned, keep_deleted=True)),
     compact_case("compact-in-pieces", CONFIG, cleaned=cleaned_in_pieces),
     compact_case("compact-each-in-pieces", TWICE, cleaned=cleaned_in_pieces),
 ]

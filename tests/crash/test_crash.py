@@ -72,7 +72,7 @@ NOTICES = {
     "engine/log/segment/log_segment.py:sync_changes:0": "truncate-tail",
     "engine/log/segment/segment_files.py:flush:0": "split",
     "engine/log/segment/splitting.py:replace_segments:0": "split",
-    "engine/log/segment/splitting.py:replace_segments:1": "compact",
+    "engine/log/segment/splitting.py:replace_segments:1": "compact-kept",
     "engine/log/verify/rebuild.py:run:0": "rebuild",
 }
 assert len(BY_NAME) == len(CASES)
