@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from engine import files as seam
-from engine.files import ReadOnlyFiles
+from engine.files import ReadOnlyFiles, locks, open_file, seam
 from engine.record.batch import read_batches
 from tests.support.run import kafkalog
 
@@ -121,6 +120,12 @@ def damage(log):
     log.write_bytes(data)
 
 
+def refuse(patch, failing):
+    """Put `failing` in the place of the operating system, wherever the seam speaks to it."""
+    for module in (seam, open_file, locks):
+        patch.setattr(module, "os", failing)
+
+
 def run(directories, command, fail_at=None, error=errno.EIO):
     """(what it printed, the calls); what is left stands in `work`."""
     work = directories / "work"
@@ -128,7 +133,7 @@ def run(directories, command, fail_at=None, error=errno.EIO):
     shutil.copytree(directories / command.prepare, work)
     failing = FailingOs(fail_at, error)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seam, "os", failing)
+        refuse(patch, failing)
         done = kafkalog(*command.words, cwd=work)
     return done, failing.calls
 
@@ -136,7 +141,7 @@ def run(directories, command, fail_at=None, error=errno.EIO):
 def run_again(directories, *words):
     """What the command makes of `work` when nothing is refused any more."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seam, "os", FailingOs())
+        refuse(patch, FailingOs())
         return kafkalog(*words, cwd=directories / "work")
 
 
@@ -164,7 +169,9 @@ def problem(directories, name, number, error, final):
     if number >= len(calls):
         return None
     work, is_change = directories / "work", calls[number][1]
-    if done.status != 8 and (is_change or done.status not in (0, 1, 4)):
+    # where there is no room for a new index beside the old one, it is written over that: then all is done nevertheless
+    is_done = error == errno.ENOSPC and done.status in (0, 1) and batches(work) == final
+    if done.status != 8 and not is_done and (is_change or done.status not in (0, 1, 4)):
         return f"status {done.status}"
     if done.status == 8 and os.strerror(error) not in done.err + done.out.decode():
         return f"does not say why: {done.err}"

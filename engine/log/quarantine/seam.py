@@ -108,6 +108,7 @@ class QuarantiningFiles(FilesAbove):
         self._states: dict[str, _State] = {}
         self._listed: set[str] = set()  # directories
         self._made: list[str] = []  # directories that had other names before, or none
+        self._moved: set[str] = set()  # files whose move into the quarantine may not be on the disk yet
         self._stored = 0
         self.stored_size = 0
 
@@ -135,6 +136,8 @@ class QuarantiningFiles(FilesAbove):
         place = self._place(path)
         is_new = create and not self._below.exists(path)
         entry = Entry(Do.CREATE, place) if is_new else None
+        if is_new:
+            self._settle(place)
         with self._noted(entry):
             file = self._below.open_writable(path, create=create)
         with self._lock:
@@ -148,6 +151,7 @@ class QuarantiningFiles(FilesAbove):
         if place == target or not self._below.exists(path):
             self._below.rename(path, to)
             return
+        self._settle(target)
         replaced: dict[str, Any] = {}
         is_directory = self._below.info(path).is_directory
         there = self._below.info(to) if self._below.exists(to) else None
@@ -244,9 +248,22 @@ class QuarantiningFiles(FilesAbove):
                 self._below.rename(aside, stored)
                 self._below.sync_directory(f"{self.directory}/{STORED}")
                 self._below.remove(path)
+            else:
+                with self._lock:
+                    self._moved.add(place)
         self.stored_size += info.size
         if state is not None:
             state.is_new = state.is_kept = True
+
+    def _settle(self, place: str) -> None:
+        """Before another file takes the name of one that was moved away: wait until that move is on the disk.
+
+        After a power cut that undid it, the old file would be taken for the new one, and removed.
+        """
+        with self._lock:
+            if place in self._moved:
+                self._below.sync_directory(f"{self.directory}/{STORED}")
+                self._moved.clear()  # all of them went there
 
     def _copy(self, path: str, place: str, position: int, info: FileInfo) -> dict[str, Any]:
         """Copy the bytes of `path` from `position` up to `info.size`; what an entry says of the copy."""
