@@ -19,6 +19,7 @@ from engine.formats import (
 )
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import load_kernel
+from tests.support.row_models import SPAN, columns_of, first
 from tests.support.strategies import LONG_MAX, WILD, edges, wild_tables
 
 SMALL = st.integers(-3, 6)
@@ -82,21 +83,6 @@ FIELDS = st.fixed_dictionaries({
     BatchField.PRODUCER_ID: st.sampled_from([-1, 0, 5]), BatchField.LEADER_EPOCH: st.sampled_from([-1, 0, 5]),
 })  # fmt: skip
 BATCHES = st.lists(FIELDS, min_size=1, max_size=7)
-# (row, last_row); None: the whole table; some lie outside it
-SPAN = st.none() | st.tuples(st.integers(0, 3), st.integers(0, 7)).map(sorted) | st.tuples(st.integers(-1, 9), st.just(9))
-
-
-def columns_of(columns, rows):
-    for at, values in enumerate(rows):
-        for field, value in values.items():
-            columns.table[field, at] = value
-    return columns.table
-
-
-def first(span, count, fits):
-    """The first row of the span that fits, else the end; the end, too, where the span lies outside `count` rows."""
-    row, last_row = span
-    return next((at for at in range(row, last_row) if fits(at)), last_row) if row >= 0 and last_row <= count else last_row
 
 
 def is_unsound(batch):

@@ -16,6 +16,7 @@ from engine.record.sequences import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.strategies import INT_MAX, LONG_MAX, batches, wild_tables
+from tests.support.wild_columns import CHANGES, wild_record
 
 SENTINEL = 0xA5
 
@@ -149,22 +150,11 @@ def test_any_columns_are_a_status(data, batches_of_any, records, flags, size):
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize("change", [
-    {RecordField.BATCH: 1}, {RecordField.BATCH: -1}, {RecordField.BATCH: 2**40}, {RecordField.KEY_POSITION: 2**40},
-    {RecordField.KEY_POSITION: -1}, {RecordField.KEY_SIZE: 7}, {RecordField.VALUE_SIZE: 2**62},
-    {RecordField.VALUE_POSITION: 6}, {RecordField.HEADER_COUNT: 2}, {RecordField.HEADERS_POSITION: -(2**40)},
-    {RecordField.HEADERS_POSITION: 4}, {RecordField.HEADER_COUNT: 2**62},
-    {RecordField.KEY_SIZE: -5, RecordField.VALUE_POSITION: 9},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_a_record_of_what_is_not_there_is_refused(kernel, change):
-    data, one, records = memoryview(b"kv\2h\2w"), BatchColumns(1), RecordColumns(1)
-    one.table[BatchField.MAGIC, 0] = 2
-    right = {RecordField.KEY_SIZE: 1, RecordField.VALUE_POSITION: 1, RecordField.VALUE_SIZE: 1, RecordField.HEADERS_POSITION: 2,
-             RecordField.HEADER_COUNT: 1}  # fmt: skip
-    for field, value in (right | change).items():
-        records.table[field, 0] = value
+    data, batches, records = wild_record(change)
     out = memoryview(bytearray(2000))
-    answer = kernel.print_records(out, 0, data, one.table, 1, 1, records.table, 0, 1, META | CONTENTS, 0)
+    answer = kernel.print_records(out, 0, data, batches, 1, 1, records, 0, 1, META | CONTENTS, 0)
     assert answer == (0, 1, 0, Status.BAD_START)
 
 

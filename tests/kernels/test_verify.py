@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, Status
 from engine.record.columns import BatchColumns, Table
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.row_models import SPAN, columns_of, first
 
 LONG_MIN = -(2**63)
 
@@ -172,22 +173,6 @@ HEADS = st.lists(st.fixed_dictionaries({
     BatchField.PRODUCER_ID: st.sampled_from([-1, 0, 0, 5]), BatchField.PRODUCER_EPOCH: st.sampled_from([0, 0, 1]),
     BatchField.ATTRIBUTES: st.sampled_from([0, 0, 0, 1, 8, 16, 32, 48, 64]),
 }), min_size=1, max_size=7)  # fmt: skip
-# (row, last_row); None: the whole table; some lie outside it
-SPAN = st.none() | st.tuples(st.integers(0, 3), st.integers(0, 7)).map(sorted) | st.tuples(st.integers(-1, 9), st.just(9))
-
-
-def heads_of(rows):
-    batches = BatchColumns(len(rows))
-    for row, values in enumerate(rows):
-        for field, value in values.items():
-            batches.table[field, row] = value
-    return batches.table
-
-
-def first(span, count, wanted):
-    """The first wanted row of the span, else its end; the end, too, where the span lies outside `count` rows."""
-    row, last_row = span
-    return next((at for at in range(row, last_row) if wanted(at)), last_row) if row >= 0 and last_row <= count else last_row
 
 
 @given(HEADS, SPAN, SMALL)
@@ -199,7 +184,7 @@ def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(kernel, rows, s
         end = before if at == span[0] else rows[at - 1][BatchField.LAST_OFFSET]
         return rows[at][BatchField.LEADER_EPOCH] != 0 or rows[at][BatchField.BASE_OFFSET] <= end
 
-    assert kernel.next_turn(heads_of(rows), *span, 0, before) == first(span, len(rows), turns)
+    assert kernel.next_turn(columns_of(BatchColumns(len(rows)), rows), *span, 0, before) == first(span, len(rows), turns)
 
 
 @given(HEADS, SPAN)
@@ -217,7 +202,7 @@ def test_batches_that_a_producers_state_needs(kernel, rows, span):
         is_last = at + 1 == span[1] or named(at + 1) != named(at) or special(at + 1)
         return named(at)[0] >= 0 and (special(at) or is_last)
 
-    assert kernel.next_for_producer_state(heads_of(rows), *span) == first(span, len(rows), needed)
+    assert kernel.next_for_producer_state(columns_of(BatchColumns(len(rows)), rows), *span) == first(span, len(rows), needed)
 
 
 def test_arguments_outside_their_buffers_are_refused(kernel):

@@ -181,10 +181,11 @@ def _recover_before_contradiction(
     """Cut `segment` before the first batch that the producer state refuses."""
     state = _state_before(log, segment)
     last_marker = -1
+    aborted: list[int] = []  # sizes of what one batch tells: of entries of the transaction index
     for row in scan.producers:
-        aborted: list[int] = []  # sizes of what is told: of entries of the transaction index
+        aborted.clear()
         try:
-            state.update_recovered([RowChunk.of([row])], lambda entries, aborted=aborted: aborted.append(len(entries)))  # type: ignore[misc]
+            state.update_recovered([RowChunk.of([row])], lambda entries: aborted.append(len(entries)))
         except AppendRefused:
             break
         if aborted and row.base_offset <= last_marker:
