@@ -20,6 +20,7 @@ from kafkalog_spark.jobs.verify import verify
 from kafkalog_spark.session import session
 from tests.bench import compaction, consuming, spark_compaction
 from tests.bench.setting import Bench
+from tests.support.corpus import own_corpus_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,8 +170,7 @@ def verifying(spark: SparkSession, home: Path, source: Path, partitions: int, ru
     if not top.exists():
         made = home / "spark-small.new"
         shutil.rmtree(made, ignore_errors=True)
-        small = ROOT / "build"
-        model = next(small.glob("corpus-*/kafka-4.3.1/logs/clean/*/small_segments-0"))
+        model = next(own_corpus_directory().glob("kafka-4.3.1/logs/clean/*/small_segments-0"))
         for number in range(partitions):
             shutil.copytree(model, made / f"d{number % 10}" / f"topic-{number}")
         made.rename(top)
@@ -209,7 +209,7 @@ def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -
     source = compaction.generated(bench.engine, bench.home, "none", records, compaction.KEYS)  # the same data
     if only in (None, "reading"):
         yield from reading(spark, bench.home, source, records, bench.runs)
-        log_dirs = next((ROOT / "build").glob("corpus-*/kafka-4.3.1/logs/clean"))
+        log_dirs = own_corpus_directory() / "kafka-4.3.1/logs/clean"
         yield Row("a Java consumer, from a broker here", consuming.consume(log_dirs, source, bench.home, records), records=records)
     if only in (None, "counting"):
         yield from counting(spark, bench.home, source, records, bench.runs)
