@@ -32,7 +32,8 @@ _BEGIN, _END = "<!-- bench-spark:begin -->", "<!-- bench-spark:end -->"
 _NOT_LINEAR = 1.5  # times as long per record as at a quarter of the size
 _SMALL_TARGET = 60.0  # seconds for 10,000 small partitions
 _PEAK_LIMIT = 300_000_000  # bytes of a Python worker
-_MANY = 10  # partitions that are counted
+_MANY = 20  # partitions that are counted
+_VERIFIED = 16  # partitions whose check is timed on one core and on two
 
 
 class Row(NamedTuple):
@@ -117,12 +118,17 @@ def reading(spark: SparkSession, home: Path, source: Path, records: int, runs: i
         shutil.rmtree(one)
 
 
+def _linked(source: Path, top: Path, count: int) -> Path:
+    """`top` with so many partitions whose files are links to those of `source`."""
+    shutil.rmtree(top, ignore_errors=True)
+    for number in range(count):
+        shutil.copytree(source, top / f"topic-{number}", copy_function=os.link)
+    return top
+
+
 def counting(spark: SparkSession, home: Path, source: Path, records: int, runs: int) -> Iterator[Row]:
     """Batch headers of many partitions, links to one: a query's own cost is no matter then."""
-    top = home / "spark-many"
-    shutil.rmtree(top, ignore_errors=True)
-    for number in range(_MANY):
-        shutil.copytree(source, top / f"topic-{number}", copy_function=os.link)
+    top = _linked(source, home / "spark-many", _MANY)
     path = str(top)
     heads, summed = _timed(
         runs, lambda: kafkalog_spark.read(spark, path, level="batches", columns="recordCount").agg({"recordCount": "sum"}).collect(),
@@ -164,8 +170,8 @@ def _largest_worker() -> int:
     return max(peak for process, peak in peaks.items() if is_ours(process))
 
 
-def verifying(spark: SparkSession, home: Path, source: Path, partitions: int, runs: int) -> Iterator[Row]:
-    """Many small partitions; one gigabyte on one core and on two."""
+def verifying(spark: SparkSession, home: Path, source: Path, records: int, partitions: int, runs: int) -> Iterator[Row]:
+    """Many small partitions; several gigabytes on one core and on two."""
     top = home / f"spark-small-{partitions}"
     if not top.exists():
         made = home / "spark-small.new"
@@ -179,16 +185,12 @@ def verifying(spark: SparkSession, home: Path, source: Path, partitions: int, ru
     found = verify(spark, str(top)).count()
     seconds = time.perf_counter() - start
     yield Row(f"verify {partitions} partitions, {found} findings", seconds, limit=_SMALL_TARGET * partitions / 10_000)
-    copies = [str(source)]
-    for number in (1, 2):
-        target = home / f"spark-verify/topic-{number}"
-        if not target.exists():
-            shutil.copytree(source, target)
-        copies.append(str(target))
+    large = _linked(source, home / "spark-verify", _VERIFIED)
     two, one = _timed(
-        runs, lambda: verify(spark, *copies[1:], splitBytes="1m").count(), lambda: verify(spark, *copies[1:], splitBytes="100g").count()
+        runs, lambda: verify(spark, str(large), splitBytes="1m").count(), lambda: verify(spark, str(large), splitBytes="100g").count()
     )
-    yield Row("verify two large partitions in two tasks", two, "in one task", one, 1 / 1.7)
+    yield Row(f"verify {_VERIFIED} large partitions, two tasks at a time", two, "one task", one, 1 / 1.7, _VERIFIED * records)
+    shutil.rmtree(large)
 
 
 def compacting(spark: SparkSession, bench: Bench) -> Iterator[Row]:
@@ -214,7 +216,7 @@ def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -
     if only in (None, "counting"):
         yield from counting(spark, bench.home, source, records, bench.runs)
     if only in (None, "verifying"):
-        yield from verifying(spark, bench.home, source, partitions, bench.runs)
+        yield from verifying(spark, bench.home, source, records, partitions, bench.runs)
     if only in (None, "memory"):
         yield from memory(spark, bench.large_log(), bench.runs)
     if only in (None, "compacting"):
