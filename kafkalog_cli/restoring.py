@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
-
 import click
 
 from engine.errors import KafkalogError
+from engine.layout import ASIDE
+from engine.log.quarantine.restore import Restored, Undone
 from kafkalog_cli.app import Outcome, kept_in, printable
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
-
-if TYPE_CHECKING:
-    from engine.log.quarantine.restore import Restored, Undone
 
 
 def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
@@ -61,10 +58,11 @@ def _half_way(done: list[tuple[int, int]]) -> str:
 def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     if restored.complete_before:
         return ["everything was put back already: nothing to do"]
-    lines = [f"  {step.what} {printable(step.path)}{_amount(step)}" for step in restored.steps]
+    steps = _by_file(restored.steps)
+    lines = [f"  {step.what} {printable(step.path)}{_amount(step)}" for step in steps]
     lines += [f"  not put back: {printable(what)}" for what in restored.skipped]
     lines += [f"  differs: {printable(one.path)} - {one.what}" for one in restored.differences]
-    count = sum(step.size for step in restored.steps)
+    count = sum(step.size for step in steps)
     would = "would be " if dry_run else ""
     command = restored.manifest.command
     if restored.differences:
@@ -73,10 +71,30 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
         verdict = f"what can be undone of `{command}` is undone"
     else:
         verdict = f"as before `{command}`"
-    lines.append(f"{len(restored.steps)} changes {would}undone, {count} bytes put back: {verdict}")
+    lines.append(f"{len(steps)} changes {would}undone, {count} bytes put back: {verdict}")
     if restored.aside is not None:
         lines.append(kept_in(restored.aside))
     return lines
+
+
+def _by_file(steps: list[Undone]) -> list[Undone]:
+    """What the steps come to, for a reader: that a file was written aside and renamed is no matter, nor what came between."""
+    seen: dict[str, Undone] = {}
+    for step in steps:
+        path = step.path.removesuffix(ASIDE)
+        before = seen.get(path)
+        if path == step.path:
+            seen[path] = step if before is None else _joined(before, step)
+        elif step.what == "renamed" and before is None:
+            seen[path] = Undone("removed", path, 0)
+    return list(seen.values())
+
+
+def _joined(before: Undone, step: Undone) -> Undone:
+    """Two steps with one file."""
+    if step.what == "removed":
+        return step
+    return Undone(before.what if step.what == "shortened" else step.what, step.path, before.size + step.size)
 
 
 def _amount(step: Undone) -> str:

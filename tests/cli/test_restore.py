@@ -42,6 +42,25 @@ def test_everything_is_put_back_once(changed):
     assert (again.status, again.out) == (0, b"everything was put back already: nothing to do\n")
 
 
+def test_files_that_were_written_aside_are_named_once(tmp_path):
+    data, kept = tmp_path / "data", tmp_path / "kept"
+    data.mkdir()
+    (data / "old").write_bytes(b"before")
+    files = QuarantiningFiles(Files(), str(kept), command="recover", now=1, log_dirs=(str(data),))
+    for name in ("old", "new"):
+        with files.open_writable(f"{data}/{name}.kafkalog", create=True) as file:
+            file.write_at(0, b"after")
+        files.rename(f"{data}/{name}.kafkalog", f"{data}/{name}")
+    files.finish()
+    done = kafkalog("restore", str(kept))
+    assert done.out.decode().splitlines() == [
+        f"  removed {data}/new",
+        f"  put back {data}/old (6 bytes)",
+        "2 changes undone, 6 bytes put back: as before `recover`",
+    ]
+    assert [name for name in tree(ReadOnlyFiles(), str(data)) if name != ".lock"] == ["old"]
+
+
 def test_a_dry_run_changes_nothing(changed):
     data, kept, _before = changed
     after = tree(ReadOnlyFiles(), str(data))
