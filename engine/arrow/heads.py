@@ -13,7 +13,7 @@ from engine.formats import CONTROL_FLAG, DELETE_HORIZON_FLAG, LONG_MAX, TRANSACT
 from engine.log.errors import CorruptRecord
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.heads import HeadWalk
-from engine.record.soundness import unsound_end
+from engine.record.soundness import go_on
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def head_batches(
 
     Bodies are read for the column isValid only.
     constants  what topic, partition and directory say
-    report     takes what ends a segment's batches too early
+    report     takes what is wrong with sizes; behind it goes on with the next sound batch
     Raises UnreadableFile, FileChangedWhileReading.
     """
     heads, scanned = _Heads(schema, constants), BatchColumns()
@@ -77,20 +77,22 @@ def head_batches(
         if position is None:
             continue
         walk = kind(segment.log_file, position, segment.size, batches=scanned)
-        heads.segment, is_over = segment.log_file.path.rpartition("/")[2], False
-        for window in walk:
-            heads.add(window)
-            is_over = window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end
+        heads.segment, goes_on = segment.log_file.path.rpartition("/")[2], True
+        while goes_on:
+            is_over = False
+            for window in walk:
+                heads.add(window)
+                is_over = window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end
+                if is_over:
+                    break
+                if heads.rows >= BATCH_ROWS:
+                    yield from heads.between(start, end)
+            yield from heads.between(start, end)
             if is_over:
-                break
-            if heads.rows >= BATCH_ROWS:
-                yield from heads.between(start, end)
-        yield from heads.between(start, end)
-        if is_over:
-            return
-        damage = unsound_end(segment.log_file, segment.log_file.path, walk.stop, walk.position, walk.end)
-        if damage is not None:
-            report(damage)
+                return
+            goes_on, findings = go_on(walk)
+            for finding in findings:
+                report(finding)
 
 
 def _first_position(segment: ReadableSegment, start: int) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine.dump.options import UNLIMITED
 from engine.findings import Finding, Where
 from engine.record.reader import Chunk, ChunkReader
-from engine.record.soundness import search_ended, size_field, unsound_batches, unsound_end
+from engine.record.soundness import passed_over, search_ended, unsound_batches, unsound_end
 from engine.record.windows import LogWalk, Stop, Window
 
 if TYPE_CHECKING:
@@ -83,19 +83,8 @@ class LogDump:
                     code, what, *_ = search_ended(walk.gave_up, end)
                     self._report(Finding(code, Where(self._path, walk.gave_up), what))
                 return
-            self._skipped(damaged, found)
-
-    def _skipped(self, damaged: int, found: int) -> None:
-        """The walk went on behind damage."""
-        where = Where(self._path, damaged)
-        if found > damaged:
-            what = f"size field {size_field(self._file, damaged)}, but sound batches follow"
-            self._report(Finding("batch-size-invalid", where, what))
-            what = f"{found - damaged} bytes skipped up to a sound batch at byte {found}"
-            self._report(Finding("skipped-bytes", where, what))
-        else:
-            what = f"a sound batch begins at byte {found}, inside one with a wrong checksum"
-            self._report(Finding("batch-size-invalid", where, what))
+            for finding in passed_over(self._file, self._path, damaged, found):
+                self._report(finding)
 
     def _select(self, selector: Selector, window: Window) -> None:
         """What the selection wants of a window."""

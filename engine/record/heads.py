@@ -12,7 +12,7 @@ from engine.errors import became_shorter
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE, Status
 from engine.kernels.scan import scan_heads
 from engine.record.columns import BatchColumns
-from engine.record.windows import Stop, Window
+from engine.record.windows import LogWalk, Stop, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +40,10 @@ class HeadWalk:
         self, file: OpenFile, start: int = 0, end: int | None = None, *, batches: BatchColumns | None = None
     ) -> None:  # fmt: skip
         self.file = file
-        self.position = start
+        self.position = self._start = start
         self.end = file.size() if end is None else end
         self.stop = Stop.END
+        self.gave_up: int | None = None  # see LogWalk
         self._batches = BatchColumns() if batches is None else batches
         self._buffer = memoryview(bytearray(min(_WINDOW, max(_SIZE, self.end - start))))
 
@@ -58,6 +59,18 @@ class HeadWalk:
             if status in (Status.TORN, Status.BAD_SIZE):
                 self.stop = Stop.TORN if status == Status.TORN else Stop.BAD_SIZE
                 return
+
+    def resynchronise(self, first_offset: int | None = None) -> int | None:
+        """As that of LogWalk, which reads for it once more, checksums and all, what this walk has come by."""
+        walk = LogWalk(self.file, self._start, self.end)
+        for _ in walk:
+            pass
+        found = walk.resynchronise(first_offset)
+        self.gave_up = walk.gave_up
+        if found is not None:
+            self.position = self._start = found
+            self.stop = Stop.END
+        return found
 
     def _read(self) -> memoryview:
         """The next bytes of the file, as many as the window takes."""

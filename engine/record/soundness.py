@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile
-    from engine.record.windows import Window
+    from engine.record.heads import HeadWalk
+    from engine.record.windows import LogWalk, Window
 
 
 def unsound_batches(path: str, window: Window, *, codecs: bool) -> Iterator[tuple[int, Finding]]:
@@ -62,8 +63,44 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
         return Finding("zero-tail", where, f"{end - position} zero bytes behind the last batch")
     if stop is Stop.TORN:
         return Finding("torn-tail", where, f"{end - position} bytes at the end are no whole batch")
-    what = f"size field {size_field(file, position)}, the smallest legal one is {MIN_RECORD_SIZE}"
+    what = f"size field {_size_field(file, position)}, the smallest legal one is {MIN_RECORD_SIZE}"
     return Finding("batch-size-invalid", where, what)
+
+
+def passed_over(file: OpenFile, path: str, position: int, found: int, offset: int | None = None) -> Iterator[Finding]:
+    """What to say where a walk that came to `position` went on with the sound batch at `found`.
+
+    path  as findings name the file        offset  of what stood there, where it is known
+    """
+    where = Where(path, position, offset)
+    if found > position:
+        yield Finding("batch-size-invalid", where, f"size field {_size_field(file, position)}, but sound batches follow")
+        yield Finding("skipped-bytes", where, f"{found - position} bytes skipped up to a sound batch at byte {found}")
+    else:
+        what = f"a sound batch begins at byte {found}, inside one with a wrong checksum"
+        yield Finding("batch-size-invalid", where, what)
+
+
+def go_on(
+    walk: LogWalk | HeadWalk, first_offset: int | None = None, offset: int | None = None
+) -> tuple[bool, list[Finding]]:
+    """Lead a walk that has ended on behind damage → (does it go on?, what is wrong where it ended).
+
+    What ends where the file does is torn, what has something sound behind it is damage. At the end of everything: (False, []).
+    first_offset  see LogWalk.resynchronise        offset  of what stood there, where it is known
+    """
+    if walk.stop is Stop.END:
+        return False, []
+    file, path, position, stop = walk.file, walk.file.path, walk.position, walk.stop
+    found = walk.resynchronise(first_offset)
+    if found is not None:
+        return True, list(passed_over(file, path, position, found, offset))
+    end = unsound_end(file, path, stop, position, walk.end)
+    findings = [] if end is None else [end._replace(where=end.where._replace(offset=offset))]
+    if walk.gave_up is not None:
+        code, what, *_ = search_ended(walk.gave_up, walk.end)
+        findings.append(Finding(code, Where(path, walk.gave_up), what))
+    return False, findings
 
 
 def search_ended(position: int, end: int) -> Problem:
@@ -77,6 +114,6 @@ def searched_up_to(position: int | None) -> str:
     return "" if position is None else f"; the search for what is sound was cut short at byte {position}: there may be more"
 
 
-def size_field(file: OpenFile, position: int) -> int:
+def _size_field(file: OpenFile, position: int) -> int:
     """The size field of the batch at `position`, whose offset and size are in the file."""
     return BATCH_HEADER.field("batch_length", file.read_exactly(position, LOG_OVERHEAD))

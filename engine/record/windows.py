@@ -132,8 +132,10 @@ class LogWalk:
             self._suspect = self.position + table[BatchField.POSITION, row]
             self._is_suspicious = True
 
-    def resynchronise(self) -> int | None:
+    def resynchronise(self, first_offset: int | None = None) -> int | None:
         """File position of the next sound batch behind the damage, and go on from there; None: there is none.
+
+        first_offset  a batch with a lower base offset is none of this log: it lies in the payload of one; None: any will do
 
         A sound batch has a plausible header of format 0, 1 or 2 and a right checksum. The search begins in the last
         batches whose checksums were wrong: one of their size fields may be what led astray. Its work is bounded: where
@@ -162,18 +164,16 @@ class LogWalk:
                 at = behind
                 continue
             at = start + found
-            size = self._size_at(at)
-            if self._is_sound(at, size):
+            size = BATCH_HEADER.field("batch_length", data, found) + LOG_OVERHEAD
+            offset: int = BATCH_HEADER.field("base_offset", data, found)
+            is_ours = first_offset is None or offset >= first_offset
+            if is_ours and self._is_sound(at, size):
                 self.position = self._suspect = at
                 self.stop = Stop.END
                 return at
-            self._budget -= size
+            self._budget -= size if is_ours else BATCH_HEADER.size
             at += 1
         return None
-
-    def _size_at(self, at: int) -> int:
-        """Whole size that the header at file position `at` claims."""
-        return BATCH_HEADER.field("batch_length", self.file.read_exactly(at, LOG_OVERHEAD)) + LOG_OVERHEAD
 
     def _is_sound(self, at: int, size: int) -> bool:
         """Does the batch of `size` bytes at file position `at` lie within the file, with a right checksum?"""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.log.fetch.reading import FetchIsolation
 from kafkalog_spark.errors import DataLossError
 from kafkalog_spark.table.partitions import find_sources
-from kafkalog_spark.table.planning import Range, check_partitions, cut, opened, pack, start_of
+from kafkalog_spark.table.planning import Range, check_partitions, cut, opened, pack, start_of, tell_tail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +63,8 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
     for key, source in sources.items():
         with opened(source) as view:
             end = _end(options, view)
+            if options.on_corruption == "fail":  # of other choices `plan_between` tells, once for each micro-batch
+                tell_tail(options, view)
             begin = start.get(key, view.log_start_offset)
             if begin < view.log_start_offset or begin > view.log_end_offset:
                 if options.fail_on_data_loss:
@@ -116,6 +118,8 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
                     raise DataLossError(what)
                 begin = view.log_start_offset
             stop = min(end[key], view.log_end_offset)
+            if stop == view.log_end_offset:
+                tell_tail(options, view)
             pieces += cut(Range(source, begin, max(begin, stop)), view, options.split_bytes)
     return pack(pieces, options.split_bytes, options.min_partitions)
 

@@ -53,7 +53,10 @@ def find_sources(options: ReadOptions) -> list[Source]:
 
 
 def best_replica(directories: list[str]) -> str:
-    """Of several copies the one with the latest leader epoch, then the longest, then the one that begins first."""
+    """Of several copies the one with the latest leader epoch, then the longest, then the one that begins first.
+
+    How long a copy is, is seen at its end: it ends before damage that is met there.
+    """
     if len(directories) == 1:
         return directories[0]
     ranked = []
@@ -69,7 +72,7 @@ def _rank(directory: str) -> Iterator[tuple[int, int, int]]:
     except KafkalogError:  # no log, or one that can not be read: another copy is better, and reading this one says why
         return
     epochs = view.leader_epoch_cache.entries
-    yield (epochs[-1].epoch if epochs else -1, view.log_end_offset, -view.log_start_offset)
+    yield (epochs[-1].epoch if epochs else -1, view.sound_end_offset, -view.log_start_offset)
     view.close()
 
 
@@ -82,4 +85,4 @@ def open_view(directory: str, **known: int) -> PartitionView:
 
 
 def _unsaid(_finding: Finding) -> None:
-    """A torn tail is where a running broker writes just now: the log ends before it."""
+    """What stands behind the last batch is told where the end is read; see planning."""

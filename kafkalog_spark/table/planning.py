@@ -17,6 +17,7 @@ from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
 from kafkalog_spark.table.partitions import Source, find_sources, open_view
+from kafkalog_spark.table.reading import on_corruption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.options import ReadOptions
 
 _OPENING = 1 << 20  # bytes that could be read while a partition is opened
+_BEING_WRITTEN = ("torn-tail", "zero-tail")
 
 
 class Piece(NamedTuple):
@@ -59,7 +61,10 @@ def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
     for source in sources:
         if bounds.wants(source.topic, source.partition):
             with opened(source) as view:
-                pieces += cut(range_of(options, bounds, source, view), view, options.split_bytes)
+                wanted = range_of(options, bounds, source, view)
+                if wanted.end >= view.log_end_offset:
+                    tell_tail(options, view)
+                pieces += cut(wanted, view, options.split_bytes)
     step = -(-sum(piece.size for piece in pieces) // options.min_partitions)
     if step < options.split_bytes:
         pieces = [smaller for piece in pieces for smaller in _cut_again(piece, step)]
@@ -76,6 +81,16 @@ def opened(source: Source) -> Iterator[PartitionView]:
         raise LogDirError(str(error)) from None
     finally:
         view.close()
+
+
+def tell_tail(options: ReadOptions, view: PartitionView) -> None:
+    """Bytes behind the last batch that are no batch: damage, which no task will meet. Raises LogDirError, see onCorruption.
+
+    A batch that is cut off and zeros are where a running broker writes just now: the log ends before them.
+    """
+    if view.tail is not None and view.tail.code not in _BEING_WRITTEN:
+        report, _ = on_corruption(options.on_corruption)
+        report(view.tail)
 
 
 def _cut_again(piece: Piece, step: int) -> list[Piece]:

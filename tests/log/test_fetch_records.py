@@ -186,3 +186,108 @@ def test_aborted_transactions_behind_damage_are_known(own_corpus, tmp_path):
         index.unlink()
     assert [record.offset for record in everything(tmp_path / "tx-1", FetchIsolation.READ_COMMITTED, report=print)] == wanted
     assert len(wanted) > 3
+
+
+def sizes_of(log):
+    """(first offset, position, size) of each batch."""
+    data, at, found = log.read_bytes(), 0, []
+    while at < len(data):
+        size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        found.append((int.from_bytes(data[at : at + 8], "big"), at, size))
+        at += size
+    return found
+
+
+def change(path, at, new):
+    data = bytearray(path.read_bytes())
+    data[at : at + len(new)] = new
+    path.write_bytes(data)
+
+
+def only_sound(directory, isolation=FetchIsolation.HIGH_WATERMARK, **options):
+    """(offsets of what can be read, what is said of the rest)."""
+    findings = []
+    got = everything(directory, isolation, findings.append, only_sound=True, **options)
+    return [record.offset for record in got], [finding.code for finding in findings]
+
+
+TOO_LARGE, NEGATIVE = b"\x7f\xff\xff\xf0", b"\xff\xff\xff\xf0"
+
+
+@pytest.mark.parametrize("isolation", list(FetchIsolation))
+@pytest.mark.parametrize("size", [TOO_LARGE, NEGATIVE], ids=["too-large", "negative"])
+@pytest.mark.parametrize("batch", [0, 2, -2])
+@pytest.mark.parametrize("segment", [0, -1])
+def test_damage_with_something_sound_behind_it_is_no_torn_end(partition, segment, batch, size, isolation):
+    offsets = [record.offset for record in everything(partition)]
+    log = sorted(partition.glob("*.log"))[segment]
+    batches = sizes_of(log)
+    first, at, _ = batches[batch]
+    behind = batches[batch + 1][0]
+    change(log, at + 8, size)
+    view = PartitionView(ReadOnlyFiles(), str(partition), pytest.fail)
+    assert view.log_end_offset == offsets[-1] + 1
+    wanted = [offset for offset in offsets if not first <= offset < behind]
+    assert only_sound(partition, isolation) == (wanted, ["batch-size-invalid", "skipped-bytes"])
+    before = [offset for offset in wanted if offset < first]
+    assert only_sound(partition, isolation, end=first) == (before, [])
+    for start in range(first, behind + 1):
+        fetcher = RecordFetcher(view, start, isolation, print, only_sound=True)
+        assert [record.offset for record in fetcher] == [offset for offset in wanted if offset >= start]
+
+
+def test_what_the_last_segment_ends_with_is_torn_though_it_holds_the_batches_of_another_log(partition):
+    last = max(partition.glob("*.log"))
+    whole = last.read_bytes()
+    offsets = [record.offset for record in everything(partition)]
+    payload = min(partition.glob("*.log")).read_bytes()[:700]  # lower offsets: such a thing may be the value of a record
+    header = (offsets[-1] + 1).to_bytes(8, "big") + (5000).to_bytes(4, "big") + whole[12:61]
+    last.write_bytes(whole + header + payload)
+    findings = []
+    view = PartitionView(ReadOnlyFiles(), str(partition), findings.append)
+    assert (view.log_end_offset, view.tail) == (offsets[-1] + 1, findings[0]._replace(what=view.tail.what))
+    assert [finding.code for finding in findings] == ["torn-tail"]
+    assert only_sound(partition)[0] == offsets
+
+
+@pytest.mark.parametrize("delta", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"])
+@pytest.mark.parametrize("segment", [0, -1])
+def test_what_a_batch_with_a_wrong_checksum_says_of_offsets_hides_nothing(partition, segment, delta):
+    offsets = [record.offset for record in everything(partition)]
+    log = sorted(partition.glob("*.log"))[segment]
+    batches = sizes_of(log)
+    first, at, _ = batches[1]
+    change(log, at + 23, delta)
+    wanted = [offset for offset in offsets if not first <= offset < batches[2][0]]
+    assert only_sound(partition) == (wanted, ["crc-mismatch"])
+
+
+def test_the_last_entry_of_an_index_that_points_astray_hides_nothing(partition):
+    offsets = [record.offset for record in everything(partition)]
+    index = max(partition.glob("*.index"))
+    position = int.from_bytes(index.read_bytes()[-4:], "big")
+    for wrong in (position + 7, position - 3):
+        change(index, index.stat().st_size - 4, wrong.to_bytes(4, "big"))
+        assert PartitionView(ReadOnlyFiles(), str(partition), pytest.fail).log_end_offset == offsets[-1] + 1
+
+
+@pytest.mark.parametrize(("tail", "code"), [(bytes(5000), "zero-tail"), (b"\xff" * 700, "batch-size-invalid"), (b"\x00" * 7 + b"\x63" * 9, "torn-tail")])
+def test_what_stands_behind_the_last_batch_has_a_name(partition, tail, code):
+    last = max(partition.glob("*.log"))
+    offsets = [record.offset for record in everything(partition)]
+    last.write_bytes(last.read_bytes() + tail)
+    findings = []
+    view = PartitionView(ReadOnlyFiles(), str(partition), findings.append)
+    assert [finding.code for finding in findings] == [view.tail.code] == [code]
+    assert (view.log_end_offset, view.sound_end_offset) == (offsets[-1] + 1, offsets[-1] + 1)
+
+
+def test_a_copy_is_as_long_as_it_is_sound(partition):
+    max(partition.glob("*.index")).unlink()  # the end is looked for from its last entry on
+    whole = PartitionView(ReadOnlyFiles(), str(partition), pytest.fail)
+    assert whole.sound_end_offset == whole.log_end_offset
+    log = max(partition.glob("*.log"))
+    first, at, _ = sizes_of(log)[-2]
+    change(log, at + 8, TOO_LARGE)
+    view = PartitionView(ReadOnlyFiles(), str(partition), pytest.fail)
+    assert (view.sound_end_offset, view.log_end_offset) == (first, whole.log_end_offset)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 
 import pytest
 
 from kafkalog_spark.table.columns import level_schema
 from kafkalog_spark.table.filters import Bounds
+from kafkalog_spark.table.following import first_offsets, last_offsets
 from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import read_options
 from kafkalog_spark.table.planning import plan
@@ -99,10 +101,11 @@ def test_each_batch_is_in_one_piece(corpus, checked):
 
 
 @pytest.mark.parametrize("level", ["records", "batches"])
-@pytest.mark.parametrize("segment", [0, 3])
-def test_damage_before_the_first_record_of_a_segment_is_a_matter_of_on_corruption(corpus, tmp_path, segment, level):
-    """Not of planning, which looks for where pieces begin."""
-    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/compact_delete-0")), tmp_path / "t-0")
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xf0", b"\x7f\xff\xff\xf0"], ids=["negative", "behind-the-end"])
+@pytest.mark.parametrize(("name", "segment"), [("compact_delete-0", 3), ("small_segments-0", 0), ("small_segments-0", -1)])
+def test_damage_before_the_first_record_of_a_segment_is_a_matter_of_on_corruption(corpus, tmp_path, name, segment, size, level):
+    """Not of planning, which looks for where pieces begin, nor of where the log ends: something sound stands behind it."""
+    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / "t-0")
     log = sorted((tmp_path / "t-0").glob("*.log"))[segment]
     offset = "baseOffset" if level == "batches" else "offset"
 
@@ -115,13 +118,46 @@ def test_damage_before_the_first_record_of_a_segment_is_a_matter_of_on_corruptio
     whole, data = rows("fail"), bytearray(log.read_bytes())
     base = int.from_bytes(data[:8], "big")
     last = base + int.from_bytes(data[23:27], "big")
-    data[8:12] = b"\xff\xff\xff\xf0"  # of the first batch
+    data[8:12] = size  # of the first batch
     log.write_bytes(data)
     with pytest.raises(ValueError, match=f"kafkalog: {log}.*set onCorruption to skip or report to go on"):
         rows("fail")
-    if level == "records":
-        assert rows("skip") == rows("report") == [one for one in whole if not base <= one <= last]
+    assert rows("skip") == rows("report") == [one for one in whole if not base <= one <= last]
+
+
+@pytest.mark.parametrize(("tail", "is_damage"), [(b"\xff" * 700, True), (bytes(700), False), (b"\0\0\0\0\0\0\0\x63\0\0\x20\0abc", False)])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_what_stands_behind_the_last_batch(corpus, tmp_path, caplog, tail, is_damage, emptied):
+    """A batch that is cut off and zeros are where a broker writes; anything else is damage that no task would meet."""
+    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / "t-0")
+    log = max((tmp_path / "t-0").glob("*.log"))
+    log.write_bytes(tail if emptied else log.read_bytes() + tail)
+
+    def planned(choice, **more):
+        return [piece[3:5] for split in splits(tmp_path, onCorruption=choice, **more) for piece in split]
+
+    if is_damage:
+        with pytest.raises(ValueError, match=f"kafkalog: {log} at position .*: batch-size-invalid: .*set onCorruption"):
+            planned("fail")
+        follow = read_options({"path": str(tmp_path), "startingOffsets": "earliest"}, streaming=True)
+        with pytest.raises(ValueError, match=f"kafkalog: {log} at position .*: batch-size-invalid: .*set onCorruption"):
+            last_offsets(follow, first_offsets(follow))
+        assert planned("fail", endingOffsets='{"t":{"0":40}}') == [(0, 40)]
+        end = planned("skip")[-1][1]
+        assert not caplog.messages
+        assert planned("report") == planned("skip")
+        assert "batch-size-invalid" in caplog.messages[0]
     else:
-        left = rows("skip")
-        assert base not in left
-        assert set(left) < set(whole)
+        end = planned("fail")[-1][1]
+    assert end == (83 if emptied else 89)
+
+
+def test_a_copy_that_is_damaged_at_its_end_is_not_the_longest(corpus, tmp_path):
+    for broker in ("one", "two"):
+        shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / broker / "t-0")
+    log = max((tmp_path / "one" / "t-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[8] = 0x7F  # the size of its first batch; there is a second one
+    log.write_bytes(data)
+    options = read_options({"paths": json.dumps([str(tmp_path / "one"), str(tmp_path / "two")])})
+    assert {piece.directory for split in plan(options, Bounds()) for piece in split} == {str(tmp_path / "two" / "t-0")}

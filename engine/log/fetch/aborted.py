@@ -15,7 +15,8 @@ from engine.log.scan.recovery_walk import read_marker
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.heads import HeadWalk
-from engine.record.windows import LogWalk, Stop
+from engine.record.soundness import go_on
+from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
@@ -65,16 +66,14 @@ class _Markers:
         Each begins where the first of these batches does.
         """
         for one in (segment, *self._log.segments.higher_segments(segment.base_offset)):
-            start: int | None = position if one is segment else 0
-            while start is not None:
-                self._is_asked = one.aborted_are_unknown
-                walk = HeadWalk(one.log_file, start, one.size, batches=self._batches)
+            self._is_asked = one.aborted_are_unknown
+            walk, goes_on = HeadWalk(one.log_file, position if one is segment else 0, one.size, batches=self._batches), True
+            while goes_on:
                 for window in walk:
                     self._follow(window, one.log_file)
                     if self._is_over(window):
                         return self._aborted
-                damaged = walk.stop is Stop.BAD_SIZE
-                start = LogWalk(one.log_file, walk.position, one.size).resynchronise() if damaged else None
+                goes_on, _ = go_on(walk)  # who reads there is told of damage
         return self._aborted
 
     def _is_over(self, window: Window) -> bool:

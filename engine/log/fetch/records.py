@@ -17,7 +17,7 @@ from engine.record.batch import Record, RecordBatch
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
-from engine.record.soundness import search_ended
+from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class RecordFetcher:
             before = self.offset
             if data.segment is None or not data.size:
                 return
-            yield from self._runs(data)
+            yield from self._runs(data, is_cut=self._left is not None and data.size >= size)
             if self.offset == before:  # nothing whole was there
                 return
             self._is_first = False
@@ -102,7 +102,8 @@ class RecordFetcher:
                 raise
             return read_from_damage(self._log, self.offset, self._isolation)  # on the way through, it is reported
 
-    def _runs(self, data: FetchData) -> Iterator[Run]:
+    def _runs(self, data: FetchData, *, is_cut: bool) -> Iterator[Run]:
+        """is_cut: the bytes may end within a batch."""
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
         reader = ChunkReader(file.path, self._report, self._limit, remarks=True)
@@ -112,26 +113,38 @@ class RecordFetcher:
             for window in walk:
                 self._check(window, file.path)
                 yield from self._window(window, reader, filtering, file.path)
-                self.offset = max(self.offset, window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] + 1)
+                self._move_behind(window)
                 if self.offset >= self._end:
                     return
-            if walk.stop is not Stop.BAD_SIZE:
+            if walk.stop is Stop.TORN and is_cut:
                 break
-            where = Where(file.path, walk.position, self.offset)
-            self._report(Finding("batch-size-invalid", where, "no batch has such a size"))
-            damaged, found = walk.position, walk.resynchronise()
-            if walk.gave_up is not None:
-                code, what, *_ = search_ended(walk.gave_up, walk.end)
-                self._report(Finding(code, Where(file.path, walk.gave_up), what))
-            if found is None:
-                following = self._log.segments.higher_segment(data.segment.base_offset)
-                self.offset = self._log.log_end_offset if following is None else max(self.offset, following.base_offset)
+            goes_on, findings = go_on(walk, self.offset if self._only_sound else None, self.offset)
+            for finding in findings:
+                self._report(finding)
+            if not goes_on:
+                if self._left is None or findings:
+                    self._move_on(data.segment, walk.end, start + data.size)
                 break
-            self._report(Finding("skipped-bytes", where, f"{found - damaged} bytes skipped up to a sound batch"))
         if self._left is not None:
             self._left -= walk.position - start
             if walk.position < start + data.size:
                 self._left = 0  # the next batch does not fit
+
+    def _move_behind(self, window: Window) -> None:
+        """The batches of the window are read. What a wrong checksum says of its offsets may be as wrong."""
+        table, row = window.batches.table, window.rows - 1
+        while self._only_sound and row >= 0 and not table[BatchField.VALID, row]:
+            row -= 1
+        if row >= 0:
+            self.offset = max(self.offset, table[BatchField.LAST_OFFSET, row] + 1)
+
+    def _move_on(self, segment: ReadableSegment, end: int, reach: int) -> None:
+        """All bytes before `end` are read, of those before `reach` that may be: what is wanted next lies behind them."""
+        if end < reach:  # see `_stop`
+            self.offset = max(self.offset, self._end)
+        elif end >= segment.size:
+            following = self._log.segments.higher_segment(segment.base_offset)
+            self.offset = max(self.offset, self._log.log_end_offset if following is None else following.base_offset)
 
     def _stop(self, segment: ReadableSegment, stop: int) -> int:
         """The byte of the segment where reading may stop, at most `stop`: behind the batch that holds offset end − 1."""

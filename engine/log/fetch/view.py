@@ -12,7 +12,6 @@ from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
 from engine.config import LogConfig
 from engine.errors import UnreadableFile
-from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTIONAL_FLAG, BatchField
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
@@ -24,18 +23,21 @@ from engine.layout import (
     partition_of,
 )
 from engine.log.offset_metadata import LogOffsetMetadata
-from engine.log.scan.batch_search import largest_timestamp_after
+from engine.log.scan.batch_search import find_end, largest_timestamp_after, search_for_offset, sound_windows, whole_windows
 from engine.log.segment.log_segments import Segments
 from engine.log.segment.reading import ReadableSegment
 from engine.record.columns import BatchColumns, RecordColumns
-from engine.record.windows import LogWalk, Stop, Window
+from engine.record.soundness import go_on
+from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile, ReadOnlyFiles
+    from engine.findings import Finding
     from engine.index.entries import SparseIndex
     from engine.layout import PartitionDir
+    from engine.log.scan.batch_search import BatchHead
 
 _Index = TypeVar("_Index", bound="SparseIndex")
 
@@ -82,7 +84,13 @@ def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
 
 
 class SegmentView(ReadableSegment):
-    """A segment for reading. `size` is not that of the file: it ends where the last whole batch does."""
+    """A segment for reading. `size` is not that of the file: it ends where the last whole batch does.
+
+    So a batch that goes on behind that is damaged, which who reads must know (CorruptRecord), and who looks around need not.
+    """
+
+    _by_offset = staticmethod(whole_windows)
+    _by_time = staticmethod(sound_windows)
 
     def __init__(self, files: ReadOnlyFiles, directory: str, base_offset: int) -> None:
         super().__init__(files, directory, base_offset)
@@ -102,11 +110,16 @@ class SegmentView(ReadableSegment):
             largest = self.time_index.last_entry()
             if self.is_last:
                 position = self.offset_index.lookup(self.offset_index.last_offset).position
-                tail = largest_timestamp_after(self.log_file, position, self.size)
+                tail = largest_timestamp_after(self.log_file, position, self.size, sound_windows)
                 if tail.timestamp > largest.timestamp:
                     largest = TimestampOffset(tail.timestamp, tail.offset)
             self._largest = largest
         return self._largest
+
+    def find_offset(self, offset: int) -> BatchHead | None:
+        """As `translate_offset`, also behind damage."""
+        position = self.offset_index.lookup(offset).position
+        return search_for_offset(self.log_file, offset, position, self.size, sound_windows)
 
     @property
     def aborted_are_unknown(self) -> bool:
@@ -169,6 +182,9 @@ class PartitionView:
     high_watermark    None: the log end; offline nobody knows better
     last_stable_offset  where reading committed records ends, if somebody found it out already
     report            takes what is wrong with the end of the log, and transaction markers that can not be read
+
+    tail              what stands behind the last whole batch, a finding; None: nothing
+    sound_end_offset  behind the last batch before damage, as far as the end of the log was looked at
     Raises UnreadableFile, also where there is no log, CorruptRecord.
     """
 
@@ -185,6 +201,8 @@ class PartitionView:
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
         self._known_stable = last_stable_offset
         self._end = LogOffsetMetadata(0, 0, 0)
+        self.tail: Finding | None = None
+        self.sound_end_offset = 0
         self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: nobody asked yet
         self._followed_to = 0  # they are known up to this offset
         self.refresh()
@@ -226,8 +244,13 @@ class PartitionView:
 
     def place(self, offset: int) -> LogOffsetMetadata:
         """Where a read from `offset` begins: the first offset of its batch, and that batch's place."""
-        place = self.segments.place_of(offset) if offset < self.log_end_offset else None
-        return place or self._end
+        segment = self.segments.floor_segment(offset) if offset < self.log_end_offset else None
+        while segment is not None:
+            head = segment.find_offset(offset)
+            if head is not None:
+                return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
+            segment = self.segments.higher_segment(segment.base_offset)
+        return self._end
 
     def refresh(self) -> bool:
         """Look for new segments and batches; returns whether the log goes further than before.
@@ -272,14 +295,12 @@ class PartitionView:
         if not is_last:
             return
         position = segment.offset_index.lookup(segment.offset_index.last_offset).position
-        walk, last = LogWalk(segment.log_file, position if position < size else 0, size, batches=BatchColumns(520)), -1
-        for window in walk:
-            last = window.batches.table[BatchField.LAST_OFFSET, window.rows - 1]
-        if walk.stop is not Stop.END and not _was_told(self._end, base, walk.position):
-            what = f"{size - walk.position} bytes at the end are no whole batch: not read"
-            self._report(Finding("torn-tail", Where(segment.log_path, walk.position), what))
-        segment.size = walk.position
-        self._end = LogOffsetMetadata(base if last < base else last + 1, base, walk.position)
+        found = find_end(segment.log_file, position if position < size else 0, size, base)
+        if found.tail is not None and not _was_told(self._end, base, found.position):
+            self._report(found.tail._replace(what=f"{found.tail.what}: not read"))
+        segment.size, self.tail = found.position, found.tail
+        self._end = LogOffsetMetadata(max(base, found.next_offset or 0), base, found.position)
+        self.sound_end_offset = max(base, found.sound_offset or 0)
 
     def _find_start(self) -> int:
         first = self.segments.base_offsets[0]
@@ -334,8 +355,11 @@ class PartitionView:
         markers, columns = RecordColumns(8), BatchColumns()
         for segment in self.segments.values(place.segment_base_offset):
             start = place.position if segment.base_offset == place.segment_base_offset else 0
-            for window in LogWalk(segment.log_file, start or 0, segment.size, batches=columns):
-                self._follow_window(window, transactions, markers, segment.log_path)
+            walk, goes_on = LogWalk(segment.log_file, start or 0, segment.size, batches=columns), True
+            while goes_on:
+                for window in walk:
+                    self._follow_window(window, transactions, markers, segment.log_path)
+                goes_on, _ = go_on(walk)  # who reads there is told of damage
 
     def _follow_window(self, window: Window, transactions: dict[int, int], markers: RecordColumns, path: str) -> None:
         """Apply what begins and ends in the batches of the window that end behind what was followed before."""

@@ -8,15 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import MAGIC_V2, NO_TIMESTAMP, BatchField, RecordField
+from engine.kernels.select import next_unsound
 from engine.log.errors import CorruptRecord
 from engine.record.columns import BatchColumns
+from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.files import OpenFile
+    from engine.findings import Finding
     from engine.record.windows import Window
+
+    Windows = Callable[[OpenFile, int, int], Iterator[Window]]
 
 _WINDOW = 64 << 10
 _BATCHES = 520  # that one kernel call describes
@@ -47,29 +52,95 @@ class TimestampAndOffset(NamedTuple):
     leader_epoch: int | None
 
 
+class LogEnd(NamedTuple):
+    """Where the batches of a log end.
+
+    next_offset   behind the last of them; None: there is none        position  behind its last byte
+    sound_offset  up to which nothing was wrong in what was walked: `next_offset` where all was right
+    tail          what stands behind `position`
+    """
+
+    next_offset: int | None
+    position: int
+    sound_offset: int | None
+    tail: Finding | None
+
+
+def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEnd:
+    """Look for the end of a log that somebody may be writing, from the batch at byte `position` on.
+
+    What ends where the file does was torn, or is being written. What has a sound batch of this log behind it is damage inside
+    of the log, which its readers meet. A `position` where no sound batch begins is not believed.
+    """
+    walk = LogWalk(file, position, end, batches=BatchColumns(_BATCHES))
+    next_offset: int | None = None
+    sound, damaged = base_offset, False
+    is_over = False
+    while not is_over:
+        for window in walk:
+            table = window.batches.table
+            if next_offset is None and position and not table[BatchField.VALID, 0]:
+                return find_end(file, 0, end, base_offset)
+            next_offset = table[BatchField.LAST_OFFSET, window.rows - 1] + 1
+            bad = next_unsound(table, 0, window.rows)
+            if not damaged:
+                damaged = bad < window.rows
+                sound = max(sound, table[BatchField.BASE_OFFSET, bad]) if damaged else next_offset
+        goes_on, findings = go_on(walk, max(sound, base_offset))
+        damaged = damaged or goes_on
+        is_over = not goes_on
+    if next_offset is None and position:
+        return find_end(file, 0, end, base_offset)
+    return LogEnd(next_offset, walk.position, sound if damaged else next_offset, findings[0] if findings else None)
+
+
 def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:
     """The headers of the whole batches in bytes [position, end) of a .log, checksums unseen.
 
     Raises CorruptRecord at a size that no batch can have, UnreadableFile, FileChangedWhileReading.
     """
-    for window in _windows(file, position, end):
+    for window in kafkas_windows(file, position, end):
         for row in range(window.rows):
             yield _head(window, row)
 
 
-def _windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
+def kafkas_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
     """The whole batches in bytes [position, end), some at a time. Raises as `heads` does."""
     if position >= end:
         return
-    walk = LogWalk(file, position, end, window_size=_WINDOW, batches=BatchColumns(_BATCHES))
+    walk = _walk(file, position, end)
     yield from walk
     if walk.stop is Stop.BAD_SIZE:
         raise CorruptRecord(f"{file.path}: no batch has the size found at byte {walk.position}", do="kafkalog recover")
 
 
+def whole_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
+    """The same where it is known that byte `end` is behind a batch: one that goes on behind it is damage as well."""
+    if position >= end:
+        return
+    walk = _walk(file, position, end)
+    yield from walk
+    if walk.stop is not Stop.END:
+        raise CorruptRecord(f"{file.path}: no batch has the size found at byte {walk.position}", do="kafkalog recover")
+
+
+def sound_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
+    """The same without what is hidden by sizes that no batch has: for who looks around, and does not read."""
+    if position >= end:
+        return
+    walk = _walk(file, position, end)
+    yield from walk
+    while walk.stop is not Stop.END and walk.resynchronise() is not None:
+        yield from walk
+
+
+def _walk(file: OpenFile, position: int, end: int) -> LogWalk:
+    return LogWalk(file, position, end, window_size=_WINDOW, batches=BatchColumns(_BATCHES))
+
+
 def count_records(file: OpenFile, position: int, end: int) -> int | None:
     """Records in the batches in bytes [position, end), as headers say; None: there are formats 0 and 1, or damage."""
-    walk = LogWalk(file, position, end, window_size=_WINDOW, batches=BatchColumns(_BATCHES))
+    walk = _walk(file, position, end)
     count = 0
     for window in walk:
         if min(window.batches.field(BatchField.MAGIC)[: window.rows], default=MAGIC_V2) < MAGIC_V2:
@@ -96,13 +167,16 @@ def _largest(window: Window, field: BatchField) -> int:
     return max(window.batches.field(field)[: window.rows])
 
 
-def search_for_offset(file: OpenFile, target_offset: int, position: int, end: int) -> BatchHead | None:
+def search_for_offset(
+    file: OpenFile, target_offset: int, position: int, end: int, windows: Windows = kafkas_windows
+) -> BatchHead | None:
     """The batch at or behind byte `position` that holds `target_offset`, else the first one above it; None: neither.
 
+    windows  how batches are found, here and below: what is made of damage
     Mirrors FileRecords.searchForOffsetFromPosition.
     """
     before: BatchHead | None = None
-    for window in _windows(file, position, end):
+    for window in windows(file, position, end):
         if _largest(window, BatchField.BASE_OFFSET) >= target_offset:
             for row in range(window.rows):
                 head = _head(window, row)
@@ -117,18 +191,20 @@ def search_for_offset(file: OpenFile, target_offset: int, position: int, end: in
 def last_head(file: OpenFile, position: int, end: int) -> BatchHead | None:
     """The last batch at or behind byte `position`; None: there is none."""
     last: BatchHead | None = None
-    for window in _windows(file, position, end):
+    for window in kafkas_windows(file, position, end):
         last = _head(window, window.rows - 1)
     return last
 
 
-def largest_timestamp_after(file: OpenFile, position: int, end: int) -> TimestampAndOffset:
+def largest_timestamp_after(
+    file: OpenFile, position: int, end: int, windows: Windows = kafkas_windows
+) -> TimestampAndOffset:
     """Largest timestamp at or behind byte `position` and the last offset of the first batch that has it.
 
     (NO_TIMESTAMP, −1, None) where no batch has one. Mirrors FileRecords.largestTimestampAfter.
     """
     found = TimestampAndOffset(NO_TIMESTAMP, -1, None)
-    for window in _windows(file, position, end):
+    for window in windows(file, position, end):
         largest = _largest(window, BatchField.MAX_TIMESTAMP)
         if largest > found.timestamp:
             timestamps = window.batches.field(BatchField.MAX_TIMESTAMP)[: window.rows].tolist()
@@ -138,13 +214,13 @@ def largest_timestamp_after(file: OpenFile, position: int, end: int) -> Timestam
 
 
 def search_for_timestamp(
-    file: OpenFile, timestamp: int, position: int, starting_offset: int, end: int
+    file: OpenFile, timestamp: int, position: int, starting_offset: int, end: int, windows: Windows = kafkas_windows
 ) -> TimestampAndOffset | None:
     """First record at or behind byte `position` with at least this timestamp and offset; None: there is none.
 
     Mirrors FileRecords.searchForTimestamp.
     """
-    for window in _windows(file, position, end):
+    for window in windows(file, position, end):
         if _largest(window, BatchField.MAX_TIMESTAMP) < timestamp:
             continue
         for row in range(window.rows):

@@ -24,6 +24,7 @@ from engine.log.scan.batch_search import (
     TimestampAndOffset,
     count_records,
     heads,
+    kafkas_windows,
     last_head,
     search_for_offset,
     search_for_timestamp,
@@ -32,6 +33,7 @@ from engine.log.scan.batch_search import (
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.transaction import AbortedTxns
+    from engine.log.scan.batch_search import Windows
 
 
 class FetchSlice(NamedTuple):
@@ -53,7 +55,12 @@ class ReadableSegment:
     suffix  of all its files: "", ".cleaned", ".swap", ".deleted"
     has_txn_index  does its .txnindex exist? None: ask the disk
     Raises UnreadableFile, SegmentTooLarge. Not for several threads.
+
+    _by_offset, _by_time  what searches make of damage
     """
+
+    _by_offset: Windows = staticmethod(kafkas_windows)
+    _by_time: Windows = staticmethod(kafkas_windows)
 
     def __init__(
         self, files: ReadOnlyFiles, directory: str, base_offset: int, suffix: str = "", *, size: int = 0,
@@ -174,7 +181,9 @@ class ReadableSegment:
         Mirrors LogSegment.translateOffset.
         """
         position = max(self.offset_index.lookup(offset).position, starting_position)
-        return search_for_offset(self.log_file, offset, position, self.size) if position < self.size else None
+        if position >= self.size:
+            return None
+        return search_for_offset(self.log_file, offset, position, self.size, self._by_offset)
 
     def read(
         self, start_offset: int, max_size: int, max_position: int | None, *, min_one_message: bool = False
@@ -203,7 +212,7 @@ class ReadableSegment:
         """First record with at least this timestamp and offset; None: there is none."""
         entry = self.time_index.lookup(timestamp)
         position = self.offset_index.lookup(max(entry.offset, starting_offset)).position
-        return search_for_timestamp(self.log_file, timestamp, position, starting_offset, self.size)
+        return search_for_timestamp(self.log_file, timestamp, position, starting_offset, self.size, self._by_time)
 
     def read_next_offset(self) -> int:
         """Behind the last batch; the base offset without one. Read from the last index entry on."""
