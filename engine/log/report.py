@@ -44,6 +44,8 @@ class Event(NamedTuple):
     first_offset, end_offset   offsets concerned, the end exclusive; None where unknown or meaningless
     records, size              records and bytes concerned; None where unknown
     severity      INFO: as it should be · WARNING: something was wrong and is mended without loss · ERROR: records lost
+    to            a new name
+    producer_id, age_ms        of a transaction: whose, and for how long it has been open; None where unknown or meaningless
     """
 
     action: Action
@@ -55,6 +57,8 @@ class Event(NamedTuple):
     size: int | None = None
     severity: Severity = Severity.INFO
     to: str | None = None
+    producer_id: int | None = None
+    age_ms: int | None = None
 
 
 def loses_records(event: Event) -> bool:

@@ -9,6 +9,7 @@ from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.compaction import without_key
 from engine.log.cleaner.manager import Bound, LogToClean, log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
+from engine.log.cleaner.undecided import open_transactions
 from engine.log.cleaner.walk import Uncleanable
 from engine.log.report import Action
 
@@ -25,8 +26,10 @@ def explain_compaction(log: UnifiedLog, options: CompactionOptions, on_bytes: Ca
     Reads all that a round would read. Raises what reading a log may raise; damage is noted.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
-    for reason in (_policy(log), _due(log, target, options), *_limits(log, target)):
+    for reason in (_policy(log), _due(log, target, options), *_limits(target)):
         log.report.add(Action.EXPLAINED, "", reason)
+    if target.offsets.bound is Bound.OPEN_TRANSACTION:
+        log.report.events.extend(open_transactions(log))
     offsets = target.offsets
     if offsets.first_dirty_offset >= target.first_uncleanable_offset:
         log.report.add(Action.EXPLAINED, "", "nothing would go: there is no dirty segment that may be cleaned")
@@ -77,7 +80,7 @@ def _due(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> str
     return f"{what}; " + (f"due, it is above {ratio:.2f}" if target.is_due(ratio) else f"not due, {ratio:.2f} must be exceeded")
 
 
-def _limits(log: UnifiedLog, target: LogToClean) -> Iterator[str]:
+def _limits(target: LogToClean) -> Iterator[str]:
     offsets = target.offsets
     if offsets.force_update_checkpoint:
         yield "the offset up to which it is said to be clean lies outside the log: all of it counts as dirty"
@@ -87,15 +90,3 @@ def _limits(log: UnifiedLog, target: LogToClean) -> Iterator[str]:
     )
     if target.first_uncleanable_offset < offsets.first_uncleanable_dirty_offset:
         yield f"whole segments only: the one that begins at {target.first_uncleanable_offset} stays as it is"
-    if offsets.bound is Bound.OPEN_TRANSACTION:
-        yield from _open_transaction(log)
-
-
-def _open_transaction(log: UnifiedLog) -> Iterator[str]:
-    first = log.producer_state.ongoing.first()
-    entry = None if first is None else log.producer_state.last_entry(first.producer_id)
-    if first is not None and entry is not None:
-        yield (
-            f"producer {first.producer_id}, epoch {entry.producer_epoch}, has a transaction open since offset "
-            f"{first.first_offset}; it wrote last {log.now - entry.last_timestamp} ms ago"
-        )

@@ -15,6 +15,7 @@ class Bound(Enum):
     ACTIVE_SEGMENT = "active segment"  # is never cleaned
     HIGH_WATERMARK = "high watermark"  # what is not replicated may still be truncated
     OPEN_TRANSACTION = "open transaction"  # nobody knows yet whether its records count
+    UNREPLICATED_END = "transaction that ends above the high watermark"  # its marker may still be truncated
     MIN_COMPACTION_LAG = "min.compaction.lag.ms"  # the segment is too young
 
 
@@ -99,4 +100,9 @@ def max_compaction_delay(log: UnifiedLog, first_dirty_offset: int, now: int) -> 
 
 
 def _stable_bound(log: UnifiedLog) -> Bound:
-    return Bound.OPEN_TRANSACTION if log.last_stable_offset < log.high_watermark else Bound.HIGH_WATERMARK
+    """What the last stable offset stands for."""
+    if log.last_stable_offset >= log.high_watermark:
+        return Bound.HIGH_WATERMARK
+    undecided = log.producer_state.first_undecided_offset
+    is_open = undecided is not None and undecided <= log.last_stable_offset
+    return Bound.OPEN_TRANSACTION if is_open else Bound.UNREPLICATED_END

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
 
 from engine.kernels.producers import DONE, FROM, TO, close_transaction, first_of_others, open_transaction
 from engine.log.producers.entry import TxnMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ROOM = 16  # transactions that there is room for at least
 
@@ -53,6 +57,12 @@ class Transactions:
         """The lowest transaction that is not the producer's."""
         at = first_of_others(*self.columns[1:], producer_id)
         return self._at(at) if at >= 0 else None
+
+    def below(self, offset: int) -> Iterator[TxnMetadata]:
+        """Those that begin below `offset`, the lowest first."""
+        start, end = self._bounds
+        for place in range(start, bisect_left(self._offsets, offset, start, end)):
+            yield self._at(place)
 
     def _at(self, place: int) -> TxnMetadata:
         return TxnMetadata(self._producers[place], self._offsets[place])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import MAGIC_V2, NO_TIMESTAMP, BatchField, RecordField
+from engine.formats import DELETE_HORIZON_FLAG, MAGIC_V2, NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, BatchField, RecordField
 from engine.kernels.select import next_unsound
 from engine.log.errors import CorruptRecord
 from engine.record.columns import BatchColumns
@@ -194,6 +194,18 @@ def last_head(file: OpenFile, position: int, end: int) -> BatchHead | None:
     for window in kafkas_windows(file, position, end):
         last = _head(window, window.rows - 1)
     return last
+
+
+def first_timestamp(file: OpenFile, head: BatchHead) -> int | None:
+    """Timestamp of the first record that a batch of format 2 ever had, as its header says; None: it does not say."""
+    for window in kafkas_windows(file, head.position, head.position + head.size):
+        attributes = window.batches.table[BatchField.ATTRIBUTES, 0]
+        if head.magic < MAGIC_V2 or attributes & DELETE_HORIZON_FLAG:
+            return None
+        is_append_time = bool(attributes & TIMESTAMP_TYPE_FLAG)
+        timestamp = head.max_timestamp if is_append_time else int(window.batches.table[BatchField.BASE_TIMESTAMP, 0])
+        return timestamp if timestamp >= 0 else None
+    return None
 
 
 def largest_timestamp_after(
