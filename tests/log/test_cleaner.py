@@ -8,7 +8,7 @@ import pytest
 
 from engine.config import LogConfig
 from engine.errors import UnwritableFile
-from engine.formats import Codec
+from engine.formats import LONG_MAX, Codec, ControlType
 from engine.log.cleaner.cleaner import Cleaner
 from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.cleaner.offset_map import BYTES_PER_ENTRY, SkimpyOffsetMap
@@ -16,7 +16,7 @@ from engine.log.loading.loader import open_log
 from engine.log.report import Action
 from engine.overlay import OverlayFiles
 from engine.record.batch import read_batches
-from engine.record.builder import NewRecord, build_batch
+from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.columns import RECORD_ROWS
 from tests.support.crash_files import WRITING, CrashFiles, Trouble
 from tests.support.disk_model import Disk
@@ -40,10 +40,10 @@ def disk_of(*segments):
     return Disk(contents, frozenset({"d", TOPIC}))
 
 
-def cleaned(disk, *, now=NOW, on_bytes=lambda _: None, files=None, memory=1 << 20, rounds=None):
+def cleaned(disk, *, now=NOW, on_bytes=lambda _: None, files=None, memory=1 << 20, rounds=None, settings=None):
     """Compact all but the last segment → (what was done, the disk behind it)."""
     files = files or CrashFiles(disk)
-    log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS), now=now, clean_shutdown=False)
+    log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS | (settings or {})), now=now, clean_shutdown=False)
     try:
         log.update_high_watermark(log.log_end_offset)
         options = CompactionOptions(force=True, dedupe_buffer_size=memory, secret=(1, 2), rounds=rounds)
@@ -106,6 +106,23 @@ def test_a_tombstone_goes_once_its_horizon_has_passed():
     assert last_records(logs(early))[b"a"].value is None
     _, late = cleaned(once, now=NOW + 1000)
     assert b"a" not in last_records(logs(late))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_tombstones_that_stay_for_ever_have_no_horizon(codec):
+    """Nor have markers. Kafka adds the clock to delete.retention.ms, and the sum wraps."""
+    disk = disk_of(
+        (0, put(0, (b"a", b"1"), (b"b", b"1"), codec=codec, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0),
+         end_txn_batch(ControlType.COMMIT, 0, base_offset=2, timestamp=NOW, producer_id=7, producer_epoch=0)),
+        (3, put(3, (b"a", None), (b"b", None), (b"c", b"1"), codec=codec)), (6, put(6, (b"c", b"2"))), (7, put(7, (b"z", b"z"))),
+    )  # fmt: skip
+    for_ever = {"delete.retention.ms": str(LONG_MAX)}
+    _, once = cleaned(disk, settings=for_ever)
+    _, again = cleaned(once, settings=for_ever, now=NOW * 1000)
+    for after in (once, again):
+        assert [batch.delete_horizon_ms for batch in batches_of(after)] == [None] * len(batches_of(after))
+        assert last_records(logs(after))[b"a"].value is None
+        assert any(batch.is_control for batch in batches_of(after))
 
 
 def test_a_small_map_takes_several_rounds_and_ends_clean():

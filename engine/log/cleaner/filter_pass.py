@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CODEC_MASK, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
+from engine.formats import CODEC_MASK, LONG_MAX, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.blocks import TABLE
 from engine.kernels.cleaning import DROP, end_of_run, next_run, total
 from engine.kernels.offset_map import (
@@ -111,7 +111,8 @@ class FilterPass:
         self._verdicts = memoryview(b"")  # of the window, by batch
         self._idle_markers: set[int] = set()  # of the window: markers of transactions that have no data left
         self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count
-        self._new_horizon = this_round.now + config.delete_retention_ms
+        horizon = this_round.now + config.delete_retention_ms
+        self._new_horizon = NO_TIMESTAMP if horizon > LONG_MAX else horizon  # for ever: none is written, as Kafka's sum wraps
         self._out = _Output(cleaned, this_round.space.pending)
 
     def run(self) -> None:
