@@ -42,7 +42,11 @@ def run(values: dict[str, Any]) -> int:
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         yield from compactor.choose(manager, opening.jobs)
-        progress.expect(manager.cluster.log_dirs, manager.files_of, passes=2)
+        progress.expect_shares(
+            manager.cluster.log_dirs, manager.files_of, "explaining logs" if values["explain"] else "compacting logs",
+            values["max_bytes_per_second"],
+        )
+        compactor.on_share = progress.share
         options = OperationOptions(
             "compact", opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
             opening.keep_deleted, opening.jobs,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.files import Buffer, FileInfo
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_BAR_GONE = b"\r\x1b[K\x1b[?25h"  # what a terminal shows of a progress bar goes, and the cursor comes back
 
 
 class Interrupted(KeyboardInterrupt):
@@ -104,6 +105,8 @@ class Interruption:
     def _come(self, number: int, _frame: object) -> None:
         if self.number is not None:
             try:
+                if os.isatty(2):
+                    os.write(2, _BAR_GONE)
                 os.write(2, b"interrupted again: left at once, as a crash would leave it\n")
             finally:
                 os._exit(128 + number)

@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from dataclasses import dataclass
+from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from engine.files import OpenFile, ReadOnlyFiles, look
+from engine.layout import parent_of
 from engine.log.logdir.metrics import FlushStats, MeasuringFiles
 from kafkalog_cli.interruption import HeedingFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from rich.progress import ProgressColumn
+
     from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir, Place
 
 _WORTH_SHOWING = 64 << 20  # bytes: less is read before anyone could look
+_WORTH_WAITING = 2  # seconds, where the work is held back
+_ROOMY = 70  # columns of a terminal that take all of it
+_NOTHING_MOVES = ("dumb", "unknown")  # terminals that can not go back
+_OPENING = 0.25  # of the work on a log, at most: reading it twice after an unclean stop
+
+
+@dataclass(slots=True)
+class _Part:
+    """A log of which it is told how much is done, 0 … 1. Only the thread that works on it changes it."""
+
+    size: int
+    read: int = 0
+    opened: float | None = None  # the share that was done when the work itself began
+    share: float = 0
 
 
 class Progress:
-    """A bar on stderr where that is a terminal and there is much to read; else nothing."""
+    """A bar on stderr where that is a terminal and there is much to read; else nothing.
+
+    It never goes beyond its end, and never back while the whole of the work stays the same.
+    """
 
     def __init__(self) -> None:
-        self.is_shown = sys.stderr.isatty()
+        self.is_shown = sys.stderr.isatty() and os.environ.get("TERM") not in _NOTHING_MOVES
         self._bar: Any = None
         self._task: Any = None
+        self._left = 0  # bytes to the end of the bar
+        self._parts: dict[str, _Part] = {}  # by directory; none: the bar shows what is read
+        self._lock = Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -36,39 +62,73 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def expect(self, log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles], *, passes: int = 1) -> None:
-        """Begin, with the size of all logs as the whole of the work; again, where an operation knows better.
+    def expect(self, log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles]) -> None:
+        """Begin, with the size of all logs as the whole of the work, and reading them as what is done."""
+        if self.is_shown:
+            self._expect(sum(_sizes(log_dirs, files_of).values()))
 
-        passes  how often each log is read
+    def expect_shares(
+        self, log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles], what: str, bytes_per_second: int | None
+    ) -> None:
+        """Begin anew, with these logs as the whole of the work. How much of each is done, `share` tells.
+
+        what  the work on them      bytes_per_second  that it may read; None: as fast as it can
         """
         if self.is_shown:
-            sizes = (_size(files_of(log_dir.path), place.path) for log_dir in log_dirs for place in log_dir.places)
-            self._expect(passes * sum(sizes))
+            self._parts = {directory: _Part(size) for directory, size in _sizes(log_dirs, files_of).items()}
+            worth = _WORTH_SHOWING if bytes_per_second is None else min(_WORTH_SHOWING, _WORTH_WAITING * bytes_per_second)
+            self._expect(sum(part.size for part in self._parts.values()), what, worth)
 
     def expect_partitions(self, files: ReadOnlyFiles, directories: Iterable[str]) -> None:
         """As `expect`, for partitions by their paths."""
         if self.is_shown:
             self._expect(sum(_size(files, directory) for directory in directories))
 
-    def _expect(self, total: int) -> None:
+    def _expect(self, total: int, what: str = "reading logs", worth: int | None = None) -> None:
+        self._left = total
         if self._bar is not None:
-            self._bar.update(self._task, total=total, completed=0)
+            self._bar.reset(self._task, total=total, description=what)
             return
-        if total < _WORTH_SHOWING:
+        if total < (_WORTH_SHOWING if worth is None else worth):
             return
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-                   TimeRemainingColumn())
-        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task("reading logs", total=total)
+        console = Console(stderr=True)
+        self._bar = Bar(*_columns(console.width), console=console, transient=True)
+        self._task = self._bar.add_task(what, total=total)
         self._bar.start()
 
-    def advance(self, size: int) -> None:
-        """So many bytes more were read."""
-        if self._bar is not None:
+    def advance(self, size: int, path: str = "") -> None:
+        """So many bytes more were read, of the file at `path`."""
+        if self._bar is None:
+            return
+        if not self._parts:
+            self._move(size)
+            return
+        part = self._parts.get(parent_of(path))
+        if part is not None and part.opened is None:
+            part.read += size
+            self._set(part, _OPENING * min(1, part.read / max(1, 2 * part.size)))
+
+    def share(self, directory: str, share: float) -> None:
+        """So much of the work on the log in `directory` is done, 0 … 1, besides opening it."""
+        part = self._parts.get(directory)
+        if part is not None:
+            if part.opened is None:
+                part.opened = part.share
+            self._set(part, part.opened + (1 - part.opened) * share)
+
+    def _set(self, part: _Part, share: float) -> None:
+        if share > part.share:
+            before, part.share = part.share, share
+            self._move(int(part.size * share) - int(part.size * before))
+
+    def _move(self, size: int) -> None:
+        if self._bar is not None and size:
+            with self._lock:
+                size = min(size, self._left)
+                self._left -= size
             self._bar.advance(self._task, size)
 
     def done(self, place: Place) -> None:
@@ -77,14 +137,45 @@ class Progress:
 
     def done_with(self, path: str) -> None:
         """The work on the partition at `path` is finished."""
+        part = self._parts.get(path)
+        if part is not None:
+            self._set(part, 1)
         if self._bar is not None:
-            self._bar.update(self._task, description=path.rpartition("/")[2])
+            self._bar.update(self._task, description=f"done: {path.rpartition('/')[2]}")
 
     def say(self, text: str) -> None:
         """Print on stdout; a bar that is on the same screen stays below."""
         if self._bar is not None and sys.stdout.isatty():
             self._bar.console.file.write("\r\x1b[K")
         click.echo(text)
+
+
+def _columns(width: int) -> tuple[ProgressColumn, ...]:
+    """What a bar shows on a terminal of so many columns, in one line whatever the names of partitions."""
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.table import Column
+
+    def one_line(most: int | None = None) -> Column:
+        return Column(no_wrap=True, max_width=most)
+
+    left, text = TimeRemainingColumn(table_column=one_line()), "{task.description}"
+    if width < _ROOMY:
+        return TextColumn(text, markup=False, table_column=one_line(15)), BarColumn(None), TaskProgressColumn(), left
+    what = TextColumn(text, markup=False, table_column=one_line(24))
+    amounts = DownloadColumn(table_column=one_line()), TransferSpeedColumn(table_column=one_line())
+    return what, BarColumn(), *amounts, left
+
+
+def _sizes(log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles]) -> dict[str, int]:
+    """Bytes of the logs in each partition directory."""
+    return {place.path: _size(files_of(log_dir.path), place.path) for log_dir in log_dirs for place in log_dir.places}
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
@@ -98,7 +189,7 @@ class _CountedFile(OpenFile):
 
     __slots__ = ("_below", "_count")
 
-    def __init__(self, below: OpenFile, count: Callable[[int], object]) -> None:
+    def __init__(self, below: OpenFile, count: Callable[[int, str], object]) -> None:
         super().__init__(below.path, -1)
         self._below, self._count = below, count
 
@@ -110,14 +201,14 @@ class _CountedFile(OpenFile):
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         count = self._below.read_into(buffer, position)
-        self._count(count)
+        self._count(count, self.path)
         return count
 
 
 class _CountingReader(ReadOnlyFiles):
     """The disk for looking, with logs whose reading is counted."""
 
-    def __init__(self, count: Callable[[int], object]) -> None:
+    def __init__(self, count: Callable[[int, str], object]) -> None:
         self._count = count
 
     def open(self, path: str) -> OpenFile:
@@ -132,7 +223,7 @@ class _MeasuringDisk(MeasuringFiles, HeedingFiles):
 class _CountingFiles(_MeasuringDisk):
     """The disk, with logs whose reading is counted as well."""
 
-    def __init__(self, count: Callable[[int], object], flushes: FlushStats) -> None:
+    def __init__(self, count: Callable[[int, str], object], flushes: FlushStats) -> None:
         super().__init__(flushes)
         self._count = count
 

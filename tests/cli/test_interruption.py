@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -253,6 +254,28 @@ with INTERRUPTION:
     done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (143, "goes on\n")
     assert done.stderr == "interrupted again: left at once, as a crash would leave it\n"
+
+
+def test_a_second_signal_leaves_a_terminal_as_it_was():
+    code = """
+import os, signal
+from rich.console import Console
+from rich.progress import Progress
+from kafkalog_cli.interruption import INTERRUPTION
+with INTERRUPTION, Progress(console=Console(stderr=True), auto_refresh=False) as bar:
+    bar.add_task("work")
+    bar.refresh()
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+    master, slave = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", code], env={**ENVIRONMENT, "TERM": "xterm"}, stderr=slave) as process:
+        assert process.wait() == 130
+    os.close(slave)
+    said = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert "\x1b[?25l" in said, "the bar hides the cursor"
+    assert said.endswith("\r\x1b[K\x1b[?25hinterrupted again: left at once, as a crash would leave it\r\n")
 
 
 def test_a_signal_that_is_ignored_stays_ignored():

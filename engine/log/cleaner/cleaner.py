@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.log.cleaner.filter_pass import Counted, LastRecord, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, place_of, put_in_place, write_group
+from engine.log.cleaner.headway import Headway
 from engine.log.cleaner.key_pass import build_offset_map
 from engine.log.cleaner.later_offsets import OffsetsByKey
 from engine.log.cleaner.stats import CleanerStats
@@ -20,7 +21,7 @@ from engine.log.producers.loading import delete_producer_snapshots
 from engine.log.segment.splitting import split_overflowed_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.log.cleaner.offset_map import SkimpyOffsetMap
     from engine.log.partition.unified_log import UnifiedLog
@@ -35,7 +36,8 @@ class Cleaner:
     """Cleans logs, one after the other, with one offset map.
 
     now       ms: what the round takes for the present
-    on_bytes  told of bytes read, so that it may hold the work back (throttle), show it, or stop it
+    on_bytes  told of bytes read, so that it may hold the work back (throttle), or stop it
+    on_share  told how much of all rounds of a log is done, see Headway
     dry_run   count what would be written, and write nothing
     keep_deleted  leave replaced segments, named `.deleted`, to whoever closes the log; else they go group by group, so that a
               disk needs room for one new segment only
@@ -43,11 +45,11 @@ class Cleaner:
 
     def __init__(
         self, offset_map: SkimpyOffsetMap, now: int, on_bytes: Callable[[int], None], *, dry_run: bool = False,
-        keep_deleted: bool = False,
+        keep_deleted: bool = False, on_share: Callable[[float], object] = lambda _: None,
     ) -> None:
         self.offset_map = offset_map
         self._now = now
-        self._on_bytes = on_bytes
+        self._on_bytes, self._headway = on_bytes, Headway(on_share)
         self._dry_run, self._keep_deleted = dry_run, keep_deleted
         self._space = Workspace()
 
@@ -59,13 +61,15 @@ class Cleaner:
         stats = CleanerStats()
         config, segments = log.config, log.segments
         horizon = legacy_delete_horizon(log, first_dirty_offset)
+        self._headway.begin_round(_size(segments.values(first_dirty_offset, first_uncleanable_offset)))
         survivors = build_offset_map(
-            log, first_dirty_offset, first_uncleanable_offset, self.offset_map, stats, self._on_bytes, self._space.columns
+            log, first_dirty_offset, first_uncleanable_offset, self.offset_map, stats, self._on_mapped, self._space.columns
         )
         end_offset = self.offset_map.latest_offset + 1
+        self._headway.begin_filtering(_size(segments.values(0, end_offset)))
         this_round = Round(
             OffsetsByKey(self.offset_map, survivors), self._now, first_uncleanable_offset, horizon, stats,
-            self._on_bytes, self._space,
+            self._on_filtered, self._space,
         )  # fmt: skip
         transactions = CleanedTransactionMetadata()
         indexed = segments_with_aborted(log, segments.base_offsets[0])
@@ -76,6 +80,14 @@ class Cleaner:
         stats.map_entries = len(self.offset_map)
         stats.buffer_utilization = self.offset_map.utilization
         return end_offset, stats
+
+    def _on_mapped(self, size: int) -> None:
+        self._headway.mapped(size)
+        self._on_bytes(size)
+
+    def _on_filtered(self, size: int) -> None:
+        self._headway.filtered(size)
+        self._on_bytes(size)
 
     def _clean_group(
         self, log: UnifiedLog, group: Sequence[LogSegment], indexed: Sequence[LogSegment],
@@ -104,6 +116,10 @@ class Cleaner:
             put_in_place(log, cleaned, group)
             if not self._keep_deleted:
                 log.local_log.deferred.run(keep=False)
+
+
+def _size(segments: Iterable[LogSegment]) -> int:
+    return sum(segment.size for segment in segments)
 
 
 def legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:

@@ -60,12 +60,14 @@ class Compaction(NamedTuple):
 def compact(
     log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None], on_round: Callable[[int], None], *,
     clock: Callable[[], float] = lambda: 0.0, hand_over: Callable[[UnifiedLog, LogToClean], bool] | None = None,
+    on_share: Callable[[float], object] = lambda _: None,
 ) -> Compaction:
     """Compact `log`, whose high watermark is set; what was done is noted in its report.
 
-    on_bytes  told of bytes read and written        on_round  told after each round up to which offset the log is clean
+    on_bytes  told of bytes read        on_round  told after each round up to which offset the log is clean
     clock     seconds, for the duration of rounds
     hand_over  asked where there is something to clean: True, if somebody else will do it
+    on_share  told how much of it is done, see Headway
     Raises Uncleanable, MapTooSmall, UnwritableFile: the log is then as the last whole round left it.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
@@ -83,7 +85,7 @@ def compact(
     if hand_over is not None and target.offsets.first_dirty_offset < target.first_uncleanable_offset and hand_over(log, target):
         return Compaction(target, [], None)
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
-    cleaner = Cleaner(offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted)
+    cleaner = Cleaner(offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted, on_share=on_share)
     rounds: list[CleanerStats] = []
     clean_until, current = None, target
     while current.offsets.first_dirty_offset < current.first_uncleanable_offset and len(rounds) != (options.rounds or -1):

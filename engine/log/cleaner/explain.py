@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
 
 
-def explain_compaction(log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None]) -> None:
+def explain_compaction(
+    log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None], on_share: Callable[[float], object],
+) -> None:  # fmt: skip
     """Note in the log's report: is it due, how far it can be cleaned and why not further, what would go.
+
+    on_bytes, on_share  see Cleaner
 
     Reads all that a round would read. Raises what reading a log may raise; damage is noted.
     """
@@ -36,7 +40,7 @@ def explain_compaction(log: UnifiedLog, options: CompactionOptions, on_bytes: Ca
         return
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
     try:
-        cleaner = Cleaner(offset_map, log.now, on_bytes, dry_run=True)
+        cleaner = Cleaner(offset_map, log.now, on_bytes, dry_run=True, on_share=on_share)
         end_offset, stats = cleaner.clean(log, offsets.first_dirty_offset, target.first_uncleanable_offset)
     except Uncleanable as error:
         log.report.add(Action.KEPT, "", f"a round would fail: {error}; {error.do}", severity=Severity.ERROR)

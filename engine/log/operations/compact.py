@@ -6,6 +6,7 @@ Mirrors the parts of LogCleaner and LogCleanerManager that look at more than one
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ class LogCompactor:
     options   for every log; its dedupe buffer is shared by those that are worked on side by side. A first dirty offset
               that is None comes from the checkpoint of the log dir
     on_bytes  told of bytes read, see Cleaner      clock  seconds, for how long rounds take
+    on_share  an attribute: told how much of the work on the log in a directory is done, see Headway
     on_clean  told up to which offset a log is clean; None: the checkpoint of the log dir is
     hand_over  see cleaner.compaction.compact
     `metrics` count what was done.
@@ -46,6 +48,7 @@ class LogCompactor:
     ) -> None:
         self._options, self._explain, self._on_bytes, self._clock = options, explain, on_bytes, clock
         self._on_clean, self._hand_over = on_clean, hand_over
+        self.on_share: Callable[[str, float], object] = lambda _directory, _share: None
         self._checkpoints = Lock()  # one file for all logs of a log dir
         self.metrics = CleanerMetrics()
 
@@ -80,8 +83,9 @@ class LogCompactor:
                     Action.EXPLAINED, "", f"{checkpoint.fault}; as for a broker, nothing counts as clean",
                     severity=Severity.WARNING,
                 )  # fmt: skip
+        on_share = partial(self.on_share, log.directory)
         if self._explain:
-            explain_compaction(log, options, self._on_bytes)
+            explain_compaction(log, options, self._on_bytes, on_share)
             return
 
         def note(offset: int) -> None:
@@ -92,7 +96,9 @@ class LogCompactor:
                 checkpoint.write(log.local_log.files, offset)
 
         try:
-            done = compact(log, options, self._on_bytes, note, clock=self._clock, hand_over=self._hand_over)
+            done = compact(
+                log, options, self._on_bytes, note, clock=self._clock, hand_over=self._hand_over, on_share=on_share,
+            )  # fmt: skip
         except Uncleanable as error:
             log.report.findings.append(error.finding)
             log.report.add(Action.REFUSED, "", f"not compacted, left as it is: {error}; {error.do}", severity=Severity.ERROR)
