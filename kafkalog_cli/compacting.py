@@ -7,6 +7,7 @@ from secrets import randbits
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import UsageError
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.operations.compact import LogCompactor
 from engine.log.operations.operation import OperationOptions, operate
@@ -41,6 +42,10 @@ def run(values: dict[str, Any]) -> int:
     compactor = LogCompactor(asked, explain=values["explain"], on_bytes=throttle, clock=time.perf_counter)
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
+        whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
+        if whole and values["first_dirty_offset"] is not None:
+            what = f"{whole[0]}: a log dir; --first-dirty-offset wants partitions, named one by one: no offset is that of all"
+            raise UsageError(what)
         yield from compactor.choose(manager, opening.jobs)
         progress.expect_shares(
             manager.cluster.log_dirs, manager.files_of, "explaining logs" if values["explain"] else "compacting logs",

@@ -68,6 +68,20 @@ class Whole(click.ParamType[int]):
         return number
 
 
+class Ratio(click.FloatRange):
+    """A number from 0 to 1, and a number: with `nan` nothing is above anything."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Text → number; click.BadParameter for anything else."""
+        number = float(super().convert(value, param, ctx))
+        if number != number:  # noqa: PLR0124  # that is what it is not
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
+
+
 class FileList(click.ParamType[str]):
     """Names of files with commas between them."""
 

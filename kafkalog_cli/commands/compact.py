@@ -8,7 +8,7 @@ import click
 
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import Whole, size_option
+from kafkalog_cli.options import Ratio, Whole, size_option
 
 _SECTIONS = (
     Section("What is done", (
@@ -33,7 +33,7 @@ _EXAMPLES = (
 @engine_options
 @click.option("--first-dirty-offset", type=Whole(0), metavar="N",
               help="What lies below is clean. Default: what cleaner-offset-checkpoint says, else the log's start.")
-@click.option("--min-dirty-ratio", type=click.FloatRange(0, 1), metavar="RATIO",
+@click.option("--min-dirty-ratio", type=Ratio(), metavar="RATIO",
               help="Leave logs whose dirty part is not above this. Default: min.cleanable.dirty.ratio.")
 @click.option("--force", is_flag=True, help="Compact whatever the ratio.")
 @click.option("--rounds", type=Whole(1), metavar="N", help="At most so many rounds. Default: until all is clean.")

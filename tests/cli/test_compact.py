@@ -310,3 +310,34 @@ def test_what_stands_above_is_named_only_where_something_does(log_dir):
     assert "00000000000000000000.log.cleaned: Is a directory" in done.err
     (log_dir / "a-0/00000000000000000000.log.cleaned").rmdir()
     assert logs(log_dir / "a-0") == before
+
+
+def test_a_ratio_is_a_number(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a"])
+    done = compact("--min-dirty-ratio", "nan", log_dir)
+    assert done.status == 2
+    assert "'nan' is no number" in done.err
+
+
+def test_one_first_dirty_offset_is_not_that_of_all_logs(log_dir):
+    for partition in ("a-0", "b-0"):
+        append(log_dir, partition, ["a", "b", "a", "b", "a"])
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    before = tree(ReadOnlyFiles(), str(log_dir))
+    done = compact("--force", "--first-dirty-offset", "2", log_dir)
+    assert done.status == 2
+    assert "--first-dirty-offset wants partitions, named one by one" in done.err
+    assert tree(ReadOnlyFiles(), str(log_dir)) == before
+    assert compact("--force", "--first-dirty-offset", "2", log_dir / "a-0", log_dir / "b-0").status == 0
+
+
+@pytest.mark.parametrize("suffix", ["future", "stray"])
+def test_a_copy_has_no_line_in_the_checkpoint(suffix, log_dir):
+    """KAFKA-8362: a line that speaks of another log makes a broker take what is dirty for clean."""
+    copy = f"a-0.0123456789abcdef0123456789abcdef-{suffix}"
+    for partition in ("a-0", copy):
+        append(log_dir, partition, ["a", "b", "a", "b", "a"])
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 2\n")
+    [report] = reports(compact("--force", log_dir / copy))
+    assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
+    assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 2\n"

@@ -12,7 +12,7 @@ from engine.checkpoint.offsets import (
     read_offset_checkpoint,
 )
 from engine.files import replace
-from engine.layout import file_name, parent_of, parse_partition_dir
+from engine.layout import PartitionKind, file_name, parent_of, parse_partition_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,15 +40,17 @@ def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str
 class CleanerCheckpoint:
     """The line of one partition in the file of its log dir.
 
-    A partition that lies outside a log dir has no checkpoint: nothing is read, nothing is made. Of a file that a broker
-    can not read no line counts, as for the broker; lines that make sense are still there once it is written again.
+    A partition that lies outside a log dir has no checkpoint: nothing is read, nothing is made. Nor has a copy that is on its
+    way to another log dir, or a stray one: a line with their name speaks of the log that they are a copy of. Of a file that a
+    broker can not read no line counts, as for the broker; lines that make sense are still there once it is written again.
     """
 
     def __init__(self, files: ReadOnlyFiles, directory: str) -> None:
         self._files = files
         self._log_dir = parent_of(directory)
         named = parse_partition_dir(file_name(directory))
-        self._partition = None if named is None else (named.topic, named.partition)
+        is_plain = named is not None and named.kind is PartitionKind.PLAIN
+        self._partition = (named.topic, named.partition) if named is not None and is_plain else None
         self._path = f"{self._log_dir}/{NAME}"
         self.fault: str | None = None  # why the file can not be read, as far as `read` has seen
 
