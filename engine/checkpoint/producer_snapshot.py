@@ -21,7 +21,7 @@ from engine.record.sequences import decrement_sequence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.files import Buffer, ReadOnlyFiles, WritableFile
+    from engine.files import Buffer, OpenFile, ReadOnlyFiles, WritableFile
 
 VERSION = 1
 
@@ -159,6 +159,19 @@ def write_producer_snapshot(file: WritableFile, count: int, pieces: Iterable[Buf
         size += len(piece)
     file.write_at(0, PRODUCER_SNAPSHOT_HEADER.pack(header._replace(crc=crc)), *held)
     file.truncate(size)  # Kafka leaves what a longer file had behind, and the snapshot is corrupt then
+
+
+def is_producer_snapshot_of(file: OpenFile, count: int, pieces: Iterable[Buffer]) -> bool:
+    """Is `file`, byte for byte, what `write_producer_snapshot` makes of the same? Raises UnreadableFile."""
+    header = ProducerSnapshotHeader(VERSION, 0, count)
+    crc, at = crc32c(PRODUCER_SNAPSHOT_HEADER.pack(header)[_COUNT_AT:]), PRODUCER_SNAPSHOT_HEADER.size
+    if file.size() != at + count * PRODUCER_SNAPSHOT_ENTRY.size:
+        return False
+    for piece in pieces:
+        if file.read_exactly(at, len(piece)) != piece:
+            return False
+        crc, at = crc32c(piece, crc), at + len(piece)
+    return file.read(0, PRODUCER_SNAPSHOT_HEADER.size) == PRODUCER_SNAPSHOT_HEADER.pack(header._replace(crc=crc))
 
 
 def first_sequence(entry: ProducerSnapshotEntry) -> int:

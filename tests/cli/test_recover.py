@@ -63,9 +63,32 @@ def test_what_is_cut_is_kept_beside_the_log_dir_and_put_back(damaged):
 
 def test_each_run_has_a_quarantine_of_its_own(damaged):
     for _ in range(2):
-        assert kafkalog("recover", "--now", NOW, str(damaged / "d1/u-plain-0")).status in (0, 1)
+        assert kafkalog("recover", "--now", NOW, str(damaged / "d1/u-plain-0")).status == 1
+        with (damaged / "d1/u-plain-0" / LOG).open("ab") as log:
+            log.write(b"torn")
     names = sorted(path.name for path in damaged.iterdir() if "quarantine" in path.name)
     assert names == ["d1.quarantine-20251124T160000Z", "d1.quarantine-20251124T160000Z-2"]
+
+
+def test_a_second_run_has_nothing_to_keep(damaged):
+    for _ in range(2):
+        done = kafkalog("recover", "--now", NOW, str(damaged))
+    assert done.status == 0
+    assert b"quarantine" not in done.out
+    names = sorted(path.name for path in damaged.iterdir() if "quarantine" in path.name)
+    assert names == ["d0.quarantine-20251124T160000Z", "d1.quarantine-20251124T160000Z"], "those of the first run"
+
+
+def test_a_snapshot_that_says_something_else_is_made_anew_and_kept(damaged):
+    kafkalog("recover", "--no-quarantine", "--now", NOW, str(damaged))
+    after = bytes_of(damaged)
+    snapshot = max((damaged / "d1/u-tx-0").glob("*.snapshot"))
+    data = snapshot.read_bytes()[:-1] + b"x"
+    snapshot.write_bytes(data)
+    kafkalog("recover", "--now", NOW, str(damaged))
+    [kept] = (damaged / "d1.quarantine-20251124T160000Z/files").iterdir()
+    assert kept.read_bytes() == data
+    assert {name: data for name, data in bytes_of(damaged).items() if "quarantine" not in name} == after
 
 
 def test_a_quarantine_is_never_inside_a_log_dir(damaged):

@@ -51,7 +51,7 @@ NOTICES = {
     "engine/log/quarantine/manifest.py:append:0": "quarantine",
     "engine/log/quarantine/manifest.py:close:0": "quarantine",
     "engine/log/quarantine/restore.py:_move:0": "restore",
-    "engine/log/quarantine/restore.py:_note:0": "restore",
+    "engine/log/quarantine/restore.py:_note:0": "restore-far",
     "engine/log/quarantine/restore.py:_put:0": "restore-everything",
     "engine/log/quarantine/restore.py:_undo:0": "restore-everything",
     "engine/log/quarantine/restore.py:_undo:1": "restore-everything",

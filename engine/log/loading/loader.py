@@ -184,6 +184,7 @@ class LogLoader:
         self.epochs.truncate_from_end(next_offset)
         log_start_offset = max(self.log_start_offset, self.segments.base_offsets[0])
         self.epochs.truncate_from_start(self.log_start_offset)
+        self._remove_set_aside()
         self.producers.remove_stray_snapshots(self.segments.base_offsets)
         rebuild_producer_state(self.producers, self.segments, log_start_offset, next_offset, now=self.now,
                                reload_from_clean_shutdown=self.clean_shutdown)
@@ -243,6 +244,7 @@ class LogLoader:
         segment = self.segments.get(base_offset) or self._open_segment(base_offset)
         place = Place(self.files, self.directory, self.config, self.now, self.segments, self.report, self.deferred)
         deleted, _ = split_overflowed_segment(place, segment)
+        self._remove_set_aside()
         self._snapshots = None  # the next line removes some behind its back
         delete_producer_snapshots(deleted, self.producers, self.deferred)
 
@@ -358,6 +360,13 @@ class LogLoader:
             self._snapshots = SnapshotFiles.of_directory(self.files, self.directory)
         return self._snapshots
 
+    def _remove_set_aside(self) -> None:
+        """Remove the snapshots that recovery found invalid, and did not write anew."""
+        if self._snapshots is not None:
+            for path in self._snapshots.aside.values():
+                self.files.remove(path)
+            self._snapshots.aside.clear()
+
     def _recover_log(self) -> tuple[int, int]:
         """Recover what may not have reached the disk; (recovery point, log end offset)."""
         if not self.clean_shutdown:
@@ -389,6 +398,7 @@ class LogLoader:
                 self._scans.close()
                 behind = unflushed[number + 1 :]
                 self._remove_segments(behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR)
+                self._remove_set_aside()
                 delete_producer_snapshots(behind, self.producers, self.deferred)
                 return
 

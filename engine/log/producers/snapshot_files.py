@@ -16,11 +16,15 @@ _SUFFIX = ".snapshot"
 
 
 class SnapshotFiles:
-    """A sorted map from offset to path. Knows of files what it is told: nothing is made or removed by it."""
+    """A sorted map from offset to path. Knows of files what it is told: nothing is made or removed by it.
+
+    aside  by offset, those that a recovery has forgotten while their files stay: most are written anew with the same bytes
+    """
 
     def __init__(self) -> None:
         self._offsets: list[int] = []
         self._paths: dict[int, str] = {}
+        self.aside: dict[int, str] = {}
 
     @classmethod
     def of_directory(cls, files: Files, directory: str) -> SnapshotFiles:
@@ -72,3 +76,9 @@ class SnapshotFiles:
         if path is not None:
             del self._offsets[bisect_left(self._offsets, offset)]
         return path
+
+    def set_aside(self, offset: int) -> None:
+        """Forget the one at `offset`, whose file stays for now."""
+        path = self.pop(offset)
+        if path is not None:
+            self.aside[offset] = path

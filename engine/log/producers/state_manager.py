@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.producer_snapshot import ProducerSnapshot, write_producer_snapshot
+from engine.checkpoint.producer_snapshot import ProducerSnapshot, is_producer_snapshot_of, write_producer_snapshot
 from engine.formats import ABORTED_TXN, NO_PRODUCER_ID
 from engine.layout import producer_snapshot_file_name
 from engine.log.append_errors import IllegalArgument
@@ -39,7 +39,8 @@ _ABORTED_AT_ONCE = 1_000  # transactions that recovery tells of at once
 class ProducerStateManager:
     """The producers as they stand at `map_end_offset`, and the snapshot files of the partition in `directory`.
 
-    snapshots            those on the disk, kept up to date; None: the disk is asked when it first matters
+    snapshots            those on the disk, kept up to date, of a log that is recovered: what becomes invalid is set aside
+                         there. None: the disk is asked when it first matters, and what becomes invalid is removed at once
     for_snapshots        all that becomes of the state are snapshots: of each producer only the last batch is remembered, and
                          no transaction that has ended
     on_corrupt_snapshot  is told of each snapshot that is removed because Kafka can not read it: path, why
@@ -66,6 +67,7 @@ class ProducerStateManager:
         self.ongoing, self.unreplicated = Transactions(), EndedTransactions()
         self._map_end_offset = self._last_snapshot_offset = 0
         self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
+        self._is_recovering = snapshots is not None
         if snapshots is not None:
             self._snapshots = snapshots
 
@@ -230,7 +232,10 @@ class ProducerStateManager:
         producers that have expired are left out.
         """
         for offset in self._snapshots.outside(log_start_offset + 1, log_end_offset):
-            self._remove_snapshot(offset)
+            if self._is_recovering:
+                self._snapshots.set_aside(offset)
+            else:
+                self._remove_snapshot(offset)
         if log_end_offset == self._map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
         else:
@@ -279,18 +284,30 @@ class ProducerStateManager:
         return self._snapshots.first
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
-        """Write a snapshot at `map_end_offset`, unless the last one is as new; its path."""
+        """Write a snapshot at `map_end_offset`, unless the last one is as new; its path.
+
+        One that was set aside and says the same is left as it is; who wrote it may not have synced it.
+        """
         offset = self._map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
         path = f"{self.directory}/{producer_snapshot_file_name(offset)}"
+        old = self._snapshots.aside.pop(offset, None)
+        is_there = old == path and self._says_the_same(path)
+        if old is not None and not is_there:
+            self.files.remove(old)
         with self.files.open_writable(path, create=True) as file:
-            write_producer_snapshot(file, len(self.producers), self.producers.pieces())
+            if not is_there:
+                write_producer_snapshot(file, len(self.producers), self.producers.pieces())
             if sync:
                 file.sync()
         self._snapshots.add(offset, path)
         self._last_snapshot_offset = offset
         return path
+
+    def _says_the_same(self, path: str) -> bool:
+        with self.files.open(path) as file:
+            return is_producer_snapshot_of(file, len(self.producers), self.producers.pieces())
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Remove snapshots that no segment begins at, but for the largest, if it is not below the last segment's base."""
