@@ -385,6 +385,27 @@ def load_entries(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, n
 
 
 @cython.ccall
+@cython.exceptval(check=False)
+def differing_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, entries: cython.uchar[::1],
+                    heads: cython.int[::1], links: cython.int[::1]) -> cython.Py_ssize_t:
+    """The position of the first entry of a snapshot in data[at:] that the table has not with the same bytes.
+
+    Where less than an entry is left: there is none.
+    """
+    number: cython.Py_ssize_t
+    byte: cython.Py_ssize_t
+    if at < 0: return data.shape[0]
+    with cython.nogil:
+        while data.shape[0] - at >= _SIZE:
+            number = find_producer(entries, heads, links, i64(data, at + _ID_AT))
+            if number < 0: return at
+            for byte in range(_SIZE):
+                if data[at + byte] != entries[number * _SIZE + byte]: return at
+            at += _SIZE
+        return at
+
+
+@cython.ccall
 @cython.nogil
 @cython.exceptval(check=False)
 def link_buckets(entries: cython.const[cython.uchar][::1], count: cython.Py_ssize_t, heads: cython.int[::1],

@@ -24,10 +24,12 @@ from engine.log.producers.entry import ProducerStateEntry, TxnMetadata
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.producers.transactions import Transactions
 from engine.log.scan.producer_rows import ProducerRow, RowChunk, TxnMarker
+from engine.log.verify import seen_producers
+from engine.log.verify.seen_producers import SeenProducers
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
 
-MODULES = (table, transactions)
+MODULES = (table, transactions, seen_producers)
 
 
 @pytest.fixture(params=BUILDS, scope="module")
@@ -175,3 +177,23 @@ def test_columns_that_do_not_fit_are_refused(kernel):
     assert kernel.take_rows(rows, -1, *whole.values(), aborted)[1] == kernel.BAD_START
     assert kernel.take_rows(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole.values(), aborted)[1] == kernel.BAD_START
     assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole.values())[1] == kernel.BAD_START
+
+
+def test_the_first_entry_that_is_not_the_same_is_found(kernel):
+    producers = SeenProducers()
+    for producer in (7, 2**62, 0, -5):
+        producers.append(producers.number_of(producer), 1, 10, 14, 3, 99)
+    [same] = map(bytes, producers.pieces())
+    size, views = PRODUCER_SNAPSHOT_ENTRY.size, producers._views[:3]
+
+    def differing(data, at=0):
+        return kernel.differing_entry(memoryview(data), at, *views)
+
+    assert differing(same) == 4 * size
+    assert differing(same + same[: size - 1], size) == 4 * size, "less than an entry is left"
+    for at in range(4 * size):
+        other = same[:at] + bytes((same[at] ^ 1,)) + same[at + 1 :]
+        assert differing(other) == at // size * size
+    assert differing(same, -1) == 4 * size
+    changed = PRODUCER_SNAPSHOT_ENTRY.pack(PRODUCER_SNAPSHOT_ENTRY.read(same)._replace(producer_id=8))
+    assert [entry.producer_id for entry in producers.differing([changed + same, same, changed])] == [8, 8]

@@ -79,13 +79,18 @@ class ProducerTable:
             return None
         return self._entry(PRODUCER_SNAPSHOT_ENTRY.read(self._entries, number * _SIZE))
 
-    def put(self, entry: ProducerStateEntry) -> None:
-        """Let `entry` be what is known of its producer."""
-        number = self._find(entry.producer_id)
+    def find_or_add(self, producer_id: int) -> int:
+        """The number of the producer's entry, which is made where there is none. It stays the same until `clear`."""
+        number = self._find(producer_id)
         while number < 0:
-            number = add_producer(*self._views, entry.producer_id)
+            number = add_producer(*self._views, producer_id)
             if number < 0:
                 self._make_room()
+        return number
+
+    def put(self, entry: ProducerStateEntry) -> None:
+        """Let `entry` be what is known of its producer."""
+        number = self.find_or_add(entry.producer_id)
         PRODUCER_SNAPSHOT_ENTRY.struct.pack_into(self._entries, number * _SIZE, *entry.to_snapshot())
         batches = entry.batches
         if self._keeps_batches and batches and (len(batches) > 1 or batches[0].timestamp != entry.last_timestamp):

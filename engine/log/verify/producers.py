@@ -6,17 +6,18 @@ before the first batch is not known, and the cleaner removes batches: then only 
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CONTROL_FLAG, LONG_MIN, TRANSACTIONAL_FLAG, BatchField, ControlType
+from engine.formats import CONTROL_FLAG, LONG_MIN, PRODUCER_SNAPSHOT_ENTRY, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.verify import first_from, next_for_producer_state, next_hole
 from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
 from engine.log.verify.indexes import FileFindings
+from engine.log.verify.seen_producers import SeenProducers
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
-from engine.record.sequences import increment_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,41 +33,7 @@ _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
     BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
 )
-
-
-class ProducerState:
-    """What the batches so far say of one producer. Mirrors ProducerStateEntry, of whose batches it keeps the last."""
-
-    __slots__ = (
-        "coordinator_epoch", "epoch", "has_data", "last_offset", "last_sequence", "marker_offset", "offset_delta",
-        "timestamp", "txn_first_offset",
-    )
-
-    def __init__(self) -> None:
-        self.epoch = self.last_sequence = self.last_offset = self.timestamp = self.coordinator_epoch = -1
-        self.marker_offset = -1
-        self.offset_delta = 0
-        self.txn_first_offset = -1  # of the open transaction
-        self.has_data = False  # has the open transaction records, or did the cleaner take them all?
-
-    def _enter(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.last_sequence = self.last_offset = -1
-            self.offset_delta = 0
-
-    def append(self, epoch: int, first: int, last: int, base_sequence: int, timestamp: int) -> None:
-        """A batch with data."""
-        self._enter(epoch)
-        self.last_offset, self.offset_delta, self.timestamp = last, last - first, timestamp
-        self.last_sequence = increment_sequence(base_sequence, last - first) if base_sequence >= 0 else -1
-
-    def end(self, epoch: int, coordinator_epoch: int, timestamp: int, offset: int) -> None:
-        """A marker at `offset`."""
-        self._enter(epoch)
-        self.marker_offset = offset
-        self.coordinator_epoch, self.timestamp = coordinator_epoch, timestamp
-        self.txn_first_offset, self.has_data = -1, False
+_IDS = struct.Struct(f">q{PRODUCER_SNAPSHOT_ENTRY.size - 8}x")  # of entries of a snapshot
 
 
 class Aborted(NamedTuple):
@@ -95,10 +62,11 @@ class ProducerCheck:
     def __init__(self, snapshots: Iterable[tuple[int, ProducerSnapshot]], report: Report) -> None:
         self._report = report
         self._due = sorted(snapshots, reverse=True, key=lambda item: item[0])
-        self._producers: dict[int, ProducerState] = {}
+        self._producers = SeenProducers()
         self._open: dict[int, int] = {}  # producer → first offset of its open transaction
         self._first_offset: int | None = None  # of the log
         self._end = -1  # last offset so far
+        self._base_offset = 0  # of the segment
         self._has_holes = False
         self._aborted: list[Aborted] = []  # of this segment
         self._committed: set[int] = set()  # those commit markers of this segment that its index names
@@ -111,8 +79,9 @@ class ProducerCheck:
         """Has the log been seen from its very first batch on, and lacks none?"""
         return not self._has_holes and self._first_offset == 0
 
-    def begin_segment(self, index: TransactionIndex | None) -> None:
+    def begin_segment(self, base_offset: int, index: TransactionIndex | None) -> None:
         """A segment begins; `index`: its transaction index."""
+        self._base_offset = base_offset
         self._aborted.clear()
         self._committed.clear()
         self._named = set() if index is None else {txn.last_offset for txn in index}
@@ -135,7 +104,7 @@ class ProducerCheck:
         self._end = table[BatchField.LAST_OFFSET, window.rows - 1]
 
     def _follow(self, window: Window, row: int, last_row: int) -> None:
-        table = window.batches.table
+        table, producers = window.batches.table, self._producers
         row = next_for_producer_state(table, row, last_row)
         while row < last_row:
             producer, epoch, attributes, first, last, sequence, timestamp, count = (table[field, row] for field in _FIELDS)
@@ -143,14 +112,13 @@ class ProducerCheck:
                 if count > 0:
                     self._marker(window, row)
             else:
-                state = self._producers.get(producer)
-                if state is None:
-                    state = self._producers[producer] = ProducerState()
-                state.append(epoch, first, last, sequence, timestamp)
+                number = producers.number_of(producer)
+                producers.append(number, epoch, first, last, sequence, timestamp)
                 if attributes & TRANSACTIONAL_FLAG:
-                    if state.txn_first_offset < 0:
-                        state.txn_first_offset = self._open[producer] = first
-                    state.has_data = state.has_data or count > 0
+                    if producers.txn_first_offset(number) < 0:
+                        producers.begin(number, first)
+                        self._open[producer] = first
+                    producers.has_data[number] |= count > 0
             row = next_for_producer_state(table, row + 1, last_row)
 
     def _marker(self, window: Window, row: int) -> None:
@@ -165,14 +133,16 @@ class ProducerCheck:
             return
         if marker is None:
             return
-        state = self._producers.setdefault(producer, ProducerState())
+        number = self._producers.number_of(producer)
+        first = self._producers.txn_first_offset(number)
         self._open.pop(producer, None)
         if marker.control_type is ControlType.ABORT:
             stable = min(self._open.values(), default=offset + 1)
-            self._aborted.append(Aborted(producer, state.txn_first_offset, offset, stable, state.has_data))
-        elif offset in self._named and state.txn_first_offset >= 0:
+            self._aborted.append(Aborted(producer, first, offset, stable, bool(self._producers.has_data[number])))
+        elif offset in self._named and first >= 0:
             self._committed.add(offset)
-        state.end(table[BatchField.PRODUCER_EPOCH, row], marker.coordinator_epoch, marker.timestamp, offset)
+        epoch = table[BatchField.PRODUCER_EPOCH, row]
+        self._producers.end(number, epoch, marker.coordinator_epoch, marker.timestamp, offset)
 
     # ---- transaction index
 
@@ -226,40 +196,44 @@ class ProducerCheck:
 
     def finish(self) -> int:
         """The log ends: compare the snapshots that are left → log end offset."""
+        end = max(self._end + 1, self._base_offset)
         while self._due:
             offset, snapshot = self._due.pop()
-            if offset > self._end + 1:
-                what = f"taken at offset {offset}, the log ends before {self._end + 1}"
+            if offset > end:
+                what = f"taken at offset {offset}, the log ends before {end}"
                 self._report(Finding("snapshot-beyond-log", Where(snapshot.path, None, offset), what))
             else:
                 self._compare(offset, snapshot)
-        return self._end + 1
+        return end
 
     def _compare(self, offset: int, snapshot: ProducerSnapshot) -> None:
         """Compare a snapshot with the state at its offset. Producers that it lacks may have expired."""
         findings = FileFindings(snapshot.path, self._report)
-        listed: set[int] = set()
-        for entry in snapshot:
-            listed.add(entry.producer_id)
-            what = self._difference(entry, self._producers.get(entry.producer_id))
+        for entry in self._producers.differing(snapshot.pieces()):
+            what = self._difference(entry)
             if what:
                 findings.add("snapshot-mismatch", f"producer {entry.producer_id}: {what}", None, offset)
+        unlisted = set(self._open) if self._knows_all else set()
+        if unlisted:
+            for piece in snapshot.pieces():
+                unlisted.difference_update(producer for (producer,) in _IDS.iter_unpack(piece))
         for producer, first in self._open.items():
-            if producer not in listed and self._knows_all:
+            if producer in unlisted:
                 what = f"producer {producer} is missing, its transaction from offset {first} is open: not harmless"
                 findings.add("snapshot-mismatch", what, None, offset)
 
-    def _difference(self, said: ProducerSnapshotEntry, seen: ProducerState | None) -> str | None:
+    def _difference(self, said: ProducerSnapshotEntry) -> str | None:
         """What in `said` contradicts the batches; None: nothing."""
-        before = self._first_offset or 0
-        if seen is None:
+        before, found = self._first_offset or 0, self._producers.find(said.producer_id)
+        if found is None:
             if self._knows_all or (said.last_offset >= before and not self._has_holes):
                 return f"last offset {said.last_offset}, no batch of it is there"
             return None
-        if said.last_offset == seen.marker_offset >= 0 and said.offset_delta == 0:
+        seen, marker_offset = found
+        if said.last_offset == marker_offset >= 0 and said.offset_delta == 0:
             return None  # brokers before 1.1 took the marker for the last batch
         # one that was silent for long is forgotten, and what comes then is all that is known of it
-        is_marker_alone = said.last_offset == said.last_sequence == -1 and seen.marker_offset > seen.last_offset
+        is_marker_alone = said.last_offset == said.last_sequence == -1 and marker_offset > seen.last_offset
         if seen.last_offset > said.last_offset and not is_marker_alone:
             return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
         if seen.last_offset < said.last_offset:
@@ -267,15 +241,14 @@ class ProducerCheck:
                 return None
             return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
         for name in ("last_sequence", "offset_delta", "producer_epoch", "coordinator_epoch", "timestamp"):
-            value = getattr(said, name)
-            found = seen.epoch if name == "producer_epoch" else getattr(seen, name)
+            value, right = getattr(said, name), getattr(seen, name)
             if is_marker_alone and name in ("last_sequence", "offset_delta"):
                 continue
-            if name == "coordinator_epoch" and value == -1 and seen.last_offset > seen.marker_offset:
+            if name == "coordinator_epoch" and value == -1 and seen.last_offset > marker_offset:
                 continue
-            if value != found and (name in ("last_sequence", "offset_delta") or self._knows_all):
-                return f"{name.replace('_', ' ')} {value}, the batches say {found}"
-        if not self._fits(said.current_txn_first_offset, seen.txn_first_offset):
-            what = f"open transaction from {said.current_txn_first_offset}, the batches say {seen.txn_first_offset}"
+            if value != right and (name in ("last_sequence", "offset_delta") or self._knows_all):
+                return f"{name.replace('_', ' ')} {value}, the batches say {right}"
+        if not self._fits(said.current_txn_first_offset, seen.current_txn_first_offset):
+            what = f"open transaction from {said.current_txn_first_offset}, the batches say {seen.current_txn_first_offset}"
             return what + ": not harmless"
         return None
