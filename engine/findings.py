@@ -261,6 +261,10 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "offsets are missing between batches, and by the keys of the records the cleaner took them",
         "nothing to do where the topic is compacted",
     ),
+    "rolled-ahead": Kind(
+        Severity.INFO, "the last segment is empty and begins behind the end of the one before: `roll --to` does so, and a "
+        "broker goes on at its base offset without a word", "nothing to do, unless somebody took files away",
+    ),
     "nothing-found": Kind(
         Severity.INFO, "there is no file of Kafka's in the directory, nor below it", "was another directory meant?",
     ),

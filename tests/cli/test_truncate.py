@@ -63,3 +63,47 @@ def test_a_roll_ahead_of_the_records(partition):
     for impossible in (2**63 - 1, 2**63):
         done = kafkalog("roll", "--to", str(impossible), str(partition))
         assert (done.status, "--to" in done.err) == (2, True)
+
+
+@pytest.fixture
+def ahead(partition):
+    """The same, rolled ahead to 500."""
+    assert kafkalog("roll", "--clean-start", "--now", NOW, "--to", "500", str(partition)).status == 0
+    return partition
+
+
+def checked(partition):
+    """What recover and verify-index call offsets that are missing, and their statuses."""
+    recovered = kafkalog("recover", "--dry-run", "--recovery-point", "0", "--now", NOW, "--format", "json", str(partition))
+    [report] = map(json.loads, recovered.out.splitlines())
+    verified = kafkalog("verify-index", "--format", "jsonl", str(partition))
+    found = [one["code"] for one in map(json.loads, verified.out.splitlines()) if one["type"] == "finding"]
+    told = [(one["action"], one["firstOffset"], one["endOffset"]) for one in report["events"] if one["action"] in ("explained", "missing")]
+    return told, recovered.status, found, verified.status
+
+
+def test_a_log_that_was_rolled_ahead_misses_nothing(ahead):
+    assert checked(ahead) == ([("explained", 24, 500)], 0, ["rolled-ahead"], 0)
+    again = kafkalog("recover", "--now", NOW, "--recovery-point", "0", "--no-quarantine", str(ahead))
+    assert (again.status, b"explained 00000000000000000500.log (offset 24 to 500) - the last segment is empty" in again.out) == (0, True)
+    assert checked(ahead)[1::2] == (0, 0)
+
+
+def test_records_behind_a_gap_look_like_a_loss(ahead, tmp_path):
+    (tmp_path / "in").write_text("later\n")
+    assert kafkalog("append", "--now", NOW, "--input-format", "text", "--input", str(tmp_path / "in"), str(ahead)).status == 0
+    assert checked(ahead) == ([("missing", 24, 500)], 4, ["offset-gap"], 4)
+
+
+def test_an_epoch_that_began_in_the_gap_tells_of_a_loss(ahead):
+    (ahead / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n7 100\n")
+    told, status, found, verified = checked(ahead)
+    assert (told, status, verified) == ([("missing", 24, 500)], 4, 4)
+    assert "offset-gap" in found
+
+
+def test_an_index_without_its_log_in_the_gap_tells_of_a_loss(ahead):
+    (ahead / "00000000000000000024.index").write_bytes(bytes.fromhex("0000000300000041"))
+    told, status, found, verified = checked(ahead)
+    assert (told, status, verified) == ([("missing", 24, 500)], 4, 4)
+    assert {"offset-gap", "log-missing"} <= set(found)

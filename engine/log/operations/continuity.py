@@ -13,19 +13,25 @@ from engine.log.errors import CorruptRecord
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads
 from engine.log.scan.cleaned import was_cleaned
+from engine.log.scan.rolled import is_rolled_ahead
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.log.report import Report
 
 _LOG = FileKind.LOG.value
 
 
-def note_breaks(files: ReadOnlyFiles, report: Report, bases: list[int], *, compacted: bool) -> None:
+def note_breaks(
+    files: ReadOnlyFiles, report: Report, bases: list[int], *, compacted: bool, epoch_starts: Sequence[int] = ()
+) -> None:
     """Report where a segment that was recovered ends behind the next one's beginning, or before it without a cause.
 
     bases      base offsets of the segments, growing
     compacted  the topic is set to be: then gaps are no losses
+    epoch_starts  where leader epochs begin
     """
     ends = {event.path: event.end_offset for event in report.find(Action.RECOVERED)}
     told = {event.path for action in (Action.TRUNCATED, Action.SALVAGED) for event in report.find(action)}
@@ -40,7 +46,11 @@ def note_breaks(files: ReadOnlyFiles, report: Report, bases: list[int], *, compa
         elif end < following and not any(end <= first < following for first in lost if first is not None):
             parsed = parse_file_name(log_file_name(end))
             path = files.absolute(f"{report.directory}/{log_file_name(end)}")
-            if not compacted and not report.has_holes and parsed is not None and not was_cleaned(files, path, parsed):
+            last = f"{report.directory}/{log_file_name(following)}"
+            if following == bases[-1] and is_rolled_ahead(files, last, end, following, epoch_starts):
+                report.add(Action.EXPLAINED, log_file_name(following), "the last segment is empty and begins behind the end of "
+                           "the log before it: rolled ahead, nothing tells that more was written", offsets=(end, following))
+            elif not compacted and not report.has_holes and parsed is not None and not was_cleaned(files, path, parsed):
                 report.add(Action.MISSING, log_file_name(end), "no segment holds these offsets, and no compaction explains it: "
                            "put the file back, if there is one, before a broker starts", offsets=(end, following),
                            severity=Severity.WARNING)

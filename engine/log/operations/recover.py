@@ -220,7 +220,8 @@ def _one(
     )
 
     def looked_at() -> None:
-        note_breaks(files, report, log.segments.base_offsets, compacted=manager.config(place.name.topic).compact)
+        note_breaks(files, report, log.segments.base_offsets, compacted=manager.config(place.name.topic).compact,
+                    epoch_starts=[entry.start_offset for entry in log.leader_epoch_cache.entries])
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 

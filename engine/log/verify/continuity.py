@@ -10,9 +10,10 @@ from engine.layout import log_file_name, parse_file_name
 from engine.log.scan.cleaned import was_cleaned
 from engine.log.scan.gaps import HeaderGaps, explained_finding, loss_findings
 from engine.log.scan.keys import keys_explain_gaps
+from engine.log.scan.rolled import is_rolled_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.files import ReadOnlyFiles
     from engine.record.windows import Window
@@ -36,10 +37,13 @@ class _Segment(NamedTuple):
 
 
 class ContinuityCheck:
-    """Tell it of every segment, from the first on, and feed it the windows of each. `directory` is the partition's."""
+    """Tell it of every segment, from the first on, and feed it the windows of each.
 
-    def __init__(self, files: ReadOnlyFiles, directory: str, report: Report) -> None:
-        self._files, self._directory, self._report = files, directory, report
+    directory     the partition's      epoch_starts  where its leader epochs begin, as far as the checkpoint can be relied on
+    """
+
+    def __init__(self, files: ReadOnlyFiles, directory: str, report: Report, epoch_starts: Sequence[int] = ()) -> None:
+        self._files, self._directory, self._report, self._epoch_starts = files, directory, report, epoch_starts
         self._gaps: list[_Gap] = []  # between segments
         self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or behind them
         self._last: _Segment | None = None
@@ -70,6 +74,7 @@ class ContinuityCheck:
 
     def finish(self) -> None:
         """The log ends: report the gaps that no compaction explains."""
+        self._note_rolled_ahead()
         self._end_segment()
         segments = [segment for segment in self._segments if not self._was_cleaned(segment.path)]
         explained = [segment for segment in segments if self._keys_explain(segment)]
@@ -84,6 +89,16 @@ class ContinuityCheck:
             if not self._was_cleaned(f"{self._directory}/{name}"):
                 what = f"no segment holds offsets {gap.first} to {gap.end - 1}: {name} may be lost"
                 self._report(Finding("offset-gap", Where(self._directory, None, gap.first), what))
+
+    def _note_rolled_ahead(self) -> None:
+        """A gap in front of an empty last segment is none where nobody wrote there."""
+        if self._last is None or not self._gaps or self._gaps[-1].end != self._end:
+            return
+        gap, path = self._gaps[-1], self._last.path
+        if is_rolled_ahead(self._files, path, gap.first, gap.end, self._epoch_starts):
+            self._gaps.pop()
+            what = f"empty, and the log before it ends at offset {gap.first}: nothing tells that more was written"
+            self._report(Finding("rolled-ahead", Where(path, None, gap.first), what))
 
     def _end_segment(self) -> None:
         if self._last is not None and self._last.gaps.compacted:

@@ -41,6 +41,11 @@ class EpochCheck:
         self._last = -1  # last offset so far
         self._floor = -1  # before the base offset of a segment whose first batch is still to come
 
+    @property
+    def starts(self) -> list[int]:
+        """Where the epochs of the checkpoint begin."""
+        return self._starts
+
     def begin_segment(self, base_offset: int) -> None:
         """A segment begins: no batch of it may lie below."""
         self._floor = base_offset - 1

@@ -98,7 +98,7 @@ class _Partition:
         bases = self._list()
         self._start_offset = self._log_start_offset()
         self._epochs = self._epoch_check()
-        self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report)
+        self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts)
         self._producers = ProducerCheck(self._snapshots(), self._report)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
@@ -214,7 +214,7 @@ class _Partition:
     def _segment(self, base: int, *, is_last: bool) -> bool:
         """Compare the segment that begins at `base` → go on?"""
         offsets, times, aborted = (self._index(kind, base) for kind in _INDEXES)
-        self._producers.begin_segment(aborted if isinstance(aborted, TransactionIndex) else None)
+        self._producers.begin_segment(base, aborted if isinstance(aborted, TransactionIndex) else None)
         path = self._paths[FileKind.LOG, base]
         if not self._files.exists(path):
             if file_name(path) in self._files.list(self._prefix):
