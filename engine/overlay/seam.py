@@ -87,7 +87,7 @@ class OverlayFiles(Files):
     def special(self, directory: str) -> dict[str, str]:
         """Names in `directory` that are neither plain files nor directories, and what they are. Raises UnreadableFile."""
         node = self._directory(directory)
-        found = {} if node.source is None else self.disk.special(node.source or "/")
+        found = {} if node.source is None else self._special_on_disk(node.source)
         with self._changes.lock:
             changed = dict(node.changed)
         kept = {name: child for name, child in changed.items() if isinstance(child, File) and child.source is not None}
@@ -243,13 +243,17 @@ class OverlayFiles(Files):
             return error
         return UnreadableFile(f"{path}: {NO_ENTRY}")
 
+    def _special_on_disk(self, directory: str) -> dict[str, str]:
+        """What `special` tells of a directory on the disk, asked once."""
+        found = self._special.get(directory)
+        if found is None:
+            found = self._special[directory] = self.disk.special(directory or "/")
+        return found
+
     def _must_be_plain(self, path: str, source: str) -> None:
         """Refuse what the real seam refuses to open for writing: links, devices, what can not be read."""
         parent, _, name = source.rpartition("/")
-        special = self._special.get(parent)
-        if special is None:
-            special = self._special[parent] = self.disk.special(parent or "/")
-        if special.get(name) == LINK:
+        if self._special_on_disk(parent).get(name) == LINK:
             raise UnwritableFile(f"{path}: Too many levels of symbolic links")
         try:
             self.disk.open(source).close()

@@ -7,7 +7,7 @@ from dataclasses import replace as with_settings
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
-from engine.layout import ASIDE
+from engine.layout import ASIDE, producer_snapshot_file_name
 from engine.log.loading.loader import open_log
 from engine.log.quarantine.manifest import QuarantineDamaged
 from engine.log.quarantine.restore import ChangedSince, restore
@@ -376,9 +376,16 @@ def is_refused(files, quarantine):
     return False
 
 
-def quarantine_case(case_name, top):
+def other_snapshot():
+    """A snapshot at the end of the first segment that says something else: it is made anew under its name."""
+    disk = closed(segments())
+    stale = {f"{TOPIC}/{producer_snapshot_file_name(12)}": b"something else"}
+    return Disk(disk.contents | stale, disk.directories), batches_of(segments())
+
+
+def quarantine_case(case_name, top, damaged=damaged_middle):
     """Recovery under a quarantine: whatever happens, the log recovers, and what was there before can be put back."""
-    disk, good = damaged_middle()
+    disk, good = damaged()
     disk = disk._replace(directories=disk.directories | {top[1:]})
     recovered = recover_case("", disk, good).check
 
@@ -504,6 +511,7 @@ CASES_LOG = [
     truncate_and_append_case(),
     quarantine_case("quarantine", "/q"),
     quarantine_case("quarantine-far", "/far"),
+    quarantine_case("quarantine-snapshot", "/q", other_snapshot),
     restore_case("restore", "/q"),
     restore_case("restore-far", "/far"),
     restore_everything_case(),

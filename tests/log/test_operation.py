@@ -50,3 +50,33 @@ def test_a_log_that_is_recovered_is_opened_in_memory_first(partition, monkeypatc
 def test_a_log_that_lacks_an_index_is_opened_in_memory_first(partition, monkeypatch):
     min(partition.glob("*.index")).unlink()
     assert rehearsed(partition, clean_start=True, monkeypatch=monkeypatch) == 1
+
+
+class Listed(Files):
+    """Notes how often directories are listed."""
+
+    def __init__(self):
+        self.listings = []
+
+    def plain(self, directory):
+        self.listings.append(directory)
+        return super().plain(directory)
+
+    def list(self, directory):
+        self.listings.append(directory)
+        return super().list(directory)
+
+    def special(self, directory):
+        self.listings.append(directory)
+        return super().special(directory)
+
+
+@pytest.mark.parametrize("seam", [lambda disk: disk, lambda disk: OverlayFiles(disk, NOW)], ids=["disk", "dry-run"])
+def test_a_directory_is_listed_a_few_times_only(partition, seam):
+    """There may be thousands: what is in it, what is no plain file, and at the end which names are new."""
+    disk = Listed()
+    files = seam(disk)
+    manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition)])), Settings(), NOW)
+    disk.listings.clear()
+    [report] = operate(manager, OperationOptions("roll", clean_start=True), lambda log: log.roll(), [])
+    assert (report.failure, disk.listings) == (None, [str(partition)] * 3)

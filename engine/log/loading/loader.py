@@ -87,6 +87,7 @@ def open_log(
     files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int = 0,
     log_start_offset: int = 0, producer_id_expiration_ms: int = 86_400_000, max_transaction_timeout_ms: int = 900_000,
     report: Report | None = None, jobs: int = 1, create: bool = True, for_snapshots: bool = False,
+    names: list[str] | None = None,
 ) -> UnifiedLog:
     """Open the partition in `directory`, making it where there is none, as a broker does at its start.
 
@@ -95,6 +96,7 @@ def open_log(
     report            takes what is done; default: a new one, `UnifiedLog.report`
     jobs              segments that are read side by side
     for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
+    names             of the plain files in the directory, who has just listed them
     create            make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
 
     What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that can not be opened as asked for is
@@ -112,7 +114,7 @@ def open_log(
                                          max_transaction_timeout_ms=max_transaction_timeout_ms, for_snapshots=for_snapshots)
         loader = LogLoader(files, directory, config, now=now, clean_shutdown=clean, recovery_point=point,
                            log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs,
-                           in_order=number > 0)
+                           in_order=number > 0, names=None if number else names)
         try:
             return _unified(loader)
         except REPAIRABLE as error:
@@ -130,7 +132,7 @@ def _unified(loader: LogLoader) -> UnifiedLog:
     loaded = loader.load()
     local_log = LocalLog(
         loader.files, loader.directory, loader.config, loader.segments, now=loader.now, recovery_point=loaded.recovery_point,
-        next_offset=loaded.next_offset, report=loader.report, deferred=loader.deferred, names=loader.names,
+        next_offset=loaded.next_offset, report=loader.report, deferred=loader.deferred, names=loader.names or (),
     )
     return UnifiedLog(loaded.log_start_offset, local_log, loader.epochs, loader.producers)
 
@@ -140,6 +142,7 @@ class LogLoader:
 
     epochs, producers  as they stand in the files; brought in line with the segments
     jobs               segments that are read side by side
+    names              of the plain files in the directory; None: nobody has listed them yet
     in_order           segments without an offset index wait for the recovery if that reaches them: Kafka recovers them
                        while loading, and fails if one before them is damaged
     """
@@ -147,7 +150,7 @@ class LogLoader:
     def __init__(
         self, files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int,
         log_start_offset: int, epochs: LeaderEpochFileCache, producers: ProducerStateManager, report: Report,
-        jobs: int = 1, in_order: bool = False,
+        jobs: int = 1, in_order: bool = False, names: list[str] | None = None,
     ) -> None:
         self.jobs, self.in_order = jobs, in_order
         self.files, self.directory, self.config, self.now = files, directory, config, now
@@ -157,7 +160,7 @@ class LogLoader:
         self.deferred = DeferredDeletion(files, directory, report)
         producers.on_corrupt_snapshot = self._note_corrupt_snapshot
         self._scans = ScanAhead(jobs)
-        self.names: list[str] = []  # of the files that are there once left-overs are settled
+        self.names = names  # of the files that are there, once left-overs are settled; at the end those that surely are
         self._listed: list[str] = []
         self._snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
         self._unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
@@ -170,7 +173,7 @@ class LogLoader:
             self._scans.close()
 
     def _load(self) -> LoadedLogOffsets:
-        self.names = names = Leftovers(self.files, self.directory, self.config, self.now, self.report).settle()
+        self.names = names = Leftovers(self.files, self.directory, self.config, self.now, self.report).settle(self.names)
         self._listed = names  # for the first time that they are loaded
         epochs = self.epochs.entries
         self._retry_on_overflow(self._load_segment_files)
@@ -185,15 +188,23 @@ class LogLoader:
         log_start_offset = max(self.log_start_offset, self.segments.base_offsets[0])
         self.epochs.truncate_from_start(self.log_start_offset)
         self._remove_set_aside()
-        self.producers.remove_stray_snapshots(self.segments.base_offsets)
+        is_as_listed = self._snapshots is None and not self.report.events
+        self.producers.remove_stray_snapshots(self.segments.base_offsets, names if is_as_listed else None)
         rebuild_producer_state(self.producers, self.segments, log_start_offset, next_offset, now=self.now,
                                reload_from_clean_shutdown=self.clean_shutdown)
         self._note_changes(names, epochs)
+        self.names = self._without_written(names)
         if not self.directory.rstrip("/").endswith(_DELETE_DIR):
             self._note_missing()
         active = self._active
         end = LogOffsetMetadata(next_offset, active.base_offset, active.size)
         return LoadedLogOffsets(log_start_offset, recovery_point, end)
+
+    def _without_written(self, names: list[str]) -> list[str]:
+        """Of the `names` those whose files were not made anew: the old one may be gone for sure, and the new one not there."""
+        recovered = set() if self._snapshots is None else self._snapshots.written
+        written = {file_name(path) for path in self.producers.written | recovered}
+        return [name for name in names if name not in written]
 
     def _note_changes(self, names: list[str], epochs: list[EpochEntry]) -> None:
         """Report what became of the snapshots that were there as `names`, and of the `epochs`."""
@@ -280,7 +291,7 @@ class LogLoader:
         opened = self._expect_scans(names, there)
         for name in names:
             is_index = name.endswith(_INDEXES)
-            if not is_index and not name.endswith(_LOG):
+            if _stands_beside_its_log(name, there) if is_index else not name.endswith(_LOG):
                 continue
             offset = offset_of(name)
             if offset is None:
@@ -440,6 +451,12 @@ class LogLoader:
             scan = segment.scan()  # reads all of it: these records are lost
             note_removed(self.report, segment, reason, end_offset=scan.next_offset, records=scan.records, severity=severity)
         self.deferred.mark_segments(segments, newest_first=True)
+
+
+def _stands_beside_its_log(name: str, there: set[str]) -> bool:
+    """Does an index with the usual 20 digits have its log among the files that are there? It is nearly always so."""
+    digits = name[:20]
+    return name[20:21] == "." and digits.isascii() and digits.isdigit() and digits + _LOG in there
 
 
 def _is_entry(name: str, head: bytes) -> bool:

@@ -57,13 +57,17 @@ class NoLogOfBrokers(KafkalogError):
     code = "no-log-of-brokers"
 
 
-def refuse_what_is_not_ours(files: Files, place: Place) -> None:
-    """Raise NoLogOfBrokers where no broker of today opens the log at `place`, or where it is no log of plain files."""
+def refuse_what_is_not_ours(files: Files, place: Place) -> list[str]:
+    """The names of the plain files of the log at `place`.
+
+    Raises NoLogOfBrokers where no broker of today opens it, or where it is no log of plain files.
+    """
     if _TOPIC.fullmatch(place.name.topic) is None or place.name.topic in (".", ".."):
         what = f"{place.path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
-    names = [name for name in files.list(place.path) if _LOG_07 in name]
-    if any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in map(parse_file_name, names)):
+    names = files.plain(place.path)
+    of_07 = (parse_file_name(name) for name in names if _LOG_07 in name)
+    if any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in of_07):
         what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes"
         raise NoLogOfBrokers(what, do="recover, retain, append, fetch and dump-log know such logs")
     for name, kind in sorted(files.special(place.path).items()):
@@ -72,6 +76,7 @@ def refuse_what_is_not_ours(files: Files, place: Place) -> None:
             where = "" if files.exists(path) else " that leads nowhere: is a disk not mounted?"
             what = f"{path}: {kind}{where or ', not a file'}; the partition is left as it is"
             raise NoLogOfBrokers(what, do=f"put the file itself at {path}", path=path)
+    return names
 
 
 class LogManager:
@@ -126,13 +131,14 @@ class LogManager:
         The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
         Mirrors LogManager.loadLog.
         """
-        refuse_what_is_not_ours(self.files_of(place.log_dir), place)
+        seam = self.files_of(place.log_dir) if files is None else files
+        names = refuse_what_is_not_ours(seam, place)
         is_metadata = place.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
         server = self.settings.server
         return open_log(
-            self.files_of(place.log_dir) if files is None else files, place.path, self.config(place.name.topic), now=self.now,
+            seam, place.path, self.config(place.name.topic), now=self.now, names=names,
             clean_shutdown=clean_start and not is_metadata,
             recovery_point=max(0, points.get(place.key, 0)) if recovery_point is None else recovery_point,
             log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.layout import parse_long
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.files import Files
 
@@ -18,22 +18,28 @@ _SUFFIX = ".snapshot"
 class SnapshotFiles:
     """A sorted map from offset to path. Knows of files what it is told: nothing is made or removed by it.
 
-    aside  by offset, those that a recovery has forgotten while their files stay: most are written anew with the same bytes
+    aside    by offset, those that a recovery has forgotten while their files stay: most are written anew with the same bytes
+    written  paths of those that were made, or made anew: their names may not be on the disk
     """
 
     def __init__(self) -> None:
         self._offsets: list[int] = []
         self._paths: dict[int, str] = {}
         self.aside: dict[int, str] = {}
+        self.written: set[str] = set()
 
     @classmethod
     def of_directory(cls, files: Files, directory: str) -> SnapshotFiles:
         """Those in `directory`. A name that begins with no offset, at which Kafka fails, is nobody's."""
+        return cls.of_names(directory, files.plain(directory) if files.exists(directory) else ())
+
+    @classmethod
+    def of_names(cls, directory: str, names: Iterable[str]) -> SnapshotFiles:
+        """Those among the `names` of the plain files in `directory`."""
         found = cls()
-        if files.exists(directory):
-            for name in files.plain(directory):
-                if name.endswith(_SUFFIX) and (offset := parse_long(name.partition(".")[0])) is not None:
-                    found._paths[offset] = f"{directory}/{name}"
+        for name in names:
+            if name.endswith(_SUFFIX) and (offset := parse_long(name.partition(".")[0])) is not None:
+                found._paths[offset] = f"{directory}/{name}"
         found._offsets = sorted(found._paths)
         return found
 

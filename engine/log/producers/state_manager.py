@@ -44,6 +44,7 @@ class ProducerStateManager:
     for_snapshots        all that becomes of the state are snapshots: of each producer only the last batch is remembered, and
                          no transaction that has ended
     on_corrupt_snapshot  is told of each snapshot that is removed because Kafka can not read it: path, why
+    written       paths of snapshots that were made, or made anew: their names may not be on the disk
     ongoing       transactions without a marker
     unreplicated  those whose marker may lie above the high watermark
     """
@@ -68,6 +69,7 @@ class ProducerStateManager:
         self._map_end_offset = self._last_snapshot_offset = 0
         self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
         self._is_recovering = snapshots is not None
+        self.written = set[str]() if snapshots is None else snapshots.written
         if snapshots is not None:
             self._snapshots = snapshots
 
@@ -299,6 +301,7 @@ class ProducerStateManager:
         with self.files.open_writable(path, create=True) as file:
             if not is_there:
                 write_producer_snapshot(file, len(self.producers), self.producers.pieces())
+                self.written.add(path)
             if sync:
                 file.sync()
         self._snapshots.add(offset, path)
@@ -309,9 +312,13 @@ class ProducerStateManager:
         with self.files.open(path) as file:
             return is_producer_snapshot_of(file, len(self.producers), self.producers.pieces())
 
-    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Remove snapshots that no segment begins at, but for the largest, if it is not below the last segment's base."""
-        self._snapshots = SnapshotFiles.of_directory(self.files, self.directory)
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int], names: Collection[str] | None = None) -> None:
+        """Remove snapshots that no segment begins at, but for the largest, if it is not below the last segment's base.
+
+        names  of the plain files in the directory; None: the disk is asked
+        """
+        listed = self.files.plain(self.directory) if names is None else names
+        self._snapshots = SnapshotFiles.of_names(self.directory, listed)
         bases = set(segment_base_offsets)
         strays = [offset for offset in self._snapshots if offset not in bases]
         if strays and (not bases or strays[-1] >= max(bases)):

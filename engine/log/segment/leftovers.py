@@ -39,9 +39,12 @@ class Leftovers:
         self._files, self._directory, self._config, self._now, self._report = files, directory, config, now, report
         self._changed = False
 
-    def settle(self) -> list[str]:
-        """Remove and rename; returns the names of the plain files that are there afterwards."""
-        names = self._files.plain(self._directory)
+    def settle(self, names: list[str] | None = None) -> list[str]:
+        """Remove and rename; returns the names of the plain files that are there afterwards.
+
+        names  of those that are there before, if they are known
+        """
+        names = self._files.plain(self._directory) if names is None else names
         swaps = self._remove_temporary(names)
         if not self._changed and not swaps:
             return names
