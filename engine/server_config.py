@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_SERVER_PROPERTIES_SIZE = 1 << 20  # bytes
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+DEDUPE_BUFFER_SIZE = "log.cleaner.dedupe.buffer.size"
 _COMMA = re.compile(r"\s*,\s*")
 
 # topic setting → the broker settings that stand for it, the first one that is there counts; factor to the topic's unit
@@ -63,6 +64,7 @@ class ServerConfig:
 
     log_dirs          as they stand there; empty where the file does not say
     topic_settings    settings of topics that have none of their own, under the topic's names
+    dedupe_buffer_size  bytes that the cleaner may take for keys; None: it does not say
     values            everything that stands there, as it stands there
     """
 
@@ -73,6 +75,7 @@ class ServerConfig:
     metadata_settings: tuple[tuple[str, str], ...] = ()
     producer_id_expiration_ms: int = 86_400_000
     max_transaction_timeout_ms: int = 900_000
+    dedupe_buffer_size: int | None = None
     values: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -111,6 +114,7 @@ def server_config(values: Mapping[str, str]) -> ServerConfig:
         "segment.bytes": values.get("internal.metadata.log.segment.bytes", values.get("metadata.log.segment.bytes")),
         "segment.ms": values.get("metadata.log.segment.ms"),
     }
+    dedupe_buffer_size = values.get(DEDUPE_BUFFER_SIZE)
     config = ServerConfig(
         log_dirs,
         values.get("metadata.log.dir"),
@@ -119,6 +123,7 @@ def server_config(values: Mapping[str, str]) -> ServerConfig:
         tuple((name, value) for name, value in metadata.items() if value is not None),
         _number("producer.id.expiration.ms", values.get("producer.id.expiration.ms", "86400000")),
         _number("transaction.max.timeout.ms", values.get("transaction.max.timeout.ms", "900000")),
+        None if dedupe_buffer_size is None else _number(DEDUPE_BUFFER_SIZE, dedupe_buffer_size),
         tuple(values.items()),
     )
     assert config.topics, config.metadata_log  # what they raise belongs to the reader of the file

@@ -7,6 +7,9 @@ from secrets import randbits
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import click
+from click.core import ParameterSource
+
 from engine.errors import UsageError
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.operations.compact import LogCompactor
@@ -46,7 +49,9 @@ def run(values: dict[str, Any]) -> int:
         if whole and values["first_dirty_offset"] is not None:
             what = f"{whole[0]}: a log dir; --first-dirty-offset wants partitions, named one by one: no offset is that of all"
             raise UsageError(what)
-        yield from compactor.choose(manager, opening.jobs)
+        source = click.get_current_context().get_parameter_source("dedupe_buffer_size")
+        noted = opening.settings.server.dedupe_buffer_size if source is ParameterSource.DEFAULT else None
+        yield from compactor.choose(manager, opening.jobs, noted)
         progress.expect_shares(
             manager.cluster.log_dirs, manager.files_of, "explaining logs" if values["explain"] else "compacting logs",
             values["max_bytes_per_second"],

@@ -32,29 +32,42 @@ _EXAMPLES = (
 @click.command("compact", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
 @click.option("--first-dirty-offset", type=Whole(0), metavar="N",
-              help="What lies below is clean. Default: what cleaner-offset-checkpoint says, else the log's start.")
+              help="What lies below is clean; values that were deleted come up again where that is not so. Default: what "
+              "cleaner-offset-checkpoint says, else the log's start.")
 @click.option("--min-dirty-ratio", type=Ratio(), metavar="RATIO",
               help="Leave logs whose dirty part is not above this. Default: min.cleanable.dirty.ratio.")
 @click.option("--force", is_flag=True, help="Compact whatever the ratio.")
 @click.option("--rounds", type=Whole(1), metavar="N", help="At most so many rounds. Default: until all is clean.")
 @click.option("--explain", is_flag=True, help="Change nothing: say what would go, and why not more.")
-@size_option("--dedupe-buffer-size", default=128 << 20, help="Memory for the keys of a round, 24 bytes each.")
+@size_option("--dedupe-buffer-size", default=128 << 20,
+             help="Memory for the keys of a round, 24 bytes each; all --jobs share it. Without this option "
+             "log.cleaner.dedupe.buffer.size of --config-file counts.")
 @size_option("--io-buffer-size", default=512 << 10, help="Accepted for the broker's sake: it does not show in the result.")
 @size_option("--max-io-buffer-size", default=1 << 20, help="The same.")
 @size_option("--max-bytes-per-second", default=None, help="Read no faster than this.", least=1)
 def command(**values: Any) -> int:
     """Delete records whose key has a later value, as the broker's log cleaner does.
 
-    Of a log dir the logs are taken that need it, the dirtiest first, up to the offsets that replicas are known to have
-    (replication-offset-checkpoint); a log that is named itself is taken too if it is dirty enough, or with --force.
+    When: while the broker is stopped, after an outage in which compacted topics grew; where its cleaner has given a partition
+    up or died, which --explain tells the reason of; where the disk is nearly full; before a directory is copied. Beside a
+    running broker only --dry-run and --explain work.
 
-    Compact while the broker is stopped: after an outage in which compacted topics grew, where the broker's cleaner has given
-    up, before a directory is copied. Of a batch that can not be read the log is left as it is: recover comes first. Expect
-    24 bytes of memory for each key of a round, and disk space for the segments that become one. The broker's own cleaner
-    goes on from the checkpoint.
+    Of a log dir the logs of compacted topics are taken that need it, the dirtiest first, up to the offsets that replicas are
+    known to have (replication-offset-checkpoint); a log that is named itself is taken too if it is dirty enough, or with
+    --force. Which topics are compacted stands in the metadata log (name its log dir too), --config-file or --config. Of
+    cleanup.policy=compact,delete this is the one half, retain the other.
 
-    The active segment is never touched, nor what an open transaction or min.compaction.lag.ms protects. New segments are
-    written beside the old ones and take their place at once when they are whole: a stop at any moment loses nothing.
+    The active segment is never touched (roll begins a new one), nor what an open transaction or min.compaction.lag.ms
+    protects. Records without a key go. A tombstone goes in a round at least delete.retention.ms behind the first one that
+    met it, as do the markers of transactions: the first round only writes the time into its batch.
+
+    Expect the files that the broker's cleaner would leave; it goes on from the checkpoint. Memory is 100 MB and 27 bytes for
+    each key of a round, up to --dedupe-buffer-size: 128 MiB hold 5 million keys. More of them take more rounds, each of which
+    reads what is clean again. The disk needs room for one new segment for each of --jobs, up to segment.bytes; where there is
+    less, --jobs 1 and a smaller --config segment.bytes=N do. A disk that gets full leaves the segments at hand as they were.
+
+    New segments are written beside the old ones and take their place at once when they are whole: a stop at any moment loses
+    nothing, and another run goes on. Of a batch that can not be read the log is left as it is: recover comes first.
     """
     from kafkalog_cli.compacting import run
 

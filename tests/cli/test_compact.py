@@ -270,6 +270,13 @@ def test_metrics_of_the_cleaner(log_dir, tmp_path):
     }
 
 
+def test_metrics_of_log_dirs_where_nothing_is_wrong_have_their_names_too(log_dir, tmp_path):
+    append(log_dir, "a-0", ["a", "b", "a"])
+    assert compact("--metrics-textfile", tmp_path / "kafkalog.prom", log_dir / "a-0").status == 0
+    lines = (tmp_path / "kafkalog.prom").read_text().splitlines()
+    assert f'kafka_log_logcleanermanager_uncleanable_partitions_count{{logDirectory="{log_dir}"}} 0.0' in lines
+
+
 def test_a_stale_line_beyond_the_log_does_not_hide_it(log_dir):
     append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 99999\n")
@@ -292,6 +299,19 @@ def test_too_small_a_map_and_no_rate_are_refused_before_anything_is_touched(log_
         assert done.status == 2
         assert why in done.out.decode() + done.err
         assert tree(ReadOnlyFiles(), str(log_dir)) == before
+
+
+@pytest.mark.parametrize(("words", "capacity"), [((), 9), (("--dedupe-buffer-size", "192"), 7), (("--dedupe-buffer-size", "128MiB"), 5033164)])
+def test_the_brokers_memory_for_keys_unless_another_is_named(words, capacity, log_dir, tmp_path):
+    append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
+    server = tmp_path / "server.properties"
+    server.write_text("log.cleaner.dedupe.buffer.size=240\n")
+    [report] = reports(compact("--explain", "--config-file", server, *words, log_dir))
+    assert f"2 distinct keys; the offset map holds {capacity}" in [event["reason"] for event in report["events"]]
+    for size, why in (("many", "Not a number of type LONG"), ("10", "no room for a key")):
+        server.write_text(f"log.cleaner.dedupe.buffer.size={size}\n")
+        done = compact("--explain", "--config-file", server, log_dir)
+        assert (done.status, why in done.err) == (2, True)
 
 
 def test_explain_says_where_the_map_is_full(log_dir):

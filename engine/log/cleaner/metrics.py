@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.layout import parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.log.cleaner.compaction import Compaction
     from engine.log.cleaner.stats import CleanerStats
@@ -25,6 +25,10 @@ class CleanerMetrics:
         self._rounds: list[CleanerStats] = []
         self._dirtiest = self._delay_ms = 0.0
         self._uncleanable: dict[str, tuple[int, int]] = {}  # by log dir: partitions, bytes
+
+    def expect(self, log_dirs: Iterable[str]) -> None:
+        """These are looked at: each has numbers of its own, also where they are 0."""
+        self._uncleanable |= dict.fromkeys(log_dirs, (0, 0))
 
     def note(self, done: Compaction) -> None:
         """A log was compacted, or left."""
@@ -50,7 +54,7 @@ class CleanerMetrics:
         yield _CLEANER + "max_clean_time_secs", "the longest round", {}, int(longest)
         yield _CLEANER + "max_compaction_delay_secs", "beyond max.compaction.lag.ms, at most", {}, int(self._delay_ms / 1000)
         yield _MANAGER + "max_dirty_percent", "of the dirtiest log, before this run", {}, int(100 * self._dirtiest)
-        for log_dir, (partitions, size) in sorted(self._uncleanable.items()) or [("", (0, 0))]:
+        for log_dir, (partitions, size) in sorted(self._uncleanable.items()):
             labels = {"logDirectory": log_dir}
             yield _MANAGER + "uncleanable_partitions_count", "logs that can not be cleaned", labels, partitions
             yield _MANAGER + "uncleanable_bytes", "their size", labels, size

@@ -52,14 +52,16 @@ class LogCompactor:
         self._checkpoints = Lock()  # one file for all logs of a log dir
         self.metrics = CleanerMetrics()
 
-    def choose(self, manager: LogManager, jobs: int) -> list[Report]:
+    def choose(self, manager: LogManager, jobs: int, memory: int | None = None) -> list[Report]:
         """Leave the manager those logs that are due, the dirtiest first, and give each of `jobs` its share of memory.
 
+        memory  bytes for all of them; None: as the options say
         Where logs are explained, those stay that are not due. Returns what is to be said of log dirs of which none stays.
         Raises UsageError where a share of the memory is too little, before anything is touched.
         """
         which = Which.ALL if self._explain else Which.DIRTY if self._options.force else Which.DUE
         all_of_them = manager.cluster.log_dirs
+        self.metrics.expect(log_dir.path for log_dir in all_of_them)
         log_dirs = tuple(dirtiest_first(manager, log_dir, self._options.min_dirty_ratio, which) for log_dir in all_of_them)
         told: list[Report] = []
         for before, log_dir in zip(all_of_them, log_dirs, strict=True):
@@ -68,7 +70,8 @@ class LogCompactor:
                 report.add(Action.EXPLAINED, "", f"nothing to compact: {why_none(manager, before, which)}")
         manager.cluster = replace(manager.cluster, log_dirs=log_dirs)
         at_once = max(1, min(jobs, max((len(log_dir.places) for log_dir in log_dirs), default=1)))
-        self._options = replace(self._options, dedupe_buffer_size=self._options.dedupe_buffer_size // at_once)
+        whole = self._options.dedupe_buffer_size if memory is None else memory
+        self._options = replace(self._options, dedupe_buffer_size=whole // at_once)
         refuse_too_small(self._options.dedupe_buffer_size)
         return told
 
