@@ -10,10 +10,10 @@ from itertools import islice
 from operator import lt
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.findings import Finding, Where
+from engine.findings import Finding
 from engine.formats import OFFSET_INDEX_ENTRY
-from engine.index.entries import SparseIndex
 from engine.index.errors import IndexFull, IndexOffsetOverflow, InvalidOffset
+from engine.index.sparse import SparseIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +35,8 @@ class OffsetPosition(NamedTuple):
         return f"offset: {self.offset} position: {self.position}"
 
 
-class OffsetIndex(SparseIndex):
-    """An .index file. `entry`, iteration and `len` see all whole entries, also unused ones behind `used_entries`."""
+class OffsetIndex(SparseIndex[OffsetPosition]):
+    """An .index file."""
 
     entry_size = OFFSET_INDEX_ENTRY.size
 
@@ -51,16 +51,6 @@ class OffsetIndex(SparseIndex):
         absolute = self.absolute
         for relative_offset, position in _ENTRY.iter_unpack(self.whole):
             yield OffsetPosition(absolute(relative_offset), position)
-
-    def dumped(self) -> Iterator[OffsetPosition]:
-        """The entries that kafka-dump-log walks: up to the first one, but never the first of all, that has the base
-        offset. It takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
-        """
-        base_offset = self.base_offset
-        for number, entry in enumerate(self):
-            if number and entry.offset == base_offset:
-                return
-            yield entry
 
     def lookup(self, target_offset: int, *, zero_tail: bool = False) -> OffsetPosition:
         """Largest entry at or below `target_offset`.
@@ -120,25 +110,10 @@ class OffsetIndex(SparseIndex):
             raise IndexOffsetOverflow(f"{self.path}: Integer overflow for offset: {offset}")
         self._add(_ENTRY.pack(offset - self.base_offset, position))
 
-    def extend(self, entries: Buffer) -> None:
-        """Add whole entries in their bytes, whose offsets grow. Raises IndexFull, InvalidOffset; then none is added."""
-        count, rest = divmod(len(entries), self.entry_size)
-        if rest:
-            raise ValueError(f"{len(entries)} bytes are not whole entries")
-        if not count:
-            return
-        if len(self) + count > self.max_entries:
-            raise IndexFull(f"{self.path}: Attempt to append {count} entries to {len(self)} of {self.max_entries}.")
+    def _check_first(self, entries: Buffer) -> None:
         first = self.absolute(_OFFSET.unpack_from(entries)[0])
         if len(self) and first <= self.last_offset:
             raise InvalidOffset(f"{self.path}: Attempt to append an offset {first} behind {self.last_offset}")
-        self._add(entries)
-
-    def truncate_to(self, offset: int) -> None:
-        """Remove the entries with `offset` and larger ones. Mirrors OffsetIndex.truncateTo."""
-        number = self.lower_bound(self._offset_at, offset, len(self))
-        keep = number + 1 if number >= 0 and self._offset_at(number) != offset else max(0, number)
-        self.truncate_to_entries(keep)
 
     def _offset_at(self, number: int) -> int:
         return self.absolute(_OFFSET.unpack_from(self.data, number * self.entry_size)[0])
@@ -165,13 +140,6 @@ class OffsetIndex(SparseIndex):
             findings.append(Finding("index-corrupt", self._where(self.used_entries - 1), what))
         return findings
 
-    def _out_of_order(self, number: int, name: str, value: int, before: int) -> Finding:
-        what = f"entry {number}: {name} {value}" + (f" after {before}" if number else "")
-        return Finding("index-out-of-order", self._where(number), what)
-
-    def _where(self, number: int) -> Where:
-        return Where(self.path, number * self.entry_size, self._offset_at(number))
-
     def broker_error(self, absolute_path: str) -> str | None:
         """The message of Kafka's CorruptIndexException, None if its check passes. Mirrors OffsetIndex.sanityCheck."""
         last_offset = self.entry(len(self) - 1).offset if len(self) else self.base_offset
@@ -180,9 +148,4 @@ class OffsetIndex(SparseIndex):
                 f"Corrupt index found, index file {absolute_path} has non-zero size but the last offset is "
                 f"{last_offset} which is less than the base offset {self.base_offset}"
             )
-        if len(self.data) % self.entry_size:
-            return (
-                f"Index file {absolute_path} is corrupt, found {len(self.data)} bytes which is neither positive nor "
-                f"a multiple of {self.entry_size}"
-            )
-        return None
+        return self._odd_size_error(f"Index file {absolute_path}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.findings import Finding, Where
+from engine.findings import Finding
 from engine.formats import NO_TIMESTAMP, TIME_INDEX_ENTRY
-from engine.index.entries import SparseIndex
 from engine.index.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, InvalidTimestamp
+from engine.index.sparse import SparseIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +28,11 @@ class TimestampOffset(NamedTuple):
         return f"timestamp: {self.timestamp} offset: {self.offset}"
 
 
-class TimeIndex(SparseIndex):
-    """A .timeindex file. `entry`, iteration and `len` see all whole entries, also unused ones behind `used_entries`."""
+class TimeIndex(SparseIndex[TimestampOffset]):
+    """A .timeindex file."""
 
     entry_size = TIME_INDEX_ENTRY.size
+    kept_entries = 1  # LogSegment.onBecomeInactiveSegment adds one
 
     def entry(self, number: int) -> TimestampOffset:
         """Entry `number`, from 0. Raises IndexError outside the file."""
@@ -44,16 +45,6 @@ class TimeIndex(SparseIndex):
         absolute = self.absolute
         for timestamp, relative_offset in _ENTRY.iter_unpack(self.whole):
             yield TimestampOffset(timestamp, absolute(relative_offset))
-
-    def dumped(self) -> Iterator[TimestampOffset]:
-        """The entries that kafka-dump-log walks: up to the first one, but never the first of all, that has the base
-        offset. It takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
-        """
-        base_offset = self.base_offset
-        for number, entry in enumerate(self):
-            if number and entry.offset == base_offset:
-                return
-            yield entry
 
     def lookup(self, target_timestamp: int, *, zero_tail: bool = False) -> TimestampOffset:
         """Largest entry at or below `target_timestamp`: no record before its offset is later than its timestamp.
@@ -73,11 +64,6 @@ class TimeIndex(SparseIndex):
             return self.entry(used - 1)
         timestamp, relative_offset = _ENTRY.unpack(self._file.read(self._size - self.entry_size, self.entry_size))
         return TimestampOffset(timestamp, self.absolute(relative_offset))
-
-    @property
-    def is_full(self) -> bool:
-        """Is there no room for another entry? The last place is kept for the one that closing the segment adds."""
-        return len(self) >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
         """Add an entry if `timestamp` is larger than that of the last one.
@@ -102,25 +88,10 @@ class TimeIndex(SparseIndex):
             raise IndexOffsetOverflow(f"{self.path}: Integer overflow for offset: {offset}")
         self._add(_ENTRY.pack(timestamp, offset - self.base_offset))
 
-    def extend(self, entries: Buffer) -> None:
-        """Add whole entries in their bytes, whose timestamps grow. Raises IndexFull, InvalidTimestamp; then none is added."""
-        count, rest = divmod(len(entries), self.entry_size)
-        if rest:
-            raise ValueError(f"{len(entries)} bytes are not whole entries")
-        if not count:
-            return
-        if len(self) + count > self.max_entries - 1:
-            raise IndexFull(f"{self.path}: Attempt to append {count} entries to {len(self)} of {self.max_entries}.")
+    def _check_first(self, entries: Buffer) -> None:
         first = _TIMESTAMP.unpack_from(entries)[0]
         if first <= self.last_entry().timestamp:
             raise InvalidTimestamp(f"{self.path}: Attempt to append a timestamp {first} no larger than the last")
-        self._add(entries)
-
-    def truncate_to(self, offset: int) -> None:
-        """Remove the entries with `offset` and larger ones; searched by offset. Mirrors TimeIndex.truncateTo."""
-        number = self.lower_bound(self._offset_at, offset, len(self))
-        keep = number + 1 if number >= 0 and self._offset_at(number) != offset else max(0, number)
-        self.truncate_to_entries(keep)
 
     def _offset_at(self, number: int) -> int:
         return self.entry(number).offset
@@ -140,20 +111,15 @@ class TimeIndex(SparseIndex):
         for number, (timestamp, offset) in enumerate(_ENTRY.iter_unpack(self.used)):
             if timestamp <= last_timestamp and sound_timestamps:
                 sound_timestamps = False
-                what = f"entry {number}: timestamp {timestamp}" + (f" after {last_timestamp}" if number else "")
-                findings.append(Finding("timeindex-out-of-order", self._where(number), what))
+                findings.append(self._out_of_order(number, "timestamp", timestamp, last_timestamp, "timeindex-out-of-order"))
             if offset < last_offset and sound_offsets:
                 sound_offsets = False
-                what = f"entry {number}: relative offset {offset}" + (f" after {last_offset}" if number else "")
-                findings.append(Finding("index-out-of-order", self._where(number), what))
+                findings.append(self._out_of_order(number, "relative offset", offset, last_offset))
             last_timestamp, last_offset = timestamp, offset
         refusal = self._refusal(self.used_entries)
         if refusal:
             findings.append(Finding("index-corrupt", self._where(self.used_entries - 1), refusal))
         return findings
-
-    def _where(self, number: int) -> Where:
-        return Where(self.path, number * self.entry_size, self.entry(number).offset)
 
     def _refusal(self, count: int) -> str | None:
         """Why the broker would refuse the first `count` entries."""
@@ -174,9 +140,4 @@ class TimeIndex(SparseIndex):
         refusal = self._refusal(len(self))
         if refusal:
             return f"Corrupt time index found, time index file ({absolute_path}) has non-zero size but {refusal}"
-        if len(self.data) % self.entry_size:
-            return (
-                f"Time index file {absolute_path} is corrupt, found {len(self.data)} bytes which is neither positive "
-                f"nor a multiple of {self.entry_size}"
-            )
-        return None
+        return self._odd_size_error(f"Time index file {absolute_path}")

@@ -233,9 +233,7 @@ class StagedPartition:
     def _fitting(self, segment: LogSegment, row: int, rows: int) -> int:
         """Behind the last batch that goes into the segment without a roll (LogSegment.shouldRoll)."""
         config, table = self._config, self._batches.table
-        room = segment.offset_index.max_entries - segment.offset_index.entries
-        time_room = segment.time_index.max_entries - 1 - segment.time_index.entries
-        limit = min(rows, row + room, row + time_room)
+        limit = min(rows, row + segment.offset_index.room, row + segment.time_index.room)
         longest = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
         size, based = segment.size, self._based
         while row < limit:

@@ -118,9 +118,7 @@ class BulkAppender:
     def _fitting(self, segment: LogSegment, row: int, rows: int, append_time: int | None) -> int:
         """Behind the last batch that the segment takes without being rolled or flushed before it (shouldRoll)."""
         log, config = self._log, self._log.config
-        offset_room = segment.offset_index.max_entries - segment.offset_index.entries
-        time_room = segment.time_index.max_entries - 1 - segment.time_index.entries
-        rows = max(row, min(rows, row + offset_room, row + time_room))
+        rows = max(row, min(rows, row + segment.offset_index.room, row + segment.time_index.room))
         sizes = self._batches.field(BatchField.SIZE)[row:rows].tolist()
         counts = self._batches.field(BatchField.COUNT)[row:rows].tolist()
         stamps = self._traits.field(Trait.LARGEST)[row:rows].tolist()

@@ -35,11 +35,8 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
-    from engine.index.entries import SparseIndex
     from engine.layout import PartitionDir
     from engine.log.scan.batch_search import BatchHead
-
-_Index = TypeVar("_Index", bound="SparseIndex")
 
 
 class _ProbedOffsets(OffsetIndex):
@@ -75,6 +72,9 @@ class _ProbedTimes(TimeIndex):
 
     def _timestamp_at(self, number: int) -> int:
         return self.entry(number).timestamp
+
+
+_Probed = TypeVar("_Probed", _ProbedOffsets, _ProbedTimes)
 
 
 def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
@@ -145,7 +145,7 @@ class SegmentView(ReadableSegment):
                 index.probe = None
 
 
-def _open(sort: type[_Index], files: ReadOnlyFiles, path: str, base_offset: int) -> _Index:
+def _open(sort: type[_Probed], files: ReadOnlyFiles, path: str, base_offset: int) -> _Probed:
     """The index of that sort, without the unused zeros behind its entries."""
     index = sort.open(files, path, base_offset, writable=False)
     if len(index):

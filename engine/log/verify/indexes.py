@@ -18,7 +18,6 @@ from engine.record.columns import Table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.index.entries import SparseIndex
     from engine.index.offset import OffsetIndex
     from engine.index.time import TimeIndex
     from engine.record.windows import Window
@@ -43,7 +42,7 @@ class FileFindings:
 class _Check:
     """What both checks share: the entries in the order in which the log is walked, and the kernel's state."""
 
-    def __init__(self, index: SparseIndex, report: Report) -> None:
+    def __init__(self, index: OffsetIndex | TimeIndex, report: Report) -> None:
         self.findings = FileFindings(index.path, report)
         self._index = index
         self._size = index.entry_size

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile, ReadOnlyFiles
-    from engine.index.entries import SparseIndex
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
@@ -287,7 +286,7 @@ class _Partition:
         path = log_path.removesuffix(FileKind.LOG.value) + suffix
         self._report(Finding("index-missing", Where(path), what))
 
-    def _zero_tail(self, index: SparseIndex, *, is_last: bool) -> None:
+    def _zero_tail(self, index: OffsetIndex | TimeIndex, *, is_last: bool) -> None:
         """Unused space is harmless where a broker looks at it: in the last segment, after a crash or in a running one."""
         tail = index.zero_tail()
         if not tail:
