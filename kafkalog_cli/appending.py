@@ -180,7 +180,7 @@ class Session:
         from engine.log.kafka07.segment import Refused07
         from engine.log.report import Action
         from engine.record.assembly import UnbuildableBatch
-        from engine.record.json_lines import LineInvalid
+        from engine.record.json_record import LineInvalid
 
         kind, refusal = self._values["transaction"], None
         INTERRUPTION.pardon()  # what was read is appended, and what is appended gets to the disk

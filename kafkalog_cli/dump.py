@@ -135,7 +135,7 @@ def _text(options: DumpOptions, out: TextBuffer) -> tuple[DumpRenderer, Outcome]
 
 
 def _json(options: DumpOptions, out: TextBuffer, *, array: bool) -> tuple[DumpRenderer, Outcome]:
-    from engine.dump.json_lines import JsonDump
+    from engine.dump.json_objects import JsonDump
     from engine.dump.json_stream import JsonStream
 
     stream = JsonStream(out, array=array, ascii=options.escape)

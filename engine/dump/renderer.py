@@ -1,4 +1,4 @@
-"""What shows the files of a dump: as text (`text`) or as JSON (`json_lines`)."""
+"""What shows the files of a dump: as text (`text`) or as JSON (`json_objects`)."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class TextDump:
 
     def log_07(self, file: OpenFile, path: str, selector: Selector | None) -> None:
         """A log of 0.7."""
-        from engine.dump.kafka07 import dump_entries
+        from engine.dump.text_07 import dump_entries
 
         dump_entries(file, path, self._options, self._out.put, self._report, selector)
 

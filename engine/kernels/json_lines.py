@@ -3,7 +3,7 @@
 
 Nothing is copied: keys and values stay where they stood in the line. What JSON escapes becomes shorter, so it is
 unescaped in place, and headers get their wire form in place. A line that is not plain is left alone and untouched for
-record.json_lines, which knows all of JSON.
+record.json_record, which knows all of JSON.
 """
 
 import cython

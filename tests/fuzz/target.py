@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.dump import batch_heads
-from engine.dump.json_lines import JsonDump
+from engine.dump.json_objects import JsonDump
 from engine.dump.json_stream import JsonStream
 from engine.dump.matches import tally
 from engine.dump.reports import DumpReports

@@ -8,7 +8,7 @@ from engine.formats import INT_MAX, RecordField
 from engine.log.append.bulk import Appended
 from engine.log.kafka07.segment import ILLEGAL_STATE, Refused07
 from engine.record.columns import RecordColumns
-from engine.record.json_lines import LineInvalid
+from engine.record.json_record import LineInvalid
 from engine.record.kafka07 import HEADER_V1, SIZE_FIELD, encode_set
 
 if TYPE_CHECKING:

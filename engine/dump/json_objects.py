@@ -8,7 +8,7 @@ from engine.checkpoint.identity import CleanShutdown, MetaProperties, PartitionM
 from engine.checkpoint.leader_epochs import EpochEntry
 from engine.checkpoint.offsets import PartitionOffset
 from engine.dump.entries_07 import Entries07
-from engine.dump.json_lines_07 import put_entries
+from engine.dump.json_objects_07 import put_entries
 from engine.dump.json_pieces import put_large_field
 from engine.dump.json_stream import text_field
 from engine.dump.kernel_records import put_head, put_records

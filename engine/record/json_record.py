@@ -1,4 +1,7 @@
-"""Records as JSON lines, with all that JSON knows: what the kernel leaves alone goes this way. docs/json.md has the form."""
+"""The record that a line of JSON describes, with all that JSON knows: what the kernel leaves alone goes this way.
+
+docs/json.md has the form.
+"""
 
 from __future__ import annotations
 
