@@ -48,21 +48,19 @@ class Outcome:
         self._explain = sys.stderr.isatty()
 
     @property
-    def streams(self) -> bool:
-        """Do findings go into a stream of objects?"""
-        return self._stream is not None
-
-    @property
     def failed(self) -> bool:
         """Was there work that could not be done?"""
         return self._failed
 
-    def finding(self, finding: Finding, *, repaired: bool = False) -> None:
-        """Take one finding; `repaired`: of something that was wrong and is not any more."""
+    def finding(self, finding: Finding, *, repaired: bool = False, words: str | None = None) -> None:
+        """Take one finding; `repaired`: of something that was wrong and is not any more; `words`: Kafka's, instead of ours."""
         if finding.severity is not Severity.INFO:
             self._status = max(self._status, 1 if repaired else 4)
         if self._stream is not None:
             self._stream.finding(finding)
+            return
+        if words is not None:
+            self.remark(words)
             return
         if finding.code in self._quiet:
             return
@@ -73,6 +71,11 @@ class Outcome:
             self._shown[key] += finding.stands_for
             self._lines[place] += 1
             self._show(finding)
+
+    def remark(self, line: str) -> None:
+        """A line on stderr in Kafka's words; a stream has objects that say the same."""
+        if self._stream is None:
+            click.echo(line, err=True)
 
     def error(self, error: KafkalogError) -> None:
         """Take work that could not be done."""

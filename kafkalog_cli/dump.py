@@ -6,13 +6,12 @@ import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
 from engine.discovery import discover, nothing_found
 from engine.dump.reports import DumpReports
 from engine.dump.run import LOGS, Dump, kafka_file_name
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
+from engine.findings import Finding, Where
 from engine.layout import FileKind, file_name, parse_file_name
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from engine.dump.renderer import DumpRenderer
     from engine.dump.selection import Selection
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
     from engine.layout import FileName
 
 _SLASHES = re.compile("/{2,}")
@@ -83,12 +81,11 @@ def dump_all(
             reports = _count(files, wanted, options, selection, renderer, outcome)
         else:
             reports = _dump(files, targets, options, selection, renderer, outcome)
-        if not outcome.streams:
-            renderer.flush()
-            output.drain()
-            sys.stdout.buffer.flush()
-            for line in reports.lines():
-                click.echo(printable(line) if sys.stderr.isatty() else line, err=True)
+        renderer.flush()
+        output.drain()
+        sys.stdout.buffer.flush()
+        for line in reports.lines():
+            outcome.remark(printable(line) if sys.stderr.isatty() else line)
         status = outcome.finish()
         renderer.flush()
         output.drain()
@@ -115,9 +112,9 @@ def _dump(
                 outcome.error(UsageError(f"{target.path}: not one of Kafka's files, by its name", path=target.path))
                 continue
             renderer.file(target.path, None)
-            if not outcome.streams:
-                renderer.flush()
-                click.echo(f"Ignoring unknown file {printable(target.path)}", err=True)
+            renderer.flush()
+            ignored = Finding("file-ignored", Where(target.path), "not one of Kafka's files")
+            outcome.finding(ignored, words=f"Ignoring unknown file {printable(target.path)}")
             continue
         try:
             dump.dump(target.path, target.name)

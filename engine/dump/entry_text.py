@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint.producer_snapshot import producer_text
 from engine.formats import AbortedTxn, ProducerSnapshotEntry
@@ -12,18 +12,21 @@ from engine.index.transaction import aborted_txn_text
 from engine.kernels.escapes import terminal_safe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.dump.entries import Entry, SmallEntry
+
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    OffsetPosition: OffsetPosition.text,
+    TimestampOffset: TimestampOffset.text,
+    AbortedTxn: aborted_txn_text,
+    ProducerSnapshotEntry: producer_text,
+}
 
 
 def entry_text(entry: Entry) -> str:
     """The line of any entry, without its end."""
-    if isinstance(entry, (OffsetPosition, TimestampOffset)):
-        return entry.text()
-    if isinstance(entry, AbortedTxn):
-        return aborted_txn_text(entry)
-    if isinstance(entry, ProducerSnapshotEntry):
-        return producer_text(entry)
-    return small_entry_text(entry)
+    return _TEXTS.get(type(entry), small_entry_text)(entry)
 
 
 def small_entry_text(entry: SmallEntry) -> str:

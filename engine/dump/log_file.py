@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from engine.dump.options import UNLIMITED
 from engine.findings import Finding, Where
-from engine.record.reader import Chunk, ChunkReader
+from engine.record.reader import ChunkReader
 from engine.record.soundness import passed_over, search_ended, unsound_batches, unsound_end
 from engine.record.windows import LogWalk, Stop, Window
 
@@ -15,24 +15,9 @@ if TYPE_CHECKING:
 
     from engine.dump.gaps import Gaps
     from engine.dump.options import DumpOptions
+    from engine.dump.renderer import LogRenderer
     from engine.dump.selection import Selector
     from engine.files import OpenFile
-
-
-class LogRenderer(Protocol):
-    """Shows what a log holds, as text or as JSON."""
-
-    def batches(self, window: Window, row: int, last_row: int) -> None:
-        """Batches row … last_row − 1 without their records (shallow iteration)."""
-
-    def records(self, chunk: Chunk, base: int) -> None:
-        """Batches first_row … last_row − 1 of the chunk and its records, interleaved.
-
-        base  file position of the window that the batches' positions count from
-        """
-
-    def trailing(self, count: int) -> None:
-        """`count` bytes at the end of the log belong to no batch."""
 
 
 class LogDump:

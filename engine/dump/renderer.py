@@ -1,4 +1,4 @@
-"""What shows the files of a dump: as text (`text`) or as JSON (`json_objects`)."""
+"""What shows the files of a dump: as text (`text`) or as JSON (`json_objects`); `matches` only counts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from engine.dump.entries import Entry
-    from engine.dump.log_file import LogRenderer
     from engine.dump.selection import Selector
     from engine.files import OpenFile
     from engine.layout import FileName, PartitionDir
+    from engine.record.reader import Chunk
+    from engine.record.windows import Window
 
 
 class DumpRenderer(Protocol):
@@ -39,3 +40,19 @@ class DumpRenderer(Protocol):
 
     def flush(self) -> None:
         """Hand out what was shown up to here."""
+
+
+class LogRenderer(Protocol):
+    """Shows what one log holds."""
+
+    def batches(self, window: Window, row: int, last_row: int) -> None:
+        """Batches row … last_row − 1 without their records (shallow iteration)."""
+
+    def records(self, chunk: Chunk, base: int) -> None:
+        """Batches first_row … last_row − 1 of the chunk and its records, interleaved.
+
+        base  file position of the window that the batches' positions count from
+        """
+
+    def trailing(self, count: int) -> None:
+        """`count` bytes at the end of the log belong to no batch."""

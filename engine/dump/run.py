@@ -67,6 +67,7 @@ class Dump:
         if kind in LOGS:
             self._log(path, name)
         elif kind is FileKind.LOG_07:
+            check_log_name(path, name, self._report)
             if self._selector is not None:
                 self._selector.next_file()
             with self._files.open(path) as file:

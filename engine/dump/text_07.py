@@ -72,10 +72,7 @@ class _Dump:
         """Write the text of the whole file."""
         path = printable(self.path).encode() if self.options.escape else self.path.encode("utf-8", "surrogateescape")
         self.write(b"Dumping %b\n" % path)
-        start = starting_offset(self.path)
-        if start is None:
-            self.report(Finding("name-invalid", Where(self.path), "the name does not begin with an offset"))
-        self.start = start or 0
+        self.start = starting_offset(self.path) or 0
         self.write(b"Starting offset: %d\n" % self.start)
         stretches = self.stretches
         for begin in stretches:
