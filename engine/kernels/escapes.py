@@ -1,11 +1,14 @@
 r"""What a terminal would obey, and how it is shown instead: in plain text as \x1b or \u202e, in JSON as \u001b.
 
-Compiled kernels have the same in words.py and text.py.
+Compiled kernels ask words.is_unsafe, which has the ranges from here, and escape in text.py and json_strings.py.
 """
 
 import re
 
-_MARKS = "\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+# (first, last), ascending, above the controls of ASCII: C1 controls, what changes the direction, line ends, invisible ones
+UNSAFE_RANGES = ((0x80, 0x9F), (0x61C, 0x61C), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xFEFF, 0xFEFF))
+
+_MARKS = "\x7f" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSAFE_RANGES)
 UNSAFE = re.compile(f"[\0-\x1f{_MARKS}]")
 UNSAFE_IN_JSON = re.compile(f"[{_MARKS}]")  # what JSON escapes by itself is not among them
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}

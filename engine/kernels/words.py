@@ -6,12 +6,19 @@ would be copied for every call; interpreted they are the memoryviews themselves.
 `put`, `number`, `boolean`, `sequence_size`, `character` and `unicode_escape`, which take memoryviews in both builds.
 """
 
+from array import array
+
 import cython
 
 from engine.formats import INT_MAX
+from engine.kernels.escapes import UNSAFE_RANGES
 
 _INT_MAX = cython.declare(cython.longlong, INT_MAX)
 _INT_SPAN = cython.declare(cython.longlong, 2**32)
+
+# of what a terminal would obey above ASCII: first, last, first, …
+_BOUNDS = cython.declare(cython.int[::1], array("i", [bound for ends in UNSAFE_RANGES for bound in ends]))
+_BOUND_COUNT = cython.declare(cython.Py_ssize_t, 2 * len(UNSAFE_RANGES))
 
 
 def decimal(out, at, value):
@@ -117,9 +124,12 @@ def code_point(data, at, size):
 
 
 def is_unsafe(code):
-    """Would a terminal obey this character above 127: C1 controls, bidirectional marks, line ends, invisible ones."""
-    return (code < 160 or code == 0x61C or 0x200B <= code <= 0x200F or 0x2028 <= code <= 0x202E
-            or 0x2060 <= code <= 0x206F or code == 0xFEFF)
+    """Would a terminal obey this character above 127? See escapes.UNSAFE_RANGES."""
+    at: cython.Py_ssize_t
+    for at in range(0, _BOUND_COUNT, 2):
+        if code < _BOUNDS[at]: return False
+        if code <= _BOUNDS[at + 1]: return True
+    return False
 
 
 def hex_digit(value):
