@@ -15,7 +15,7 @@ from kafkalog_cli.completions import Page, offered_options
 from kafkalog_cli.help import STATUS_NOTE, DocumentedCommand
 from kafkalog_cli.main import COMMANDS, cli
 
-EDITION = "2026-11-21"  # when the words of the pages were last changed
+EDITION = "2026-11-22"  # when the words of the pages were last changed
 _ENVIRONMENT = (("NO_COLOR", "If it is set, nothing is coloured. Without it colours appear on a terminal only."),)
 
 

@@ -13,6 +13,7 @@ from engine.formats import LONG_MAX, LONG_MIN
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_HEADER_NAME, _ESCAPED = re.compile(rb"(?:\\[=\\]|[^=])*"), re.compile(rb"\\([=\\])")
 NO_END = LONG_MAX + 1  # of a half-open range: no offset and no time is as large
 
 
@@ -133,13 +134,16 @@ class KeyRegex(click.ParamType[re.Pattern[bytes]]):
 
 
 class Header(click.ParamType[tuple[bytes, bytes | None]]):
-    """NAME or NAME=VALUE."""
+    r"""NAME or NAME=VALUE; in NAME `\=` is an equals sign and `\\` a backslash."""
 
     name = "header"
 
     def convert(
         self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None
     ) -> tuple[bytes, bytes | None]:
-        """Text → (name, value); a value of None is any."""
-        name, equals, wanted = value.encode("utf-8", "surrogateescape").partition(b"=")
-        return name, wanted if equals else None
+        """Text → (name, value); a value of None is any. A backslash in front of anything else, and in the value, is itself."""
+        text = value.encode("utf-8", "surrogateescape")
+        found = _HEADER_NAME.match(text)
+        assert found is not None  # it matches no bytes, too
+        wanted = text[found.end() + 1 :] if found.end() < len(text) else None
+        return _ESCAPED.sub(rb"\1", found[0]), wanted

@@ -84,7 +84,8 @@ _EXAMPLES = (
 @click.option("--key", "keys", multiple=True, help="Only records with this key; may be repeated.")
 @click.option("--key-regex", type=KeyRegex(), help="Only records whose key holds a match.")
 @click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
-              help="Only records with this header; may be repeated, then all must be there.")
+              help="Only records with this header; may be repeated, then all must be there. "
+                   "In NAME write \\= for an equals sign, \\\\ for a backslash.")
 @click.option("--producer-id", type=Whole(LONG_MIN + 1), metavar="ID", help="Only batches of this producer.")
 @click.option("--partition-leader-epoch", type=Whole(INT_MIN, INT_MAX), metavar="N",
               help="Only batches of this epoch.")

@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from kafkalog_cli.ranges import OffsetRange, TimeRange, parse_instant
+from kafkalog_cli.ranges import Header, OffsetRange, TimeRange, parse_instant
 
 NOW = 1_700_000_000_000
 
@@ -42,3 +42,13 @@ def test_offset_ranges(text, wanted):
 def test_no_offset_ranges(text):
     with pytest.raises(click.BadParameter):
         OffsetRange().convert(text, None, None)
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("h", (b"h", None)), ("h=", (b"h", b"")), ("h=a=b", (b"h", b"a=b")), ("", (b"", None)), ("=v", (b"", b"v")),
+    (r"a\=b", (b"a=b", None)), (r"a\=b=c", (b"a=b", b"c")), (r"a\\=c", (b"a\\", b"c")), (r"a\\\==c", (b"a\\=", b"c")),
+    (r"\h\i", (rb"\h\i", None)), ("a\\", (b"a\\", None)), (r"h=\=\\", (b"h", rb"\=\\")), ("a\n\\=b=\n", (b"a\n=b", b"\n")),
+    ("\udcff\\==\udcfe", (b"\xff=", b"\xfe")),
+])
+def test_headers(text, wanted):
+    assert Header().convert(text, None, None) == wanted

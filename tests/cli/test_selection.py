@@ -93,6 +93,15 @@ def test_headers(logs, everything):
     assert records(logs, SMALL, "--header", "schema=no such value") == []
 
 
+def test_headers_whose_names_hold_an_equals_sign_or_a_backslash(tmp_path):
+    names = (b"a", b"a=b", rb"a\b", b"a\\")
+    path = log_of(tmp_path, build_batch([NewRecord(at, 0, b"k", b"v", [(name, b"b")]) for at, name in enumerate(names)]))
+    for text, wanted in (("a", [0]), ("a=b", [0]), (r"a\=b", [1]), (r"a\=b=b", [1]), (r"a\b", [2]), (r"a\\b", [2]), (r"a\\=b", [3])):
+        done = kafkalog("dump-log", "--deep-iteration", "--header", text, path)
+        found = [int(line.split()[2]) for line in done.out.split(b"\n") if line.startswith(b"| offset: ")]
+        assert (found, done.err) == (wanted, ""), text
+
+
 @pytest.mark.parametrize("count", [0, 1, 7, 40, 1000])
 def test_limit_and_tail(logs, everything, count):
     assert records(logs, SMALL, "--limit", str(count)) == everything[:count]
