@@ -156,17 +156,6 @@ def end_txn_batch(
     )  # fmt: skip
 
 
-def control_batch(
-    kind: ControlType, value: bytes, *, base_offset: int, timestamp: int, partition_leader_epoch: int,
-) -> bytes:
-    """A control batch of KRaft with the encoded message `value`. Mirrors MemoryRecordsBuilder.appendControlRecord.
-
-    No command writes one: it is there for those who write metadata logs with the engine, and for tests of what reads them.
-    """
-    record = NewRecord(base_offset, timestamp, encode_control_key(kind), value)
-    return build_batch([record], control=True, partition_leader_epoch=partition_leader_epoch)
-
-
 class BatchBuilder:
     """Takes records one by one as long as they fit, then makes one batch of them. Mirrors MemoryRecordsBuilder.
 

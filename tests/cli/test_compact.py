@@ -8,6 +8,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.overlay.spill import Spill
+from engine.record.builder import NewRecord, build_batch
 from tests.support.file_work import tree
 from tests.support.live_keys import last_records, lost_keys
 from tests.support.run import kafkalog
@@ -170,6 +171,20 @@ def test_explain_names_what_is_in_the_way(log_dir):
     assert refused.status == 4
     assert "left as it is" in refused.out.decode()
     assert logs(log_dir / "a-0") == before
+
+
+@pytest.mark.parametrize(("minutes", "hangs"), [(20, False), (21, True)])
+def test_explain_says_that_a_transaction_hangs(log_dir, minutes, hangs):
+    """Nobody may leave one open for longer than transaction.max.timeout.ms, and brokers give five minutes more."""
+    open_one = build_batch([NewRecord(0, NOW, b"a", b"v")], transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    partition = log_dir / "a-0"
+    partition.mkdir()
+    (partition / "00000000000000000000.log").write_bytes(open_one)
+    (partition / "00000000000000000001.log").touch()
+    now = ("--now", str(NOW + minutes * 60_000))
+    told = [event["reason"] for event in reports(compact("--explain", *now, partition))[0]["events"]]
+    [told] = [reason for reason in told if "has a transaction open" in reason]
+    assert told.endswith("; that is longer than transaction.max.timeout.ms allows: it hangs until it is aborted") is hangs, told
 
 
 def test_after_a_roll_nothing_but_the_active_segment_is_in_the_way(log_dir):

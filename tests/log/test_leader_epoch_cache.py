@@ -23,7 +23,7 @@ def cache(path, *entries):
 def test_opening_leaves_an_empty_file(path):
     opened = cache(path)
     assert path.read_bytes() == b""
-    assert (opened.is_empty, opened.latest_entry, opened.latest_epoch, opened.earliest_entry) == (True, None, None, None)
+    assert (opened.is_empty, opened.latest_entry, opened.latest_epoch) == (True, None, None)
 
 
 def test_what_is_assigned_is_written(path):
@@ -68,14 +68,9 @@ def test_truncate(path):
     assert path.read_text() == "0\n0\n"
 
 
-def test_lookups(path):
+def test_the_next_epoch(path):
     opened = cache(path, (1, 5), (3, 10), (7, 20))
-    assert [opened.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 99)] == [None, 1, 1, 3, 7]
-    assert [opened.previous_epoch(epoch) for epoch in (1, 2, 7, 9)] == [None, 1, 3, 7]
     assert [opened.next_epoch(epoch) for epoch in (0, 1, 7)] == [1, 3, None]
-    assert (opened.epoch_entry(3), opened.epoch_entry(4)) == (EpochEntry(3, 10), None)
-    ends = [opened.end_offset_for(epoch, 30) for epoch in (-1, 0, 1, 2, 3, 7, 8)]
-    assert ends == [(-1, -1), (0, 5), (1, 10), (1, 10), (3, 20), (7, 30), (-1, -1)]
 
 
 @pytest.mark.parametrize("text", ["", "0\n", "0\n0\n", "0\n1\n1 2"])

@@ -238,7 +238,6 @@ def test_read_over_gaps(tmp_path):
 def test_next_offset_and_a_torn_end(tmp_path):
     segment = filled(tmp_path)
     assert segment.read_next_offset() == 20
-    assert not segment.has_overflow()
     with open(segment.log_path, "ab") as file:
         file.write(batch(20)[:-1])
     assert opened(tmp_path).read_next_offset() == 20
@@ -248,11 +247,6 @@ def test_next_offset_and_a_torn_end(tmp_path):
         file.write(bytes(30))
     with pytest.raises(CorruptRecord, match=f"byte {10 * SIZE}"):
         opened(tmp_path).read_next_offset()
-
-
-def test_overflow_is_seen(tmp_path):
-    (tmp_path / "00000000000000000000.log").write_bytes(batch(0) + batch(2**31))
-    assert opened(tmp_path).has_overflow()
 
 
 @pytest.mark.parametrize("codec", [0, 4])

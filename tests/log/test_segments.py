@@ -23,7 +23,7 @@ def base(segment):
 
 def test_order_and_neighbours(segments):
     assert [base(segment) for segment in segments] == segments.base_offsets == [10, 20, 30, 40]
-    assert (base(segments.first_segment), base(segments.last_segment), base(segments.active_segment)) == (10, 40, 40)
+    assert (base(segments.last_segment), base(segments.active_segment)) == (40, 40)
     asked = (9, 10, 15, 40, 99)
     assert [base(segments.floor_segment(offset)) for offset in asked] == [None, 10, 10, 40, 40]
     assert [base(segments.lower_segment(offset)) for offset in asked] == [None, None, 10, 30, 40]
@@ -56,7 +56,7 @@ def test_replacing_and_removing(segments):
     for segment in segments:
         segments.remove(segment.base_offset)  # iteration goes over a copy
     segments.remove(99)
-    assert (len(segments), 20 in segments, segments.first_segment, segments.floor_segment(99)) == (0, False, None, None)
+    assert (len(segments), 20 in segments, segments.floor_segment(99)) == (0, False, None)
     segments.add(new)
     segments.clear()
     assert list(segments) == []

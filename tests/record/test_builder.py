@@ -15,7 +15,6 @@ from engine.record.builder import (
     BatchBuilder,
     NewRecord,
     build_batch,
-    control_batch,
     end_txn_batch,
     split,
 )
@@ -82,15 +81,13 @@ def test_columns_that_were_read_are_written_again(records, data):
     assert again == build_batch(records[first : first + kept], base_offset=base)
 
 
-def test_markers_and_control_batches():
+def test_markers():
     marker = end_txn_batch(ControlType.ABORT, 5, base_offset=3, timestamp=NOW, producer_id=9, producer_epoch=1)
     found, records, count = columns_of(marker)
     assert count == 1
     assert found.row(0)[BatchField.ATTRIBUTES] == 0x30
     assert found.row(0)[BatchField.BASE_SEQUENCE] == -1
     assert (records.row(0)[RecordField.KEY_SIZE], records.row(0)[RecordField.VALUE_SIZE]) == (4, 6)
-    control = control_batch(ControlType.LEADER_CHANGE, b"", base_offset=3, timestamp=NOW, partition_leader_epoch=6)
-    assert columns_of(control)[0].row(0)[BatchField.ATTRIBUTES] == 0x20
     with pytest.raises(UnbuildableBatch, match="abort or a commit"):
         end_txn_batch(ControlType.KRAFT_VOTERS, 5, base_offset=3, timestamp=NOW, producer_id=9, producer_epoch=1)
 

@@ -89,9 +89,7 @@ def _map_segment(
         before = table[BatchField.LAST_OFFSET, window.rows - 1]
         _settle_latest(offset_map, start, before)
         size = table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
-        size -= table[BatchField.POSITION, 0]
-        stats.map_bytes_read += size
-        on_bytes(size)
+        on_bytes(size - table[BatchField.POSITION, 0])
     return True
 
 

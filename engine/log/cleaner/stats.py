@@ -10,7 +10,6 @@ class CleanerStats:
     """What a round did. Mirrors CleanerStats."""
 
     map_messages_read: int = 0
-    map_bytes_read: int = 0
     map_entries: int = 0
     messages_read: int = 0
     messages_written: int = 0

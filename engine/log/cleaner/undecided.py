@@ -27,7 +27,10 @@ def open_transactions(log: UnifiedLog) -> Iterator[Event]:
     for txn in found[:_NAMED]:
         since = _first_timestamp(log, txn)
         age = None if since is None else log.now - since
-        reason = _reason(txn, log.producer_state.last_entry(txn.producer_id), age, log.now)
+        entry = log.producer_state.last_entry(txn.producer_id)
+        reason = _reason(txn, entry, age, log.now)
+        if entry is not None and log.producer_state.is_late(entry, log.now):
+            reason += "; that is longer than transaction.max.timeout.ms allows: it hangs until it is aborted"
         yield Event(Action.EXPLAINED, "", reason, first_offset=txn.first_offset, producer_id=txn.producer_id, age_ms=age)
     if len(found) > _NAMED:
         rest = f"{len(found) - _NAMED} more transactions are open, the last one since offset {found[-1].first_offset}"

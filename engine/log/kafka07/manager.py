@@ -1,6 +1,7 @@
 """All 0.7 logs of a log dir: start, stop, retention, and answers to fetch and offset requests as a broker sends them.
 
-Mirrors kafka.log.LogManager, KafkaRequestHandlers, MessageSetSend and MultiMessageSetSend of 0.7.2.
+Mirrors kafka.log.LogManager, KafkaRequestHandlers, MessageSetSend and MultiMessageSetSend of 0.7.2. No command
+answers requests: the cases of real 0.7.2 do, which hold its log against ours through them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Which leader wrote from which offset on, kept in leader-epoch-checkpoint. Mirrors LeaderEpochFileCache (KIP-101).
 
-What Kafka writes in the background is written at once. Some questions only a running leader or follower asks
-(`epoch_for_offset`, `end_offset_for`, `previous_epoch` …): no command does, they are part of the engine's interface.
+What Kafka writes in the background is written at once. What only a leader or a follower asks is left out: where an epoch
+ends, which one an offset has.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, encode_leader_epochs, parse_leader_epochs
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.files import Files
-
-UNDEFINED_EPOCH = -1
-UNDEFINED_EPOCH_OFFSET = -1
-
-
-class EpochEndOffset(NamedTuple):
-    """Where the records of an epoch end, exclusive."""
-
-    epoch: int
-    end_offset: int
 
 
 class LeaderEpochFileCache:
@@ -68,47 +58,14 @@ class LeaderEpochFileCache:
         return self._entries[-1] if self._entries else None
 
     @property
-    def earliest_entry(self) -> EpochEntry | None:
-        """The oldest entry."""
-        return self._entries[0] if self._entries else None
-
-    @property
     def latest_epoch(self) -> int | None:
         """The newest epoch."""
         return self._entries[-1].epoch if self._entries else None
-
-    def previous_epoch(self, epoch: int) -> int | None:
-        """The largest epoch below `epoch`."""
-        at = bisect_left(self._entries, (epoch,))
-        return self._entries[at - 1].epoch if at else None
 
     def next_epoch(self, epoch: int) -> int | None:
         """The smallest epoch above `epoch`."""
         at = bisect_left(self._entries, (epoch + 1,))
         return self._entries[at].epoch if at < len(self._entries) else None
-
-    def epoch_entry(self, epoch: int) -> EpochEntry | None:
-        """The entry of `epoch`."""
-        return next((entry for entry in self._entries if entry.epoch == epoch), None)
-
-    def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch of the record at `offset`."""
-        at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[at - 1].epoch if at else None
-
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest known epoch up to `epoch`, and where its records end (OffsetsForLeaderEpoch).
-
-        Below the first known epoch: `epoch` itself, and where the first known begins. Above the latest: undefined.
-        """
-        if epoch == UNDEFINED_EPOCH:
-            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
-        if epoch == self.latest_epoch:
-            return EpochEndOffset(epoch, log_end_offset)
-        at = bisect_left(self._entries, (epoch + 1,))
-        if at == len(self._entries):
-            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
-        return EpochEndOffset(self._entries[at - 1].epoch if at else epoch, self._entries[at].start_offset)
 
     # ---- what changes it --------------------------------------------------------------------------
 

@@ -56,11 +56,6 @@ class SnapshotFiles:
         return frozenset(self._paths.values())
 
     @property
-    def first(self) -> int | None:
-        """The lowest offset."""
-        return self._offsets[0] if self._offsets else None
-
-    @property
     def last(self) -> int | None:
         """The highest offset."""
         return self._offsets[-1] if self._offsets else None

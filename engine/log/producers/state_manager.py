@@ -1,8 +1,7 @@
 """Idempotent and transactional producers of a partition, and their snapshots on disk. Mirrors ProducerStateManager.
 
-Verification of transactions (KIP-890) is left out: nobody verifies offline. Times are given, there is no clock. Expiry,
-late transactions and the removal of old snapshots are what a running broker asks for: no command does, they are part of the
-engine's interface.
+Verification of transactions (KIP-890) is left out: nobody verifies offline. Times are given, there is no clock. Producers
+expire when they are loaded, as at a start; nobody runs for so long that they would later.
 """
 
 from __future__ import annotations
@@ -105,13 +104,10 @@ class ProducerStateManager:
         first = self.ongoing.first()
         return None if first is None else first.first_offset
 
-    def has_late_transaction(self, now: int) -> bool:
-        """Is the oldest open transaction older than any producer may let it become? It hangs then."""
-        first = self.ongoing.first()
-        entry = None if first is None else self.producers.get(first.producer_id)
-        if entry is None or entry.last_timestamp <= 0:
-            return False
-        return now - entry.last_timestamp > self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+    def is_late(self, entry: ProducerStateEntry, now: int) -> bool:
+        """Is an open transaction of `entry` older than any producer may let it become? It hangs then (hasLateTransaction)."""
+        allowed = self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        return entry.last_timestamp > 0 and now - entry.last_timestamp > allowed
 
     # ---- appends ----------------------------------------------------------------------------------
 
@@ -215,10 +211,6 @@ class ProducerStateManager:
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
-    def remove_expired_producers(self, now: int) -> None:
-        """Forget producers that were silent for producer.id.expiration.ms and have no transaction open."""
-        self.producers.remove_expired(now, self.producer_id_expiration_ms)
-
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget every producer, remove every snapshot."""
         self._forget()
@@ -280,11 +272,6 @@ class ProducerStateManager:
         """The offset of the newest snapshot."""
         return self._snapshots.last
 
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        """The offset of the oldest snapshot."""
-        return self._snapshots.first
-
     def take_snapshot(self, *, sync: bool = True) -> str | None:
         """Write a snapshot at `map_end_offset`, unless the last one is as new; its path.
 
@@ -325,12 +312,6 @@ class ProducerStateManager:
             strays.pop()
         for offset in strays:
             self._remove_snapshot(offset)
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Remove the snapshots below `offset`."""
-        for found in self._snapshots:
-            if 0 <= found < offset:
-                self._remove_snapshot(found)
 
     def remove_and_mark_snapshot_for_deletion(self, offset: int) -> str | None:
         """Rename the snapshot at `offset` to `.deleted`; the new path, None where there is none."""

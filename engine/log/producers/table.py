@@ -22,12 +22,12 @@ from engine.kernels.producers import (
     take_rows,
 )
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
-from engine.log.producers.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import Buffer
+    from engine.log.producers.transactions import Transactions
 
 _SIZE = PRODUCER_SNAPSHOT_ENTRY.size
 _BATCH = struct.Struct(">iqiq")  # BatchMetadata
@@ -97,14 +97,6 @@ class ProducerTable:
             self._batches[entry.producer_id] = b"".join(_BATCH.pack(*batch) for batch in batches)
         else:
             self._batches.pop(entry.producer_id, None)
-
-    def remove_expired(self, now: int, expiration_ms: int) -> None:
-        """Forget producers that were silent for so long and have no transaction open."""
-        rest = ProducerTable(keeps_batches=self._keeps_batches)
-        rest._state[CAPACITY] = self._state[CAPACITY]
-        rest.load(memoryview(self._entries)[: len(self) * _SIZE], now, expiration_ms, Transactions())
-        self._entries, self._links, self._heads, self._state = rest._entries, rest._links, rest._heads, rest._state
-        self._batches = {producer: batches for producer, batches in self._batches.items() if producer in self}
 
     # ---- many at a time
 

@@ -114,11 +114,6 @@ class Segments(Generic[S]):
         return None
 
     @property
-    def first_segment(self) -> S | None:
-        """The oldest one: LogSegments.firstSegment. No command asks; it is there for those who use the engine."""
-        return self._at(0)
-
-    @property
     def last_segment(self) -> S | None:
         """The newest one."""
         return self._at(len(self._bases) - 1)

@@ -225,11 +225,6 @@ class ReadableSegment:
         head = self.translate_offset(offset)
         return None if head is None else (head, count_records(self.log_file, head.position, self.size))
 
-    def has_overflow(self) -> bool:
-        """Does the last offset not fit behind the base offset?"""
-        next_offset = self.read_next_offset()
-        return next_offset > self.base_offset and not self.can_convert_to_relative_offset(next_offset - 1)
-
     @property
     def aborted_are_unknown(self) -> bool:
         """Can the transaction index not be believed? Opening a log for writing makes lost ones anew."""
