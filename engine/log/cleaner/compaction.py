@@ -1,4 +1,4 @@
-"""Compact a log round by round until all that may be cleaned is clean; say beforehand what would go, and why not more.
+"""Compact a log round by round until all that may be cleaned is clean, or say why nothing is.
 
 Mirrors the cleaner threads' loop around Cleaner and LogCleanerManager. A broker does one round at a time and comes back;
 here rounds follow each other until the log is clean or `rounds` of them are done.
@@ -71,19 +71,38 @@ def compact(
     Raises Uncleanable, MapTooSmall, UnwritableFile: the log is then as the last whole round left it.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
+    against = _reason_against(log, target, options)
+    if against is not None:
+        return _not_compacted(log, target, *against)
+    if hand_over is not None and target.offsets.first_dirty_offset < target.first_uncleanable_offset and hand_over(log, target):
+        return Compaction(target, [], None)
+    rounds, clean_until = _rounds(log, target, options, on_bytes, on_round, clock, on_share)
+    if len(rounds) > 1:
+        _note_all(log, rounds, target.offsets.first_dirty_offset, clean_until)
+    return Compaction(target, rounds, clean_until)
+
+
+def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> tuple[str, str, Action] | None:
+    """Why nothing is to be cleaned, what to do about it, and how to note it; None: there is something to clean."""
     if not log.config.compact:
         policy = f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact"
         do = "if the topic is a compacted one, say --config cleanup.policy=compact; records without a key would all go"
-        return _not_compacted(log, target, policy, do, Action.REFUSED)
+        return policy, do, Action.REFUSED
     if target.offsets.first_dirty_offset >= target.first_uncleanable_offset or not target.total_bytes:
         why = f"no dirty segment may be cleaned, and offset {target.first_uncleanable_offset} is out of reach"
-        return _not_compacted(log, target, f"{why}: {target.offsets.bound.value}", "--explain tells more")
+        return f"{why}: {target.offsets.bound.value}", "--explain tells more", Action.EXPLAINED
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     if not options.force and not target.is_due(ratio):
         why = f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}"
-        return _not_compacted(log, target, why, "--force compacts whatever the ratio, --min-dirty-ratio sets another")
-    if hand_over is not None and target.offsets.first_dirty_offset < target.first_uncleanable_offset and hand_over(log, target):
-        return Compaction(target, [], None)
+        return why, "--force compacts whatever the ratio, --min-dirty-ratio sets another", Action.EXPLAINED
+    return None
+
+
+def _rounds(
+    log: UnifiedLog, target: LogToClean, options: CompactionOptions, on_bytes: Callable[[int], None],
+    on_round: Callable[[int], None], clock: Callable[[], float], on_share: Callable[[float], object],
+) -> tuple[list[CleanerStats], int | None]:
+    """Clean round by round, until nothing is left to clean → what each did, up to which offset the log is clean."""
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
     cleaner = Cleaner(offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted, on_share=on_share)
     rounds: list[CleanerStats] = []
@@ -107,14 +126,10 @@ def compact(
         clean_until = end_offset
         on_round(end_offset)
         current = log_to_clean(log, end_offset, log.now)
-    if len(rounds) > 1:
-        _note_all(log, rounds, target.offsets.first_dirty_offset, clean_until)
-    return Compaction(target, rounds, clean_until)
+    return rounds, clean_until
 
 
-def _not_compacted(
-    log: UnifiedLog, target: LogToClean, why: str, do: str, action: Action = Action.EXPLAINED
-) -> Compaction:
+def _not_compacted(log: UnifiedLog, target: LogToClean, why: str, do: str, action: Action) -> Compaction:
     log.report.add(action, "", f"not compacted: {why}; {do}")
     return Compaction(target, [], None)
 

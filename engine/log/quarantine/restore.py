@@ -90,27 +90,40 @@ def restore(
     seam = files
     if force and keep and since != []:
         seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
-    steps: list[Undone] = []
     try:
-        if undone <= len(entries):
-            with seam.open_writable(f"{directory}/{PROGRESS}", create=True) as done:
-                seam.sync_directory(directory)
-                for number in range(undone, len(entries)):
-                    entry = entries[-1 - number]
-                    step = None if entry is None else _undo(seam, directory, entry)
-                    if step is not None:
-                        steps.append(step)
-                    _note(done, number)
-                    if progress is not None:
-                        progress(number + 1, len(entries))
-                steps += _without_new(seam, manifest) if force else ()
-                _note(done, len(entries))
+        steps = _undo_all(seam, directory, manifest, entries, undone, progress, forget_new=force)
     finally:
         if isinstance(seam, QuarantiningFiles):
             seam.finish()
     left = differences(files, manifest.before)
     aside = seam if isinstance(seam, QuarantiningFiles) and seam.is_used else None
     return Restored(manifest, steps, undone > len(entries), [*manifest.faults, *skipped], left, aside)
+
+
+def _undo_all(
+    files: Files, directory: str, manifest: Manifest, entries: list[Entry | None], undone: int,
+    progress: Callable[[int, int], object] | None, *, forget_new: bool,
+) -> list[Undone]:
+    """Undo the entries from the last one on, without the first `undone` steps, and note each step that is done.
+
+    entries     None: what is damaged and left out        forget_new  remove the files that came since, too
+    """
+    steps: list[Undone] = []
+    if undone > len(entries):
+        return steps
+    with files.open_writable(f"{directory}/{PROGRESS}", create=True) as done:
+        files.sync_directory(directory)
+        for number in range(undone, len(entries)):
+            entry = entries[-1 - number]
+            step = None if entry is None else _undo(files, directory, entry)
+            if step is not None:
+                steps.append(step)
+            _note(done, number)
+            if progress is not None:
+                progress(number + 1, len(entries))
+        steps += _without_new(files, manifest) if forget_new else ()
+        _note(done, len(entries))
+    return steps
 
 
 def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:

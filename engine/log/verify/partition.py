@@ -216,38 +216,25 @@ class _Partition:
         self._producers.begin_segment(base, aborted if isinstance(aborted, TransactionIndex) else None)
         path = self._paths[FileKind.LOG, base]
         if not self._files.exists(path):
-            if file_name(path) in self._files.list(self._prefix):
-                what = "a symbolic link that leads nowhere: the segment is missing"
-                self._report(Finding("path-unreadable", Where(path), what))
-            else:
-                self._report(Finding("path-vanished", Where(path), "the segment was there a moment ago"))
+            self._vanished(path)
             return True
         self._continuity.begin_segment(base, path)
         self._epochs.begin_segment(base)
-        checks = [
-            OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report),
-            TimeCheck(times if isinstance(times, TimeIndex) else TimeIndex(b"", base, path), self._report),
-        ]
-        offset_check, time_check = checks
+        offset_check = OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report)
+        time_check = TimeCheck(times if isinstance(times, TimeIndex) else TimeIndex(b"", base, path), self._report)
         with self._files.open(path) as file:
             walk = LogWalk(file, batches=self._columns)
             for window in walk:
                 if not self._go_on():
                     return False
                 self._check_batches(window, path)
-                for check in checks:
-                    check.feed(window)
+                offset_check.feed(window)
+                time_check.feed(window)
                 self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
             self._end_of_log(walk, file)
-        self.result.segments += 1
-        self.result.bytes += walk.end
-        self.result.offset_entries += offset_check.count
-        self.result.time_entries += time_check.count
-        self.result.aborted_transactions += 0 if aborted is None else len(aborted)
-        assert isinstance(offset_check, OffsetCheck)
-        assert isinstance(time_check, TimeCheck)
+        self._count(walk.end, offset_check.count, time_check.count, 0 if aborted is None else len(aborted))
         offset_check.finish(walk.position)
         if times is not None:
             in_use = is_last and isinstance(times, TimeIndex) and times.used_entries < len(times)
@@ -264,6 +251,22 @@ class _Partition:
             self._prefix + transaction_index_file_name(base),
         )
         return True
+
+    def _vanished(self, path: str) -> None:
+        """The log at `path`, which the directory lists, is not there."""
+        if file_name(path) in self._files.list(self._prefix):
+            what = "a symbolic link that leads nowhere: the segment is missing"
+            self._report(Finding("path-unreadable", Where(path), what))
+        else:
+            self._report(Finding("path-vanished", Where(path), "the segment was there a moment ago"))
+
+    def _count(self, size: int, offset_entries: int, time_entries: int, aborted_transactions: int) -> None:
+        """Add a segment to the result."""
+        self.result.segments += 1
+        self.result.bytes += size
+        self.result.offset_entries += offset_entries
+        self.result.time_entries += time_entries
+        self.result.aborted_transactions += aborted_transactions
 
     def _index(self, kind: FileKind, base: int) -> OffsetIndex | TimeIndex | TransactionIndex | None:
         """The index of that kind; None where there is none, or it can not be read."""
