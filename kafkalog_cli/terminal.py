@@ -1,4 +1,4 @@
-"""What a terminal may be sent."""
+"""Whether colours are wanted."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The storage engine: segments and what makes a log of them, recovery, appending, reading, retention, compaction."""

@@ -1,0 +1,1 @@
+"""The commands, a module each: options and help. What they do with the engine stands one level above."""
