@@ -1,4 +1,7 @@
-"""Append to an open log, as leader or as follower. Mirrors UnifiedLog.append and what it calls."""
+"""One append to an open log, as leader or as follower. Mirrors UnifiedLog.append and what it calls.
+
+Its batches are analyzed, given offsets, held against their producers, and written.
+"""
 
 from __future__ import annotations
 
