@@ -13,7 +13,7 @@ from engine.log.cleaner.round_plan import plan_round
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from kafkalog_spark.sink.staging import remove_tree
-from tests.crash.partitions import ABORTED, COMMITTED, DIRECTORY, IDEMPOTENT, NOW, TOPIC, closed, marker, see
+from tests.crash.partitions import ABORTED, COMMITTED, DIRECTORY, IDEMPOTENT, NOW, TOPIC, closed, identity, marker, see, visit
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
@@ -107,18 +107,23 @@ def compact_case(case_name, config, disk=None, cleaned=cleaned):
     assert whole.disk().contents[CHECKPOINT].endswith(b"t 0 15\n"), "the checkpoint goes to the active segment"
     assert sum(map(len, whole.disk().below(TOPIC).values())) < sum(map(len, disk.below(TOPIC).values()))
 
+    complete = set()  # what a second run was seen to complete: most stops leave the same when the log was opened
+
     def check(disk, acknowledged, done):
         for clean in (False, True) if done else (False,):
             seen = see(disk, clean=clean, config=config)
             assert (seen.start, seen.end) == (before.start, before.end)
             assert not clean or seen.producers == before.producers
-        opened = CrashFiles(disk)
-        open_log(opened, DIRECTORY, config, now=NOW, clean_shutdown=False).close()
-        _same_keys(keys_of(opened.disk()), keys)
-        noted = CleanerCheckpoint(opened, DIRECTORY).read()
+        _, opened = visit(disk, config, False, 0, 0)
+        _same_keys(keys_of(opened), keys)
+        noted = CleanerCheckpoint(CrashFiles(opened), DIRECTORY).read()
         assert (noted or 0) >= (acknowledged or 0)
-        again = opened.disk()
-        second = CrashFiles(again)
+        if identity(opened) not in complete:
+            completes(opened)
+            complete.add(identity(opened))
+
+    def completes(opened):
+        second = CrashFiles(opened)
         cleaned(second, config, lambda _: None)
         _same_keys(keys_of(second.disk()), keys)
         assert second.disk().contents[CHECKPOINT].endswith(b"t 0 15\n")
