@@ -20,7 +20,7 @@ build: setup ## compile the kernels again if they were edited
 demo: build ## damage a partition of a real broker's log dir, and recover it
 	@sh tests/demo.sh
 
-test: build lint ## the whole suite, compiled; its kernels once more interpreted
+test: build lint ## the whole suite, compiled; then what a kernel takes part in once more, interpreted
 	$(PYTHON) -m pytest -n auto --dist loadgroup
 	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests --ignore=tests/oracle --ignore=tests/fuzz --ignore=tests/spark --ignore=tests/crash
 

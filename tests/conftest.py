@@ -1,9 +1,13 @@
-"""What every test may use. KAFKALOG_TEST_KERNELS=interpreted runs the suite on kernels that are not compiled."""
+"""What every test may use. KAFKALOG_TEST_KERNELS=interpreted runs the suite on kernels that are not compiled.
+
+Of two runs, one compiled and one interpreted, the second skips what is marked `once`; `-m once` runs just that.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,7 +20,8 @@ settings.load_profile("suite")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background of a shell: what we start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-if os.environ.get("KAFKALOG_TEST_KERNELS") == "interpreted":
+INTERPRETED = os.environ.get("KAFKALOG_TEST_KERNELS") == "interpreted"
+if INTERPRETED:
     from tests.support.interpreted import install
 
     install()
@@ -31,6 +36,21 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="store goldens anew; those of Kafka only from real Kafka")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not INTERPRETED or "once" in config.option.markexpr:
+        return
+    for item in items:
+        if once := item.get_closest_marker("once"):
+            item.add_marker(pytest.mark.skip(reason=once.args[0]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests were skipped, by reason."""
+    reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} × {reason}")
 
 
 def pytest_report_header() -> str:

@@ -6,9 +6,14 @@ import ast
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.once import NO_KERNEL
+
+pytestmark = NO_KERNEL
 
 ROOT = Path(__file__).parents[1]
 SEAM = {"os", "io", "mmap", "fcntl", "shutil", "time", "pathlib", "tempfile", "subprocess", "socket", "glob", "posix"}
@@ -134,3 +139,28 @@ def test_the_architecture_names_every_module():
         if path.name != "__init__.py" and name not in named and named.isdisjoint(packages) and not is_in_tree:
             missing.append(name)
     assert missing == []
+
+
+def marked_once(reason: str) -> list[Path]:
+    """Test files that are run once for that reason (see tests/support/once.py)."""
+    return [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if f"pytestmark = {reason}\n" in path.read_text()]
+
+
+def test_what_is_said_to_need_no_kernel_imports_none():
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in marked_once("NO_KERNEL")]
+    assert "tests.schema.test_decode" in names
+    program = f"import sys, {', '.join(names)}; print([name for name in sys.modules if name.startswith('engine.kernels')])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_what_is_said_to_take_both_builds_takes_no_function_of_one():
+    """A kernel's own test loads it in both builds; from one that is loaded already it takes names of constants and rows only."""
+    files = marked_once("BOTH_BUILDS")
+    assert ROOT / "tests/kernels/test_scan.py" in files
+    for path in files:
+        source = path.read_text()
+        assert "load_kernel(" in source, path
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("engine.kernels"):
+                assert [alias.name for alias in node.names if alias.name.islower()] == [], path

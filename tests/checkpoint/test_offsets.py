@@ -10,6 +10,9 @@ from engine.checkpoint.offsets import (
     decode_offset_checkpoint,
     encode_offset_checkpoint,
 )
+from tests.support.once import NO_KERNEL
+
+pytestmark = NO_KERNEL
 
 topics = st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)
 

@@ -9,6 +9,10 @@ import sys
 
 import pytest
 
+from tests.support.once import OWN_PROCESS
+
+pytestmark = OWN_PROCESS
+
 _LARGE = 80 << 20  # bytes of zeros that take no space
 
 

@@ -14,6 +14,9 @@ from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.crc import crc32c
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
+
+pytestmark = BOTH_BUILDS
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 NOW = 1_700_000_000_000

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.load_kernel import KERNELS, load_kernel
+from tests.support.once import OWN_PROCESS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = OWN_PROCESS
 
 ROOT = KERNELS.parents[1]
 WITHOUT = """

@@ -12,6 +12,9 @@ from engine.formats import RECORD_FIELDS, BatchField, RecordField
 from engine.kernels.offset_map import ASK, ASK_SURVIVORS, KEEP_ALL, SUPERSEDED
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
+
+pytestmark = BOTH_BUILDS
 
 
 @pytest.fixture(params=BUILDS, scope="module")

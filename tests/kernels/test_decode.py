@@ -11,7 +11,10 @@ from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.columns import RecordColumns
 from tests.support.kernel_calls import decode, mutate, scan, table_of
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import batches
+
+pytestmark = BOTH_BUILDS
 
 KNOWN = {Status.BAD_START, Status.BAD_VARINT, Status.BAD_RECORD, Status.BAD_COUNT}
 

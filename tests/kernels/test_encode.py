@@ -12,7 +12,10 @@ from engine.formats import RECORD_FIELDS, Status
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import LONG_MAX, WILD, edges, record_lists
+
+pytestmark = BOTH_BUILDS
 
 SENTINEL = 0xA5
 

@@ -13,6 +13,9 @@ from engine.record.codecs import InflateStatus, deflate, inflate
 from engine.record.columns import BatchColumns
 from engine.record.lz4_frames import MAGIC, header_checksum, written_checksums
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
+
+pytestmark = BOTH_BUILDS
 
 CHECKSUMS = memoryview(written_checksums())
 WORDS = [b"kafka", b"log", b"\0", b"a" * 70, b"0123456789" * 30, b"ab" * 40]

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from engine.formats import BATCH_FIELDS, RECORD_FIELDS, BatchField, RecordField
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import edges
+
+pytestmark = BOTH_BUILDS
 
 WILD = st.integers(-2, 30) | edges(-(2**63), 2**63 - 1)
 ROWS = st.lists(st.lists(WILD, min_size=RECORD_FIELDS, max_size=RECORD_FIELDS), max_size=4)

@@ -16,8 +16,11 @@ from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import BatchColumns
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import INT_MAX, LONG_MAX, edges, record_lists, wild_tables
 from tests.support.wild_columns import CHANGES, wild_record
+
+pytestmark = BOTH_BUILDS
 
 SENTINEL = 0xA5
 LONG = edges(-LONG_MAX - 1, LONG_MAX)

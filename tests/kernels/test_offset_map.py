@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from engine.formats import BatchField, RecordField, Status
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
+
+pytestmark = BOTH_BUILDS
 
 NO_BITS = memoryview(array("Q", [0]))
 NONE_SKIPPED = memoryview(b"\0")

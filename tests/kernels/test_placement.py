@@ -13,6 +13,9 @@ from engine.formats import BatchField
 from engine.kernels.placement import PLACE_FIELDS, Place, Placed
 from engine.record.columns import BatchColumns
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
+
+pytestmark = BOTH_BUILDS
 
 LONG_MAX = 2**63 - 1
 

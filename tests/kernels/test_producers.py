@@ -28,6 +28,9 @@ from engine.log.verify import seen_producers
 from engine.log.verify.seen_producers import SeenProducers
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
+from tests.support.once import BOTH_BUILDS
+
+pytestmark = BOTH_BUILDS
 
 MODULES = (table, transactions, seen_producers)
 

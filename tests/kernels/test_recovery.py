@@ -18,7 +18,10 @@ from tests.support import producer_logs, recovery_model
 from tests.support.kernel_calls import mutate
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
+from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import batches
+
+pytestmark = BOTH_BUILDS
 
 TABLES = tuple(memoryview(table) for table in _TABLES)
 

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from engine.formats import RECORD_FIELDS, RecordField
 from engine.record.columns import RecordColumns
 from tests.support.load_kernel import load_kernel
+from tests.support.once import BOTH_BUILDS
+
+pytestmark = BOTH_BUILDS
 
 AT = st.integers(-2, 9)
 STOPS = st.lists(st.integers(-1, 12), max_size=6)

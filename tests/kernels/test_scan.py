@@ -11,7 +11,10 @@ from engine.record.columns import BatchColumns
 from engine.record.windows import _TABLES
 from tests.support.kernel_calls import field_of, mutate, scan
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import batches
+
+pytestmark = BOTH_BUILDS
 
 
 @pytest.fixture(params=BUILDS, scope="module")

@@ -19,8 +19,11 @@ from engine.formats import (
 )
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.row_models import SPAN, columns_of, first
 from tests.support.strategies import LONG_MAX, WILD, edges, wild_tables
+
+pytestmark = BOTH_BUILDS
 
 SMALL = st.integers(-3, 6)
 HEADER = st.fixed_dictionaries({

@@ -15,8 +15,11 @@ from engine.record.java_text import java_utf8
 from engine.record.sequences import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import INT_MAX, LONG_MAX, batches, wild_tables
 from tests.support.wild_columns import CHANGES, wild_record
+
+pytestmark = BOTH_BUILDS
 
 SENTINEL = 0xA5
 

@@ -10,7 +10,10 @@ from engine.formats import BATCH_FIELDS, BatchField, Codec, Status
 from engine.record.columns import RecordColumns
 from tests.support.kernel_calls import columns_of, decode, mutate, scan, table_of, text
 from tests.support.load_kernel import load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import batches, edges
+
+pytestmark = BOTH_BUILDS
 
 LONG = edges(-(2**63), 2**63 - 1)
 

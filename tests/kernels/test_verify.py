@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, Status
 from engine.record.columns import BatchColumns, Table
 from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.once import BOTH_BUILDS
 from tests.support.row_models import SPAN, columns_of, first
+
+pytestmark = BOTH_BUILDS
 
 LONG_MIN = -(2**63)
 
