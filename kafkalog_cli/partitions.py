@@ -18,7 +18,7 @@ from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.metrics import FlushStats, write_textfile
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import opening_from, paths_from
-from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
+from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
 from kafkalog_cli.render_report import error_json, exit_status, json_line, text_lines
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 10  # names of partitions
-_AS_A_CRASH = "; what was in work is as a crash would leave it, and opens: kafkalog recover, or a broker's start"
 _ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one partition means nothing to another
 
 
@@ -113,7 +112,7 @@ def session(
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
-            say_interrupted(tally.text() + (_AS_A_CRASH if tally.is_begun and not values["dry_run"] else ""))
+            say_interrupted(tally.text() + (AS_A_CRASH if tally.is_begun and not values["dry_run"] else ""))
         except click.UsageError as error:
             if values["form"] == "json":
                 click.echo(_stopped(UsageError(error.format_message())))

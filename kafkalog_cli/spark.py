@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import sys
 from collections import Counter
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kafkalog_cli.app import printable
+from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
+    from kafkalog_spark.session import Work
 
 _JAVAS_WORDS = re.compile(r"An error occurred while calling \S+|: [\w.$]+(?:Exception|Error): ")  # before what Java says
+_IN_PLACE = ("recover", "compact")
 _CELL = 60  # characters of a value in a table for people
 
 
@@ -43,17 +51,54 @@ class Given(NamedTuple):
 def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[str, str], ...]) -> int:
     """Run `job` → exit status: 0, 1 where something was repaired, 4 where something is wrong, 8 where it failed."""
     try:
-        from kafkalog_spark.session import session
+        from kafkalog_spark.session import Work
     except ImportError as error:
         raise click.UsageError(f"{error.name} is not installed: pip install 'kafkalog[spark]'") from None
-    try:
-        with session(master, settings) as spark:
-            return _JOBS[job](spark, given)
-    except ValueError as error:  # one of kafkalog_spark.errors
-        _fail(str(error))
-    except Exception as error:  # noqa: BLE001  # Spark's, of many classes
-        _fail(_first_line(error))
+    with INTERRUPTION, _broken_pipes_raise():
+        try:
+            work = Work(lambda spark: _JOBS[job](spark, given), master, settings)
+            try:
+                with INTERRUPTION.at_once():
+                    work.wait()
+            except Interrupted:
+                return _interrupted(job, work)
+            return work.result()
+        except BrokenPipeError:
+            _leave_quietly()
+        except ValueError as error:  # one of kafkalog_spark.errors
+            _fail(str(error))
+        except Exception as error:  # noqa: BLE001  # Spark's, of many classes
+            _fail(_first_line(error))
     return 8
+
+
+def _interrupted(job: str, work: Work[int]) -> int:
+    """Cancel what runs, say so in one line → the status of a program that the signal ended."""
+    is_over = work.cancel()
+    say_interrupted(f"{job} was cancelled" + (AS_A_CRASH if is_over and job in _IN_PLACE else ""))
+    if not is_over:  # Java is just starting; it ends when this process does
+        sys.stdout.flush()
+        os._exit(INTERRUPTION.status)
+    return INTERRUPTION.status
+
+
+@contextmanager
+def _broken_pipes_raise() -> Iterator[None]:
+    """A JVM that is gone must not end this process without a word, as it would who is told of it by SIGPIPE."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+
+def _leave_quietly() -> None:
+    """Nobody reads the output any more: end as cat does."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
 
 
 def _fail(message: str) -> None:

@@ -1,25 +1,141 @@
-"""Ctrl-C within a session of ours: whose handler has it, and what is logged of it."""
+"""Signals within `kafkalog spark`: one line, the usual status, nobody left behind, nothing half done to be seen.
+
+Nothing here waits for a time: a task says through a pipe that it runs, and waits for an answer that never comes.
+"""
 
 from __future__ import annotations
 
-import logging
+import os
 import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
 
 import pytest
 
-from kafkalog_spark.session import _heed, _is_news
+from kafkalog_spark.sink.staging import STAGING
+from tests.spark.conftest import missing
+
+pytestmark = pytest.mark.xdist_group("spark elsewhere")  # processes of their own: beside the session of the others
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT = 600  # seconds that a machine which does much else may take
+MARK = "KAFKALOG_TEST_MARK"
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+import pyspark.java_gateway
+from kafkalog_cli import spark
+from kafkalog_cli.start import main
+
+begun, never, where = sys.argv[1:4]
+
+def stands_still(batches, staged=None):
+    for batch in batches:
+        yield batch
+        while staged is not None and not list(Path(staged).glob(".kafkalog-staging/*/[0-9]*-*")):
+            time.sleep(0.1)  # the sink's task begins beside this one
+        with open(begun, "w") as pipe:
+            pipe.write("x")
+        with open(never) as pipe:
+            pipe.read()
+
+def reads(session, given):
+    rows = session.range(0, 4, 1, 2).mapInArrow(stands_still, "id long")
+    return len(rows.collect())
+
+def writes(session, given):
+    rows = session.range(0, 4, 1, 2).selectExpr("cast(id as string) value", "'t' topic", "0 partition")
+    slow = rows.mapInArrow(lambda batches: stands_still(batches, given.paths[0]), rows.schema)
+    slow.write.format("kafkalog").mode("append").save(given.paths[0])
+
+launch = pyspark.java_gateway.launch_gateway
+
+def launched(*arguments):
+    made = launch(*arguments)
+    if where == "start":
+        os.kill(os.getpid(), signal.SIGINT)
+    return made
+
+pyspark.java_gateway.launch_gateway = launched
+spark._JOBS |= {"stats": reads, "verify": writes}
+sys.argv = ["kafkalog", "spark", *sys.argv[4:]]
+main()
+"""
 
 
-def test_the_handler_that_was_there_comes_back():
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as pyspark would, with one of its own
-        _heed(before)
-        assert signal.getsignal(signal.SIGINT) is before
-    finally:
-        signal.signal(signal.SIGINT, before)
+@pytest.fixture
+def begin(tmp_path):
+    """begin(job, where) → (the process, once a task of it stands still, and its mark)."""
+    if (gone := missing()) and os.environ.get("CI") != "true":
+        pytest.skip(f"this needs {', '.join(gone)}: not found")
+    mark = uuid.uuid4().hex
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), MARK: mark}
+    environment.pop("PYSPARK_GATEWAY_PORT", None)
+    for name in ("begun", "never"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "logs").mkdir()
+
+    def begin(job, where="task"):
+        pipes = [str(tmp_path / "begun"), str(tmp_path / "never")]
+        command = [sys.executable, "-c", PROGRAM, *pipes, where, job, str(tmp_path / "logs"), "--master", "local[2]"]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        if where == "task":
+            with (tmp_path / "begun").open() as pipe:  # waits until a task opens it too
+                assert pipe.read(1) == "x"
+        return process
+
+    yield begin, mark
+    for one in alive(mark):
+        os.kill(one, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("said", "is_told"), [("KeyboardInterrupt while sending command.", False), ("no space", True)])
-def test_what_py4j_raises_as_well_is_not_logged(said, is_told):
-    assert _is_news(logging.LogRecord("root", logging.ERROR, "", 1, said, None, None)) is is_told
+def alive(mark):
+    """The processes that were started with it in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+
+
+@needs_proc
+@pytest.mark.parametrize(("number", "to_all"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_a_job_that_is_interrupted_says_so_and_no_more(begin, number, to_all):
+    start, mark = begin
+    process = start("stats")
+    assert len(alive(mark)) > 1
+    (os.killpg if to_all else os.kill)(process.pid, number)  # as a terminal does; as `kill` does
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out, err) == (128 + number, "", f"interrupted by {number.name}: stats was cancelled\n")
+    assert alive(mark) == []
+
+
+@needs_proc
+def test_a_sink_that_is_interrupted_leaves_nothing(begin, tmp_path):
+    start, mark = begin
+    process = start("verify")
+    assert list((tmp_path / "logs").glob(f"{STAGING}/*/*"))
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out, err) == (130, "", "interrupted by SIGINT: verify was cancelled\n")
+    assert alive(mark) == []
+    assert [path.name for path in (tmp_path / "logs").iterdir()] in ([], [".lock"])
+
+
+@needs_proc
+def test_an_interrupt_while_java_starts(begin):
+    start, mark = begin
+    process = start("stats", "start")
+    out, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, out, err) == (130, "", "interrupted by SIGINT: stats was cancelled\n")
+    while alive(mark):  # Java sees that nobody can ask any more; here the limit is that of the test run
+        pass
