@@ -132,7 +132,10 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Work, sp
 
     def task(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
         mine = [place for piece in pieces for place in splits[piece.partition]]
-        yield from rows_as_batches(_rows(mine, work, cluster), _SCHEMA)
+        try:
+            yield from rows_as_batches(_rows(mine, work, cluster), _SCHEMA)
+        except KafkalogError as error:  # what concerns one log is a row; this concerns its log dir
+            raise LogDirError(str(error)) from None
 
     cluster = job.cluster
     numbered = [[Piece("", "", number, 0, 0, 0)] for number in range(len(splits))]

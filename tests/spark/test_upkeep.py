@@ -8,9 +8,12 @@ import pytest
 
 from engine.log.cleaner.compaction import CompactionOptions
 from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.jobs import recover as recover_job
+from kafkalog_spark.jobs import upkeep
 from kafkalog_spark.jobs.compact import compact
 from kafkalog_spark.jobs.recover import recover
 from tests.support.other_process import lock_held
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 NOW = 1_800_000_000_000
@@ -72,3 +75,28 @@ def test_compact_leaves_what_the_command_leaves(spark, corpus, tmp_path):
     rows = compact(spark, *by_job, now=NOW, config=config, clean_start=True, options=CompactionOptions(force=True)).collect()
     assert any(row.action == "compacted" for row in rows)
     assert state(tmp_path / "job") == state(tmp_path / "command")
+
+
+def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(corpus, tmp_path, monkeypatch):
+    """In Spark's pages only what begins with our name is found again; on the driver `opened` sees to it."""
+    logs = tmp_path / "logs"
+    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
+    (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    asked = []
+
+    class Here:
+        """A session whose tasks run here, as somebody who may do nothing in the log dir."""
+
+        def __init__(self, _spark, splits, _schema, work):
+            self._work = lambda: [row for split in splits for batch in work(split) for row in batch.to_pylist()]
+
+        def toLocalIterator(self, **_):  # noqa: N802  # Spark's name
+            with without_permission(logs), pytest.raises(ValueError, match=f"^kafkalog: {logs}/.*: Permission denied$"):
+                self._work()
+            asked.append("refused")
+            return iter(())
+
+    monkeypatch.setattr(upkeep, "run", Here)
+    monkeypatch.setattr(recover_job, "frame_of", lambda _spark, rows: rows)
+    recover_job.recover(None, str(logs))
+    assert asked == ["refused"]
