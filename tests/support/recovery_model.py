@@ -84,19 +84,7 @@ def recover(data: bytes, base: int, interval: int, max_index_size: int) -> Found
         if header.partition_leader_epoch >= 0 and (not epochs or header.partition_leader_epoch > epochs[-1][0]):
             epochs.append((header.partition_leader_epoch, batch.base_offset))
         if header.producer_id >= 0:
-            rows.append(
-                ProducerRow(
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    batch.base_offset,
-                    last,
-                    header.max_timestamp,
-                    bool(header.attributes & 16),
-                    bool(header.attributes & 32),
-                    batch.marker,
-                )
-            )
+            rows.append(row_of(batch, header))
     return Found(
         at,
         stop,
@@ -109,6 +97,14 @@ def recover(data: bytes, base: int, interval: int, max_index_size: int) -> Found
         records,
         next_offset,
     )
+
+
+def row_of(batch: Batch, header: BatchHeader) -> ProducerRow:
+    is_transactional, is_control = bool(header.attributes & 16), bool(header.attributes & 32)
+    return ProducerRow(
+        header.producer_id, header.producer_epoch, header.base_sequence, batch.base_offset, batch.last_offset,
+        header.max_timestamp, is_transactional, is_control, batch.marker,
+    )  # fmt: skip
 
 
 def read(data: bytes, at: int) -> tuple[Batch | None, str]:
