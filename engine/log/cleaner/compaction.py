@@ -16,7 +16,7 @@ from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE, SkimpyOffsetMap
 from engine.log.report import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.partition.unified_log import UnifiedLog
@@ -136,17 +136,23 @@ def _not_compacted(log: UnifiedLog, target: LogToClean, why: str, do: str, actio
 
 def note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offset: int) -> None:
     """Note in the log's report what a round did."""
-    gone = stats.messages_read - stats.messages_written
     what = (
-        f"{gone} of {stats.messages_read} records go, {stats.tombstones_removed} of them tombstones whose time is over; "
+        f"{stats.messages_gone} of {stats.messages_met} records go, {_kinds([stats])}; "
         f"{stats.map_entries} keys, {stats.segments_before} segments become {stats.segments_after}"
     )
     log.report.add(
         Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
-        records=gone, size=stats.bytes_read - stats.bytes_written,
+        records=stats.messages_gone, size=stats.bytes_read - stats.bytes_written,
     )  # fmt: skip
     if stats.invalid_messages_read:
         log.report.add(Action.REMOVED, "", without_key(stats, "are dropped"), records=stats.invalid_messages_read)
+
+
+def _kinds(rounds: Sequence[CleanerStats]) -> str:
+    """Which records go besides those that have a later value."""
+    tombstones = f"{sum(stats.tombstones_removed for stats in rounds)} of them tombstones whose time is over"
+    discarded = sum(stats.messages_discarded for stats in rounds)
+    return f"{tombstones}, {discarded} of aborted transactions or markers" if discarded else tombstones
 
 
 def without_key(stats: CleanerStats, become: str) -> str:
@@ -158,9 +164,8 @@ def without_key(stats: CleanerStats, become: str) -> str:
 
 
 def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end_offset: int | None) -> None:
-    gone = sum(stats.messages_read - stats.messages_written for stats in rounds)
-    tombstones = sum(stats.tombstones_removed for stats in rounds)
-    what = f"all {len(rounds)} rounds together: {gone} records go, {tombstones} of them tombstones whose time is over"
+    gone = sum(stats.messages_gone for stats in rounds)
+    what = f"all {len(rounds)} rounds together: {gone} records go, {_kinds(rounds)}"
     log.report.add(
         Action.EXPLAINED, "", what, offsets=(first_dirty, end_offset),
         records=gone, size=sum(stats.bytes_read - stats.bytes_written for stats in rounds),

@@ -53,9 +53,9 @@ def explain_compaction(
     if stats.invalid_messages_read:
         what = without_key(stats, "would be dropped")
         log.report.add(Action.EXPLAINED, "", what, records=stats.invalid_messages_read)
-    gone = stats.messages_read - stats.messages_written
+    gone = stats.messages_gone
     log.report.add(
-        Action.EXPLAINED, "", f"of {stats.messages_read} records {gone} would go, of {stats.bytes_read} bytes "
+        Action.EXPLAINED, "", f"of {stats.messages_met} records {gone} would go, of {stats.bytes_read} bytes "
         f"{stats.bytes_written} would stay; {stats.segments_before} segments would become {stats.segments_after}",
         offsets=(offsets.first_dirty_offset, end_offset), records=gone, size=stats.bytes_read - stats.bytes_written,
     )  # fmt: skip

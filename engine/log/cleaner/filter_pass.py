@@ -124,6 +124,7 @@ class FilterPass:
             fields = (READ, KEPT, WITHOUT_KEY, EXPIRED)
             read, kept, without_key, expired = (total(self._counts.table, field, window.rows) for field in fields)
             stats.messages_read += read - self._passed_over
+            stats.messages_discarded += self._passed_over
             stats.messages_written += kept
             stats.invalid_messages_read += without_key
             stats.tombstones_removed += expired

@@ -13,6 +13,7 @@ class CleanerStats:
     map_entries: int = 0
     messages_read: int = 0
     messages_written: int = 0
+    messages_discarded: int = 0  # of aborted transactions, and markers that nothing needs: Kafka does not count them as read
     bytes_read: int = 0
     bytes_written: int = 0
     invalid_messages_read: int = 0  # without a key
@@ -21,3 +22,13 @@ class CleanerStats:
     segments_after: int = 0
     buffer_utilization: float = 0.0
     seconds: float = 0.0
+
+    @property
+    def messages_met(self) -> int:
+        """All records that were there."""
+        return self.messages_read + self.messages_discarded
+
+    @property
+    def messages_gone(self) -> int:
+        """Those of them that are left out."""
+        return self.messages_met - self.messages_written
