@@ -12,6 +12,7 @@ from engine.index.errors import (
     InvalidTimestamp,
     TransactionOrder,
 )
+from engine.layout import parent_of
 
 __all__ = [
     "CorruptIndex",
@@ -28,7 +29,14 @@ __all__ = [
     "SegmentTooLarge",
     "SplitFailed",
     "TransactionOrder",
+    "no_such_size",
+    "whole_recovery",
 ]
+
+
+def whole_recovery(directory: str) -> str:
+    """Advice: the command that reads all of the partition in `directory`, and says what a recovery would cut and keep."""
+    return f"kafkalog recover --dry-run --recovery-point 0 {directory}    # reads all of it, and says what would be cut"
 
 
 class SegmentOffsetOverflow(KafkalogError):
@@ -42,7 +50,7 @@ class SegmentOffsetOverflow(KafkalogError):
     def __init__(self, path: str, base_offset: int, offset: int) -> None:
         super().__init__(
             f"{path}: Detected offset overflow at offset {offset} in segment of base offset {base_offset}",
-            do="kafkalog recover splits the segment",
+            do=f"kafkalog recover {parent_of(path)}    # splits the segment",
         )
         self.base_offset = base_offset
         self.offset = offset
@@ -64,6 +72,11 @@ class CorruptRecord(KafkalogError):
     """A size that no batch can have, met where the log was expected to be sound (CorruptRecordException)."""
 
     code = "corrupt-record"
+
+
+def no_such_size(path: str, position: int) -> CorruptRecord:
+    """Of the log at `path`: what lies at byte `position` says a size that no batch can have."""
+    return CorruptRecord(f"{path}: no batch has the size found at byte {position}", do=whole_recovery(parent_of(path)))
 
 
 class RollRefused(KafkalogError):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.cases import cases, differences
+from tests.support.cases import case_named, cases, differences
 from tests.support.run import kafkalog
 
 COMMANDS = {
@@ -51,10 +51,7 @@ def test_command_leaves_the_same_files(case, tmp_path):
 
 
 def find(name):
-    found = [case for case in CASES if case.name == name]
-    if not found:
-        pytest.skip("this corpus has no such case")
-    return found[0]
+    return case_named(CASES, name)
 
 
 def test_text_says_what_was_cut(tmp_path):

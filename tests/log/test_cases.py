@@ -9,7 +9,7 @@ from engine.files import Files
 from engine.log.errors import OffsetOutOfRange
 from engine.log.loading.loader import open_log
 from engine.log.retention.rules import delete_old_segments
-from tests.support.cases import cases, differences
+from tests.support.cases import case_named, cases, differences
 
 OPERATIONS = frozenset(("recover", "open", "retain", "roll", "truncate", "truncate-fully", "delete-records"))
 CASES = cases(OPERATIONS)
@@ -76,10 +76,8 @@ def test_repaired_where_kafka_failed(case, tmp_path):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_without_a_change(name, tmp_path):
-    found = [case for case in CASES if case.name == name]
-    if not found:
-        pytest.skip("this corpus has no such case")
-    directory = found[0].stage(tmp_path)
+    case = case_named(CASES, name)
+    directory = case.stage(tmp_path)
     with pytest.raises(OffsetOutOfRange):
-        carry_out(found[0], directory)
-    assert differences(found[0].expected, tmp_path) == []
+        carry_out(case, directory)
+    assert differences(case.expected, tmp_path) == []

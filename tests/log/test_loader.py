@@ -18,17 +18,14 @@ from engine.log.loading.loader import open_log
 from engine.log.report import Action, loses_records
 from engine.record.builder import NewRecord, build_batch
 from engine.record.crc import crc32c
-from tests.support.cases import cases
+from tests.support.cases import case_named, cases
 from tests.support.damage import batches
 
 RECOVERED = cases(frozenset(("recover",)))
 
 
 def find(name):
-    found = [case for case in RECOVERED if case.name == name]
-    if not found:
-        pytest.skip("this corpus has no such case")
-    return found[0]
+    return case_named(RECOVERED, name)
 
 
 def opened(case, directory, *, clean=False, jobs=1, **changed):

@@ -11,17 +11,14 @@ from engine.log.report import Action
 from engine.log.retention.explain import explain_retention
 from engine.log.retention.freeing import free, plan_freeing
 from engine.log.retention.rules import delete_old_segments
-from tests.support.cases import cases
+from tests.support.cases import case_named, cases
 
 RETAIN = cases(frozenset(("retain",)))
 DAY = 86_400_000
 
 
 def find(name):
-    found = [case for case in RETAIN if case.name == name]
-    if not found:
-        pytest.skip("this corpus has no such case")
-    return found[0]
+    return case_named(RETAIN, name)
 
 
 def opened(case, directory, **settings):

@@ -8,11 +8,14 @@ import shutil
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
+
 from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2
 from engine.record.codecs import inflate
 from tests.support.corpus import corpus_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -66,6 +69,16 @@ def cases(operations: frozenset[str] | None = None) -> list[Case]:
                 if "beforeDir" in data and (operations is None or data["operation"] in operations):  # 0.7 speaks another way
                     found[file] = Case(file.parent.name, file.parent, data)
     return [found[file] for file in sorted(found)]
+
+
+def case_named(found: Iterable[Case], name: str) -> Case:
+    """The one of that name. Another corpus (KAFKALOG_CORPUS) may have none: that skips the test; the project's own has each."""
+    for case in found:
+        if case.name == name:
+            return case
+    if os.environ.get("KAFKALOG_CORPUS"):
+        pytest.skip("this corpus has no such case")
+    pytest.fail(f"the corpus has no case {name}")
 
 
 def differences(want: Path, got: Path, *, inflated: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound, next_in_transaction
 from engine.layout import parent_of
+from engine.log.errors import whole_recovery
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid, control_type, known_control_type
 from engine.record.reader import ChunkReader
@@ -35,8 +36,7 @@ class Uncleanable(KafkalogError):
     def __init__(self, finding: Finding) -> None:
         where = finding.where
         place = f"{where.file} at byte {where.position}, offset {where.offset}"
-        do = f"kafkalog recover --dry-run {parent_of(where.file)}    # says what can be kept"
-        super().__init__(f"{place}: {finding.what}", do=do)
+        super().__init__(f"{place}: {finding.what}", do=whole_recovery(parent_of(where.file)))
         self.finding = finding
 
 

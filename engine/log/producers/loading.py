@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from engine.formats import CONTROL_FLAG, INT_MAX, TRANSACTIONAL_FLAG, BatchField
 from engine.kernels.placement import next_producer
-from engine.log.errors import CorruptRecord
+from engine.layout import parent_of
+from engine.log.errors import CorruptRecord, no_such_size, whole_recovery
 from engine.log.scan.producer_rows import ProducerRow
 from engine.log.scan.recovery_walk import read_marker
 from engine.record.columns import RecordColumns
@@ -90,7 +91,7 @@ def producer_rows(segment: ReadableSegment, start: int, end: int) -> Iterator[Pr
             try:
                 marker = read_marker(window, row, records) if is_control else None
             except ControlRecordInvalid as error:
-                raise CorruptRecord(f"{segment.log_path}: {error}", do="kafkalog recover") from error
+                raise CorruptRecord(f"{segment.log_path}: {error}", do=whole_recovery(parent_of(segment.log_path))) from error
             yield ProducerRow(
                 table[BatchField.PRODUCER_ID, row], table[BatchField.PRODUCER_EPOCH, row],
                 table[BatchField.BASE_SEQUENCE, row], table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row],
@@ -98,7 +99,7 @@ def producer_rows(segment: ReadableSegment, start: int, end: int) -> Iterator[Pr
             )  # fmt: skip
             row = next_producer(table, row + 1, window.rows)
     if walk.stop is Stop.BAD_SIZE:
-        raise CorruptRecord(f"{segment.log_path}: no batch has the size found at byte {walk.position}", do="kafkalog recover")
+        raise no_such_size(segment.log_path, walk.position)
 
 
 def delete_producer_snapshots(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import DELETE_HORIZON_FLAG, MAGIC_V2, NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, BatchField, RecordField
 from engine.kernels.select import next_unsound
-from engine.log.errors import CorruptRecord
+from engine.log.errors import no_such_size
 from engine.record.columns import BatchColumns
 from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Stop
@@ -111,7 +111,7 @@ def kafkas_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
     walk = _walk(file, position, end)
     yield from walk
     if walk.stop is Stop.BAD_SIZE:
-        raise CorruptRecord(f"{file.path}: no batch has the size found at byte {walk.position}", do="kafkalog recover")
+        raise no_such_size(file.path, walk.position)
 
 
 def whole_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
@@ -121,7 +121,7 @@ def whole_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
     walk = _walk(file, position, end)
     yield from walk
     if walk.stop is not Stop.END:
-        raise CorruptRecord(f"{file.path}: no batch has the size found at byte {walk.position}", do="kafkalog recover")
+        raise no_such_size(file.path, walk.position)
 
 
 def sound_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:

@@ -13,6 +13,7 @@ from engine.files import replace
 from engine.findings import Severity
 from engine.formats import INT_MAX
 from engine.layout import FileKind, file_name, log_file_name, parse_file_name, producer_snapshot_file_name
+from engine.log.errors import whole_recovery
 from engine.log.loading.epoch_repair import epochs_in_logs
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.producers.loading import rebuild_producer_state
@@ -70,7 +71,7 @@ class Rebuilder:
                 continue
             if name.kind is FileKind.LOG:
                 raise LogDamaged(f"{finding.where.file}: {finding.what}: nothing is rebuilt",
-                                 do=f"kafkalog recover --dry-run {self._directory}")
+                                 do=whole_recovery(self._directory))
             if name.kind in _INDEXES and name.base_offset is not None:
                 self._bases.add(name.base_offset)
             elif name.kind is FileKind.PRODUCER_SNAPSHOT and name.base_offset is not None:
