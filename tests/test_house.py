@@ -28,7 +28,8 @@ BINARY = (".xz", ".log")
 
 def project_files() -> list[Path]:
     """What belongs to the project, as git knows it."""
-    done = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+    owned_by_anybody = ["-c", "safe.directory=*"]  # a checkout that is mounted into a container
+    done = subprocess.run(["git", *owned_by_anybody, "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                           capture_output=True, check=False)  # fmt: skip
     if done.returncode:
         if os.environ.get("CI") == "true":
