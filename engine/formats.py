@@ -237,6 +237,10 @@ class Codec(IntEnum):
 
 
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+LAST_LEGACY_CODEC = Codec.LZ4  # of formats 0 and 1
+
+LZ4_FRAME_BLOCK = 1 << 16  # bytes of a block in an LZ4 frame as Kafka writes it
+LZ4_STORED = 0x80000000  # in the size of such a block: its bytes are as they are
 
 
 class ControlType(IntEnum):

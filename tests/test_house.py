@@ -69,6 +69,54 @@ def test_only_the_seam_opens_files():
     assert wrong == []
 
 
+# where kernels have the numbers from that others know too: formats by way of the first, see its docstring
+SHARED_NUMBERS = {"fields", "walk", "tables"}
+
+
+def numbered_anew(tree: ast.Module):
+    """(line, what is wrong) where a compiled kernel gives a number to what callers or other kernels know too."""
+    elsewhere = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("engine.")
+        for alias in node.names
+    } - SHARED_NUMBERS
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "engine.formats":
+            yield node.lineno, "imports formats: take it from `fields`"
+        if isinstance(node, ast.ClassDef) and any("Enum" in ast.unparse(base) for base in node.bases):
+            yield node.lineno, f"{node.name} belongs into `tables`"
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and ast.unparse(node.value).startswith("range("):
+            yield node.lineno, f"{ast.unparse(node.targets[0])} belong into `tables`"
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != "cython.declare":
+            continue
+        value = node.args[1]
+        called = {id(part.func) for part in ast.walk(value) if isinstance(part, ast.Call)}
+        names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name) and id(part) not in called}
+        if names & elsewhere or (isinstance(value, ast.Attribute) and names & SHARED_NUMBERS):
+            yield node.lineno, f"{ast.unparse(value)} is declared once more: name it by way of `fields`, `walk` or `tables`"
+
+
+@pytest.mark.parametrize(("source", "wrong"), [
+    ("from engine.formats import BatchField", 1), ("class Trait(IntEnum):\n    FLAWS = 0", 1), ("NEXT, BEFORE = range(2)", 1),
+    ("from engine.kernels.bounds import BLOCK\n_BLOCK = cython.declare(cython.int, BLOCK)", 1),
+    ("from engine.kernels import fields\n_SIZE = cython.declare(cython.int, fields.B_SIZE)", 1),
+    ("from engine.kernels import fields\n_FLAGS = cython.declare(cython.int, fields.CONTROL_FLAG | fields.CODEC_MASK)", 0),
+    ("from engine.kernels.checksum import reach\n_REACH = cython.declare(cython.int, reach())", 0),
+    ("LIMIT = 640\n_LIMIT = cython.declare(cython.int, LIMIT)\n_GROWTH = cython.declare(cython.int, 4)", 0),
+])  # fmt: skip
+def test_a_number_that_is_given_anew_is_seen(source, wrong):
+    assert len(list(numbered_anew(ast.parse(source)))) == wrong
+
+
+def test_kernels_share_numbers_in_one_way():
+    trees = {path: ast.parse(path.read_text()) for path in SOURCES if path.parent == ROOT / "engine/kernels"}
+    compiled = {path: tree for path, tree in trees.items() if any(name == "cython" for _line, name in imports(tree))}
+    assert len(compiled) > 20
+    wrong = [f"{path.name}:{line} {what}" for path, tree in compiled.items() for line, what in numbered_anew(tree)]
+    assert wrong == []
+
+
 def test_nothing_imports_the_tests():
     assert [path for path in SOURCES if any(name == "tests" for _line, name in imports(ast.parse(path.read_text())))] == []
 

@@ -2,6 +2,9 @@
 # The functions of bounds.py for compiled kernels: sums of sign bits, without a branch, so that they become vector code.
 from engine.kernels cimport fields
 
+cdef enum:
+    BLOCK = 512
+
 
 cdef inline bint batches_are_there(long long[:, ::1] records, Py_ssize_t first, Py_ssize_t end, Py_ssize_t rows) noexcept nogil:
     cdef unsigned long long wrong = 0

@@ -48,9 +48,13 @@ cpdef long long checksum(const unsigned char[::1] data, Py_ssize_t start, Py_ssi
 cdef long long sliced(const unsigned char* data, Py_ssize_t size, const unsigned int* tables) noexcept nogil
 
 
-# Up to this size a range is checked here; for larger ones a call of the library pays, which works on several parts at once.
+# Up to these sizes a range is checked here; for larger ones a call of the library pays, which works on several parts at once.
+cdef inline Py_ssize_t sliced_reach() noexcept nogil:
+    return 1024
+
+
 cdef inline Py_ssize_t crc32c_reach() noexcept nogil:
-    return 32768 if kafkalog_has_crc32c() else 1024
+    return 32768 if kafkalog_has_crc32c() else sliced_reach()
 
 
 # CRC-32C and CRC-32 of data[start:end], for callers that have made sure that it lies within `data`

@@ -75,6 +75,10 @@ if not cython.compiled:
 
     crc32c = checksum
 
+    def sliced_reach():
+        """Up to which size a range is checked in kernels by slicing: interpreted, the library is always faster."""
+        return 0
+
     def crc32c_reach():
-        """Up to which size a range is checked in kernels: interpreted, the library is always faster."""
+        """The same where the processor may have an instruction for it."""
         return 0

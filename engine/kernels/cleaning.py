@@ -6,51 +6,31 @@ Also which offsets survive, a bit each, once every key is known: a batch without
 
 import cython
 
-from engine.formats import (
-    CODEC_MASK,
-    CONTROL_FLAG,
-    DELETE_HORIZON_FLAG,
-    RECORD_FIELDS,
-    TRANSACTIONAL_FLAG,
-    BatchField,
-    Codec,
-    RecordField,
-)
-from engine.kernels.offset_map import ASK, ASK_SURVIVORS, KEPT, READ, SLOT_WORDS, SUPERSEDED, TOMBSTONES
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields, tables
+    from cython.cimports.engine.kernels.predicates import (
+        has_delete_horizon,
+        is_control,
+        is_known,
+        is_legacy,
+        is_transactional_or_control,
+        is_whole,
+    )
+else:
+    from engine.kernels import fields, tables
+    from engine.kernels.predicates import (
+        has_delete_horizon,
+        is_control,
+        is_known,
+        is_legacy,
+        is_transactional_or_control,
+        is_whole,
+    )
 
-DROP, COPY, ALONE = range(3)  # runs that go · runs that stay as they are · one batch that needs a closer look
 
 LONGEST = 1 << 16  # offsets of a batch that are looked through for a survivor: so the work is bounded by the input
 
-_ASK = cython.declare(cython.int, ASK)
-_ASK_SURVIVORS = cython.declare(cython.int, ASK_SURVIVORS)
-_SUPERSEDED = cython.declare(cython.int, SUPERSEDED)
 _LONGEST = cython.declare(cython.longlong, LONGEST)
-_SLOT_WORDS = cython.declare(cython.Py_ssize_t, SLOT_WORDS)
-
-_DROP = cython.declare(cython.int, DROP)
-_COPY = cython.declare(cython.int, COPY)
-_ALONE = cython.declare(cython.int, ALONE)
-_READ = cython.declare(cython.int, READ)
-_KEPT = cython.declare(cython.int, KEPT)
-_TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
-
-_FIELDS = cython.declare(cython.Py_ssize_t, RECORD_FIELDS)
-_TIMESTAMP = cython.declare(cython.int, RecordField.TIMESTAMP)
-_BATCH = cython.declare(cython.int, RecordField.BATCH)
-_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
-_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
-_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
-_VALID = cython.declare(cython.int, BatchField.VALID)
-_CODEC = cython.declare(cython.longlong, CODEC_MASK)
-_LAST_CODEC = cython.declare(cython.longlong, max(Codec))
-_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
-_BASE_OFFSET = cython.declare(cython.int, BatchField.BASE_OFFSET)
-_LAST_OFFSET = cython.declare(cython.int, BatchField.LAST_OFFSET)
-_COUNT = cython.declare(cython.int, BatchField.COUNT)
-_CONTROL = cython.declare(cython.longlong, CONTROL_FLAG)
-_HORIZON = cython.declare(cython.longlong, DELETE_HORIZON_FLAG)
-_TRANSACTIONAL = cython.declare(cython.longlong, TRANSACTIONAL_FLAG | CONTROL_FLAG)
 
 
 @cython.ccall
@@ -61,8 +41,7 @@ def first_unsound(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t) -> 
     if rows > batches.shape[1]: return 0
     with cython.nogil:
         while row < rows:
-            if batches[_VALID, row] != 1 or batches[_MAGIC, row] < 0 or batches[_MAGIC, row] > 2: return row
-            if batches[_ATTRIBUTES, row] & _CODEC > _LAST_CODEC: return row
+            if not is_whole(batches, row) or not is_known(batches, row): return row
             row += 1
         return rows
 
@@ -74,7 +53,7 @@ def next_in_transaction(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t
     """First batch from `row` on that is transactional or a control batch; `rows`: none."""
     if row < 0 or rows > batches.shape[1]: return rows
     with cython.nogil:
-        while row < rows and (batches[_MAGIC, row] < 2 or batches[_ATTRIBUTES, row] & _TRANSACTIONAL == 0):
+        while row < rows and (is_legacy(batches, row) or not is_transactional_or_control(batches, row)):
             row += 1
         return row
 
@@ -86,16 +65,16 @@ def next_run(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], 
              rows: cython.Py_ssize_t, precious: cython.const[cython.longlong][::1]):
     """What becomes of the batches from `row` on, whose records are marked → (DROP, COPY or ALONE, row behind the run).
 
-    counts    see offset_map.mark_retained
+    counts    see tables.Count
     precious  last offsets, growing: a batch that ends with one of them may have to stay although it is empty
     ALONE is a run of one: a control batch, one that loses some records or needs a delete horizon, or may stay empty.
     """
     kind: cython.int
-    if row < 0 or rows > batches.shape[1] or rows > counts.shape[1] or row >= rows: return _ALONE, row
+    if row < 0 or rows > batches.shape[1] or rows > counts.shape[1] or row >= rows: return tables.ALONE, row
     with cython.nogil:
         kind = kind_of(batches, counts, row, precious)
         row += 1
-        while kind != _ALONE and row < rows and kind_of(batches, counts, row, precious) == kind:
+        while kind != tables.ALONE and row < rows and kind_of(batches, counts, row, precious) == kind:
             row += 1
         return kind, row
 
@@ -126,14 +105,14 @@ def take_kept(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: c
     count: cython.Py_ssize_t = 0
     largest: cython.longlong = -1
     if first < 0 or end > records.shape[1] or end - first > keep.shape[0]: return -1, 0
-    if records.shape[0] < _FIELDS or out.shape[0] < _FIELDS: return -1, 0
+    if records.shape[0] < fields.R_FIELDS or out.shape[0] < fields.R_FIELDS: return -1, 0
     with cython.nogil:
         for index in range(first, end):
             if keep[index - first] == 0: continue
             if count == out.shape[1]: return -1, 0
-            for field in range(_FIELDS):
+            for field in range(fields.R_FIELDS):
                 out[field, count] = records[field, index]
-            if records[_TIMESTAMP, index] > largest: largest = records[_TIMESTAMP, index]
+            if records[fields.R_TIMESTAMP, index] > largest: largest = records[fields.R_TIMESTAMP, index]
             count += 1
         return count, largest
 
@@ -152,11 +131,11 @@ def check_order(batches: cython.longlong[:, ::1], records: cython.longlong[:, ::
     if first < 0 or end > records.shape[1]: return -1
     with cython.nogil:
         for index in range(first, end):
-            row = records[_BATCH, index]
-            offset = records[_OFFSET, index]
-            if row < 0 or row >= batches.shape[1] or offset <= last or records[_KEY_SIZE, index] < 0: return -1
-            if offset > batches[_LAST_OFFSET, row]: return -1
-            if batches[_MAGIC, row] >= 2 and offset < batches[_BASE_OFFSET, row]: return -1
+            row = records[fields.R_BATCH, index]
+            offset = records[fields.R_OFFSET, index]
+            if row < 0 or row >= batches.shape[1] or offset <= last or records[fields.R_KEY_SIZE, index] < 0: return -1
+            if offset > batches[fields.B_LAST_OFFSET, row]: return -1
+            if not is_legacy(batches, row) and offset < batches[fields.B_BASE_OFFSET, row]: return -1
             last = offset
         return last
 
@@ -173,8 +152,8 @@ def note_survivors(slots: cython.const[cython.ulonglong][::1], start: cython.lon
     first: cython.ulonglong = max(start, 0)
     size: cython.ulonglong = survivors.shape[0]
     with cython.nogil:
-        for index in range(slots.shape[0] // _SLOT_WORDS):
-            number = index * _SLOT_WORDS
+        for index in range(slots.shape[0] // tables.SLOT_WORDS):
+            number = index * tables.SLOT_WORDS
             if slots[number] == 0 and slots[number + 1] == 0: continue
             if slots[number + 2] < first: return False
             at = slots[number + 2] - first
@@ -193,17 +172,20 @@ def judge(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: c
     may be seen in another way by each pass. False: arguments that do not fit each other.
     """
     row: cython.Py_ssize_t
+    first: cython.longlong
+    last: cython.longlong
     if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0] or start < 0: return False
     if latest >= start and (latest - start) >> 6 >= survivors.shape[0]: return False
     with cython.nogil:
         for row in range(rows):
-            if verdicts[row] != _ASK or batches[_MAGIC, row] < 2 or batches[_ATTRIBUTES, row] & _TRANSACTIONAL: continue
-            if batches[_BASE_OFFSET, row] < start or batches[_LAST_OFFSET, row] > latest: continue
-            if batches[_LAST_OFFSET, row] < batches[_BASE_OFFSET, row] or batches[_COUNT, row] < 1: continue
-            verdicts[row] = _ASK_SURVIVORS
-            if batches[_LAST_OFFSET, row] - batches[_BASE_OFFSET, row] < _LONGEST and not _survives(
-                    survivors, batches[_BASE_OFFSET, row] - start, batches[_LAST_OFFSET, row] - start):
-                verdicts[row] = _SUPERSEDED
+            if verdicts[row] != tables.ASK: continue
+            if is_legacy(batches, row) or is_transactional_or_control(batches, row): continue
+            first = batches[fields.B_BASE_OFFSET, row]
+            last = batches[fields.B_LAST_OFFSET, row]
+            if first < start or last > latest or last < first or batches[fields.B_COUNT, row] < 1: continue
+            verdicts[row] = tables.ASK_SURVIVORS
+            if last - first < _LONGEST and not _survives(survivors, first - start, last - start):
+                verdicts[row] = tables.SUPERSEDED
         return True
 
 
@@ -215,8 +197,8 @@ def end_of_run(verdicts: cython.const[cython.uchar][::1], row: cython.Py_ssize_t
     superseded: cython.bint
     if row < 0 or row >= rows or rows > verdicts.shape[0]: return rows
     with cython.nogil:
-        superseded = verdicts[row] == _SUPERSEDED
-        while row < rows and (verdicts[row] == _SUPERSEDED) == superseded:
+        superseded = verdicts[row] == tables.SUPERSEDED
+        while row < rows and (verdicts[row] == tables.SUPERSEDED) == superseded:
             row += 1
         return row
 
@@ -242,12 +224,12 @@ def _survives(survivors: cython.const[cython.ulonglong][::1], first: cython.long
 
 def kind_of(batches, counts, row, precious):  # typed in cleaning.pxd, so that other kernels call it as C
     """DROP, COPY or ALONE: what becomes of one batch, see `next_run`."""
-    if batches[_MAGIC, row] >= 2 and batches[_ATTRIBUTES, row] & _CONTROL: return _ALONE
-    if counts[_KEPT, row] == 0:
-        return _ALONE if _holds(precious, batches[_LAST_OFFSET, row]) else _DROP
-    if batches[_MAGIC, row] < 2 or counts[_KEPT, row] < counts[_READ, row]: return _ALONE
-    if counts[_TOMBSTONES, row] and batches[_ATTRIBUTES, row] & _HORIZON == 0: return _ALONE
-    return _COPY
+    if not is_legacy(batches, row) and is_control(batches, row): return tables.ALONE
+    if counts[tables.C_KEPT, row] == 0:
+        return tables.ALONE if _holds(precious, batches[fields.B_LAST_OFFSET, row]) else tables.DROP
+    if is_legacy(batches, row) or counts[tables.C_KEPT, row] < counts[tables.C_READ, row]: return tables.ALONE
+    if counts[tables.C_TOMBSTONES, row] and not has_delete_horizon(batches, row): return tables.ALONE
+    return tables.COPY
 
 
 @cython.cfunc

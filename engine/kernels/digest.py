@@ -9,17 +9,11 @@ import hashlib
 
 import cython
 
-from engine.formats import RecordField, Status
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields, tables
+else:
+    from engine.kernels import fields, tables
 
-SLOT_WORDS = 3  # of a map: digest, digest, offset
-
-_BATCH = cython.declare(cython.int, RecordField.BATCH)
-_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
-_KEY = cython.declare(cython.int, RecordField.KEY_POSITION)
-_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
-_END = cython.declare(cython.int, Status.END)
-_BAD_START = cython.declare(cython.int, Status.BAD_START)
-_SLOT_WORDS = cython.declare(cython.Py_ssize_t, SLOT_WORDS)
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
 _INIT_0 = cython.declare(cython.ulonglong, 0x736F6D6570736575)
@@ -149,7 +143,8 @@ def _expect(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.
     """Let the processor fetch the slot where the digest most likely is: the map is larger than the caches."""
     if cython.compiled:
         slot_count: cython.ulonglong = count
-        prefetch(cython.address(slots[((one & _LOW) * slot_count >> 32) * _SLOT_WORDS]))  # noqa: F821  # digest.pxd declares it
+        at: cython.ulonglong = ((one & _LOW) * slot_count >> 32) * tables.SLOT_WORDS
+        prefetch(cython.address(slots[at]))  # noqa: F821  # digest.pxd declares it
 
 
 @cython.cfunc
@@ -166,13 +161,18 @@ def digest_ahead(data: cython.const[cython.uchar][::1], records: cython.longlong
     False: a key lies outside `data`, or there is no such batch.
     """
     index: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    key: cython.longlong
+    size: cython.longlong
     for index in range(first, end):
-        if records[_KEY_SIZE, index] < 0: continue
-        if records[_BATCH, index] < 0 or records[_BATCH, index] >= answered.shape[0]: return False
-        if answered[records[_BATCH, index]]: continue
-        if records[_KEY, index] < 0 or records[_KEY_SIZE, index] > data.shape[0] - records[_KEY, index]: return False
-        ones[index - first], others[index - first] = _digest(
-            data, records[_KEY, index], records[_KEY_SIZE, index], secret_0, secret_1)
+        size = records[fields.R_KEY_SIZE, index]
+        if size < 0: continue
+        row = records[fields.R_BATCH, index]
+        if row < 0 or row >= answered.shape[0]: return False
+        if answered[row]: continue
+        key = records[fields.R_KEY_POSITION, index]
+        if key < 0 or size > data.shape[0] - key: return False
+        ones[index - first], others[index - first] = _digest(data, key, size, secret_0, secret_1)
         _expect(slots, count, ones[index - first])
     return True
 
@@ -193,18 +193,19 @@ def digest_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[
     room: cython.Py_ssize_t = min(ones.shape[0], others.shape[0], offsets.shape[0])
     count: cython.Py_ssize_t = 0
     row: cython.Py_ssize_t
-    if first < 0 or end > records.shape[1]: return first, 0, _BAD_START
+    key: cython.longlong
+    size: cython.longlong
+    if first < 0 or end > records.shape[1]: return first, 0, fields.BAD_START
     with cython.nogil:
         while first < end and count < room:
-            row = records[_BATCH, first]
-            if row < 0 or row >= asked.shape[0]: return first, count, _BAD_START
-            if records[_KEY_SIZE, first] >= 0 and asked[row] != 1 and (
-                    asked[row] == 2 or records[_OFFSET, first] < start_offset):
-                if records[_KEY, first] < 0 or records[_KEY_SIZE, first] > data.shape[0] - records[_KEY, first]:
-                    return first, count, _BAD_START
-                ones[count], others[count] = _digest(
-                    data, records[_KEY, first], records[_KEY_SIZE, first], secret_0, secret_1)
-                offsets[count] = records[_OFFSET, first]
+            row = records[fields.R_BATCH, first]
+            if row < 0 or row >= asked.shape[0]: return first, count, fields.BAD_START
+            size = records[fields.R_KEY_SIZE, first]
+            if size >= 0 and asked[row] != 1 and (asked[row] == 2 or records[fields.R_OFFSET, first] < start_offset):
+                key = records[fields.R_KEY_POSITION, first]
+                if key < 0 or size > data.shape[0] - key: return first, count, fields.BAD_START
+                ones[count], others[count] = _digest(data, key, size, secret_0, secret_1)
+                offsets[count] = records[fields.R_OFFSET, first]
                 count += 1
             first += 1
-        return first, count, _END
+        return first, count, fields.END

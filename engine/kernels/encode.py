@@ -8,8 +8,6 @@ nor sizes nor the headers' own lengths. Not one byte is written for a record tha
 
 import cython
 
-from engine.formats import INT_MAX
-
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, raw_varint_size, varint
@@ -17,7 +15,6 @@ else:
     from engine.kernels import fields
     from engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, raw_varint_size, varint
 
-_WIDEST = cython.declare(cython.ulonglong, INT_MAX)  # of an offset delta
 _ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
 _NO_RECORD = cython.declare(cython.Py_ssize_t, -1)
 _NO_ROOM = cython.declare(cython.Py_ssize_t, -2)
@@ -100,7 +97,7 @@ def _body_size(data: cython.const[cython.uchar][::1], records: cython.longlong[:
     count: cython.longlong = records[fields.R_HEADER_COUNT, row]
     body: cython.longlong
     end: cython.longlong
-    if delta > _WIDEST: return -1
+    if delta > fields.INT_MAX: return -1
     if key != -1 and not _fits(data, records[fields.R_KEY_POSITION, row], key): return -1
     if value != -1 and not _fits(data, records[fields.R_VALUE_POSITION, row], value): return -1
     body = 1 + raw_varint_size(stamp) + raw_varint_size(2 * delta) + _field_size(key) + _field_size(value)
@@ -294,7 +291,7 @@ def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlon
             offset = records[fields.R_OFFSET, row]
             if size < 0: return done, at, fields.BAD_RECORD
             if origin != 0:
-                if offset < origin or _difference(offset, origin) > _WIDEST: return done, at, fields.BAD_RECORD
+                if offset < origin or _difference(offset, origin) > fields.INT_MAX: return done, at, fields.BAD_RECORD
                 offset = _difference(offset, origin)
             if done == ends.shape[0] or size + fields.OVERHEAD > end - at: return done, at, fields.FULL
             at = put_int(out, at, offset, 8)

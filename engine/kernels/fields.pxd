@@ -57,10 +57,28 @@ cdef enum:  # bits of a batch's attributes
     TRANSACTIONAL_FLAG = 16
     CONTROL_FLAG = 32
     DELETE_HORIZON_FLAG = 64
+    KNOWN_ATTRIBUTES = 127
+    LEGACY_ATTRIBUTES = 15
 
-cdef extern from *:  # bounds, of 64 bits both: sums with them are as wide
+cdef enum:  # formats.Codec: one that kernels know, the last one, and the last one of formats 0 and 1; LZ4 frames
+    LZ4 = 3
+    LAST_CODEC = 4
+    LAST_LEGACY_CODEC = 3
+    LZ4_FRAME_BLOCK = 65536
+
+cdef enum:  # formats.ControlType
+    ABORT = 0
+    COMMIT = 1
+
+cdef enum:  # format 2, and what stands for nothing
+    MAGIC_V2 = 2
+    NO_TIMESTAMP = -1
+    NO_PRODUCER_ID = -1
+
+cdef extern from *:  # of 64 bits, so that sums with them are as wide
     const long long INT_MAX "2147483647LL"
     const long long LONG_MAX "9223372036854775807LL"
+    const long long LZ4_STORED "2147483648LL"
 
 cdef enum:  # sizes
     OVERHEAD = 12
@@ -69,6 +87,10 @@ cdef enum:  # sizes
     V0_OVERHEAD = 14
     V1_OVERHEAD = 22
     V2_SIZE = 61
+    OFFSET_ENTRY_SIZE = 8
+    TIME_ENTRY_SIZE = 12
+    ABORTED_TXN_SIZE = 34
+    E_SIZE = 46
 
 cdef enum:  # formats.BatchHeader
     V2_BASE_OFFSET_AT = 0
@@ -101,3 +123,21 @@ cdef enum:  # formats.LegacyHeaderV1
     V1_ATTRIBUTES_AT = 17
     V1_TIMESTAMP_AT = 18
     V1_KEY_SIZE_AT = 26
+
+cdef enum:  # formats.OffsetIndexEntry
+    OFFSET_ENTRY_RELATIVE_OFFSET_AT = 0
+    OFFSET_ENTRY_POSITION_AT = 4
+
+cdef enum:  # formats.TimeIndexEntry
+    TIME_ENTRY_TIMESTAMP_AT = 0
+    TIME_ENTRY_RELATIVE_OFFSET_AT = 8
+
+cdef enum:  # formats.ProducerSnapshotEntry
+    E_PRODUCER_ID_AT = 0
+    E_PRODUCER_EPOCH_AT = 8
+    E_LAST_SEQUENCE_AT = 10
+    E_LAST_OFFSET_AT = 14
+    E_OFFSET_DELTA_AT = 22
+    E_TIMESTAMP_AT = 26
+    E_COORDINATOR_EPOCH_AT = 34
+    E_CURRENT_TXN_FIRST_OFFSET_AT = 38

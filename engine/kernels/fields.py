@@ -1,10 +1,12 @@
 """The constants of `formats` under the names that kernels use, and the flags of those that print.
 
 Compiled kernels take them from fields.pxd, where they are literals, so that no kernel loads or declares one; a test
-compares the two.
+compares the two. Whatever has a number in `formats`, or one that callers or other kernels know too, kernels have from
+here, from `walk` or from `tables`; `cython.declare` is for what nobody else knows (tests/test_house.py).
 
-B_… and R_…     rows of BatchColumns and RecordColumns          END, TORN …     statuses
+B_… and R_…     fields of BatchColumns and RecordColumns        END, TORN …     statuses
 V2_…_AT         positions in a batch header                     V0_…_AT, V1_…_AT   in a message of format 0 or 1
+OFFSET_ENTRY_…, TIME_ENTRY_…, E_…   positions in entries of an .index, a .timeindex and a producer snapshot
 INT_MAX, LONG_MAX   the largest numbers of Java's types
 """
 
@@ -21,6 +23,20 @@ TIMESTAMP_TYPE_FLAG = formats.TIMESTAMP_TYPE_FLAG
 TRANSACTIONAL_FLAG = formats.TRANSACTIONAL_FLAG
 CONTROL_FLAG = formats.CONTROL_FLAG
 DELETE_HORIZON_FLAG = formats.DELETE_HORIZON_FLAG
+KNOWN_ATTRIBUTES = CODEC_MASK | TIMESTAMP_TYPE_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG
+LEGACY_ATTRIBUTES = CODEC_MASK | TIMESTAMP_TYPE_FLAG
+
+LZ4 = int(formats.Codec.LZ4)
+LAST_CODEC = int(max(formats.Codec))
+LAST_LEGACY_CODEC = int(formats.LAST_LEGACY_CODEC)
+LZ4_FRAME_BLOCK = formats.LZ4_FRAME_BLOCK
+LZ4_STORED = formats.LZ4_STORED
+
+ABORT = int(formats.ControlType.ABORT)
+COMMIT = int(formats.ControlType.COMMIT)
+MAGIC_V2 = formats.MAGIC_V2
+NO_TIMESTAMP = formats.NO_TIMESTAMP
+NO_PRODUCER_ID = formats.NO_PRODUCER_ID
 
 INT_MAX = formats.INT_MAX
 LONG_MAX = formats.LONG_MAX
@@ -31,9 +47,17 @@ SMALLEST = formats.MIN_RECORD_SIZE
 V0_OVERHEAD = formats.LEGACY_OVERHEAD_V0
 V1_OVERHEAD = formats.LEGACY_OVERHEAD_V1
 V2_SIZE = formats.BATCH_HEADER.size
+OFFSET_ENTRY_SIZE = formats.OFFSET_INDEX_ENTRY.size
+TIME_ENTRY_SIZE = formats.TIME_INDEX_ENTRY.size
+ABORTED_TXN_SIZE = formats.ABORTED_TXN.size
+E_SIZE = formats.PRODUCER_SNAPSHOT_ENTRY.size
 R_FIELDS = formats.RECORD_FIELDS
 
 for _prefix, _names in (("B_", formats.BatchField), ("R_", formats.RecordField), ("", formats.Status)):
     globals().update({_prefix + _name.name: int(_name) for _name in _names})
-for _prefix, _layout in (("V2_", formats.BATCH_HEADER), ("V0_", formats.LEGACY_V0), ("V1_", formats.LEGACY_V1)):
+for _prefix, _layout in (
+    ("V2_", formats.BATCH_HEADER), ("V0_", formats.LEGACY_V0), ("V1_", formats.LEGACY_V1),
+    ("OFFSET_ENTRY_", formats.OFFSET_INDEX_ENTRY), ("TIME_ENTRY_", formats.TIME_INDEX_ENTRY),
+    ("E_", formats.PRODUCER_SNAPSHOT_ENTRY),
+):  # fmt: skip
     globals().update({f"{_prefix}{_name.upper()}_AT": _at for _name, _at in _layout.positions.items()})

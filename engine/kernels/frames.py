@@ -7,23 +7,21 @@ engine.record, which know what counts as damage.
 
 import cython
 
-from engine.formats import CODEC_MASK, BatchField, Codec
-
 if cython.compiled:
+    from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.frames import copy_16, move_16
     from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
+    from cython.cimports.engine.kernels.predicates import is_legacy
 else:
+    from engine.kernels import fields
     from engine.kernels.numbers import copy_bytes, u32_le
+    from engine.kernels.predicates import is_legacy
 
-_CODEC = cython.declare(cython.longlong, CODEC_MASK)
-_LZ4 = cython.declare(cython.longlong, Codec.LZ4)
-_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
-_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
-_COUNT = cython.declare(cython.int, BatchField.COUNT)
-_BODY = cython.declare(cython.int, BatchField.BODY)
-_BODY_END = cython.declare(cython.int, BatchField.BODY_END)
 
-_STORED = cython.declare(cython.uint, 0x80000000)  # in a block's size: its bytes are as they are
+_LZ4_MAGIC = cython.declare(cython.uint, 0x184D2204)
+_LZ4_PLAIN = cython.declare(cython.int, 0x60)  # of a frame's descriptor: version 1, independent blocks, nothing else
+_LZ4_NOT_SIZE = cython.declare(cython.int, 0x8F)  # bits beside the size of blocks, which must be 0
+_ZSTD_MAGIC = cython.declare(cython.uint, 0xFD2FB528)
 _LAST_LITERALS = cython.declare(cython.Py_ssize_t, 5)  # what the format keeps free of matches at the end of a block
 _MATCH_LIMIT = cython.declare(cython.Py_ssize_t, 12)
 
@@ -54,16 +52,17 @@ def inflate_lz4(data: cython.const[cython.uchar][::1], batches: cython.longlong[
     if row < 0 or end > batches.shape[1] or at < 0 or at > out.shape[0] or checksums.shape[0] < 4: return row, at
     with cython.nogil:
         while row < end:
-            start = batches[_BODY, row]
-            body_end = batches[_BODY_END, row]
-            if batches[_MAGIC, row] < 2 or batches[_ATTRIBUTES, row] & _CODEC != _LZ4: return row, at
+            start = batches[fields.B_BODY, row]
+            body_end = batches[fields.B_BODY_END, row]
+            if is_legacy(batches, row): return row, at
+            if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK != fields.LZ4: return row, at
             if start < 0 or start > body_end or body_end > data.shape[0]: return row, at
             behind = at
-            if start < body_end or batches[_COUNT, row] != 0:
+            if start < body_end or batches[fields.B_COUNT, row] != 0:
                 behind = _lz4_frame(data, start, body_end, checksums, out, at)
                 if behind < 0: return row, at
-            batches[_BODY, row] = at
-            batches[_BODY_END, row] = behind
+            batches[fields.B_BODY, row] = at
+            batches[fields.B_BODY_END, row] = behind
             at = behind
             row += 1
         return row, at
@@ -80,7 +79,8 @@ def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
     largest: cython.Py_ssize_t
     behind: cython.Py_ssize_t
     word: cython.uint
-    if end - at < 7 or u32_le(data, at) != 0x184D2204 or data[at + 4] != 0x60 or data[at + 5] & 0x8F: return -1
+    if end - at < 7 or u32_le(data, at) != _LZ4_MAGIC: return -1
+    if data[at + 4] != _LZ4_PLAIN or data[at + 5] & _LZ4_NOT_SIZE: return -1
     word = data[at + 5] >> 4
     if word < 4 or data[at + 6] != checksums[word - 4]: return -1
     largest = 1 << (2 * word + 8)
@@ -88,11 +88,11 @@ def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
     while True:
         if end - at < 4: return -1
         word = u32_le(data, at)
-        size = word & 0x7FFFFFFF
+        size = word & (fields.LZ4_STORED - 1)
         at += 4
         if size == 0: return here
         if size > largest or size > end - at: return -1
-        if word & _STORED:
+        if word & fields.LZ4_STORED:
             if size > out.shape[0] - here: return -1
             behind = copy_bytes(out, here, data, at, size)
         else:
@@ -182,7 +182,7 @@ def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
     content: cython.ulonglong = 0
     byte: cython.ulonglong
     descriptor: cython.int
-    if end < 6 or u32_le(data, 0) != 0xFD2FB528: return _NOT_PLAIN
+    if end < 6 or u32_le(data, 0) != _ZSTD_MAGIC: return _NOT_PLAIN
     with cython.nogil:
         descriptor = data[4]
         if descriptor & 8: return _NOT_PLAIN

@@ -7,8 +7,6 @@ An array of bytes is three buffers: a bit per row (0 is null), 32-bit ends, and 
 
 import cython
 
-from engine.formats import LONG_MAX
-
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.numbers import copy_bytes, varint, wrapped_sum
@@ -16,7 +14,7 @@ else:
     from engine.kernels import fields
     from engine.kernels.numbers import copy_bytes, varint, wrapped_sum
 
-_LAST_MS = cython.declare(cython.longlong, LONG_MAX // 1000)  # milliseconds that are microseconds of 64 bits
+_LAST_MS = cython.declare(cython.longlong, fields.LONG_MAX // 1000)  # milliseconds that are microseconds of 64 bits
 
 
 @cython.ccall

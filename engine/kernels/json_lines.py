@@ -8,19 +8,13 @@ record.json_record, which knows all of JSON.
 
 import cython
 
-from engine.kernels.lines import Parsed
-
 if cython.compiled:
-    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels import fields, tables
     from cython.cimports.engine.kernels.json_unescape import four_hex, put_string, unescape
 else:
-    from engine.kernels import fields
+    from engine.kernels import fields, tables
     from engine.kernels.json_unescape import four_hex, put_string, unescape
 
-_END = cython.declare(cython.int, Parsed.END)
-_FULL = cython.declare(cython.int, Parsed.FULL)
-_ODD = cython.declare(cython.int, Parsed.ODD)
-_BAD_START = cython.declare(cython.int, Parsed.BAD_START)
 
 _DEEPEST = cython.declare(cython.int, 60)  # levels of JSON within JSON
 _MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # of a number that surely fits 64 bits
@@ -356,7 +350,7 @@ def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
 
     data       changed where strings have escapes and records have headers
     timestamp  of records that have none, ms
-    status     END · FULL · ODD: the line there is no plain record, and is as it was · BAD_START: bytes outside `data`, or
+    status     see tables.Parsed. ODD: the line there is no plain record, and is as it was. BAD_START: bytes outside `data`, or
                columns that are no records
     Members: key, value (a string, null, or any JSON, whose text it is then), headers, timestamp, type; others are nothing
     of ours. Empty lines are skipped.
@@ -364,26 +358,26 @@ def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
     at: cython.Py_ssize_t = start
     line_end: cython.Py_ssize_t
     made: cython.int
-    if start < 0 or start > end or end > data.shape[0]: return filled, start, _BAD_START
-    if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, _BAD_START
+    if start < 0 or start > end or end > data.shape[0]: return filled, start, tables.PARSED_BAD_START
+    if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, tables.PARSED_BAD_START
     with cython.nogil:
         while at < end:
-            if filled >= records.shape[1]: return filled, at, _FULL
+            if filled >= records.shape[1]: return filled, at, tables.PARSED_FULL
             line_end = at
             while line_end < end and data[line_end] != 10:
                 line_end += 1
             made = _json_line(data, at, line_end, timestamp, records, filled)
-            if made < 0: return filled, at, _ODD
+            if made < 0: return filled, at, tables.PARSED_ODD
             filled += made
             at = line_end + 1 if line_end < end else end
-        return filled, at, _END
+        return filled, at, tables.PARSED_END
 
 
 if not cython.compiled:
 
     def parse_json_lines(data, start, end, _timestamp, records, filled):  # too slow interpreted: json reads every line
         """See above: every line is odd."""
-        if start < 0 or start > end or end > len(data): return filled, start, Parsed.BAD_START
-        if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, Parsed.BAD_START
-        if start == end: return filled, start, Parsed.END
-        return filled, start, Parsed.FULL if filled >= records.shape[1] else Parsed.ODD
+        if start < 0 or start > end or end > len(data): return filled, start, tables.PARSED_BAD_START
+        if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, tables.PARSED_BAD_START
+        if start == end: return filled, start, tables.PARSED_END
+        return filled, start, tables.PARSED_FULL if filled >= records.shape[1] else tables.PARSED_ODD

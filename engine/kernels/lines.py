@@ -1,28 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Lines of a key, a separator and a value → record columns. Nothing is copied: both stay where they stood."""
 
-from enum import IntEnum
-
 import cython
 
 if cython.compiled:
-    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels import fields, tables
 else:
-    from engine.kernels import fields
-
-
-class Parsed(IntEnum):
-    """Why reading lines stopped."""
-
-    END = 0  # every line was read
-    FULL = 1  # the columns are used up: call again
-    ODD = 2  # the line at the returned position has to be looked at by other means
-    BAD_START = 3  # arguments that do not fit each other: nothing was read
-
-
-_END = cython.declare(cython.int, Parsed.END)
-_FULL = cython.declare(cython.int, Parsed.FULL)
-_BAD_START = cython.declare(cython.int, Parsed.BAD_START)
+    from engine.kernels import fields, tables
 
 
 @cython.cfunc
@@ -83,11 +67,11 @@ def parse_text_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
     line_end: cython.Py_ssize_t
     behind: cython.Py_ssize_t
     split: cython.Py_ssize_t
-    if start < 0 or start > end or end > data.shape[0]: return filled, start, _BAD_START
-    if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, _BAD_START
+    if start < 0 or start > end or end > data.shape[0]: return filled, start, tables.PARSED_BAD_START
+    if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, tables.PARSED_BAD_START
     with cython.nogil:
         while at < end:
-            if filled >= records.shape[1]: return filled, at, _FULL
+            if filled >= records.shape[1]: return filled, at, tables.PARSED_FULL
             line_end = _line_end(data, at, end)
             behind = line_end + 1
             if line_end > at and data[line_end - 1] == 13: line_end -= 1
@@ -108,4 +92,4 @@ def parse_text_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
             if null.shape[0] and _is(data, at, line_end, null): records[fields.R_VALUE_SIZE, filled] = -1
             filled += 1
             at = behind if behind < end else end
-        return filled, at, _END
+        return filled, at, tables.PARSED_END

@@ -8,17 +8,15 @@ as \\u202e.
 
 import cython
 
-from engine.kernels.bounds import BLOCK
-
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.bounds import batches_are_there, contents_are_there
+    from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
     from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
     from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
     from cython.cimports.engine.kernels.words import advance, boolean, number, put
 else:
     from engine.kernels import fields
-    from engine.kernels.bounds import batches_are_there, contents_are_there
+    from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
     from engine.kernels.json_strings import field_room, put_field, text_size_of
     from engine.kernels.numbers import varint, wrapped_difference
     from engine.kernels.words import advance, boolean, number, put
@@ -27,7 +25,6 @@ SCHEMA = 1  # version of the objects' schema; the literals below say it too
 BATCH_OBJECT_LIMIT = 960  # no batch object is longer
 _BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_OBJECT_LIMIT)
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
-_BLOCK = cython.declare(cython.Py_ssize_t, BLOCK)
 _HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # what stands around a header's key and value
 
 
@@ -282,7 +279,7 @@ def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.c
     with cython.nogil:
         while True:
             if record == believed and record < last_record:
-                believed = min(record + _BLOCK, last_record)
+                believed = min(record + BLOCK, last_record)
                 if not batches_are_there(records, record, believed, batches.shape[1]): return at, row, record, fields.BAD_START
                 if flags & fields.CONTENTS and not contents_are_there(data, records, record, believed):
                     return at, row, record, fields.BAD_START

@@ -6,51 +6,15 @@ Open addressing over a plain buffer, by the two halves of the digest. Mirrors Sk
 
 import cython
 
-from engine.formats import DELETE_HORIZON_FLAG, BatchField, RecordField, Status
-from engine.kernels.digest import SLOT_WORDS
-
 if cython.compiled:
+    from cython.cimports.engine.kernels import fields, tables
     from cython.cimports.engine.kernels.digest import digest, digest_ahead
+    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
 else:
+    from engine.kernels import fields, tables
     from engine.kernels.digest import digest, digest_ahead
+    from engine.kernels.predicates import has_delete_horizon, is_legacy
 
-_WORDS = cython.declare(cython.Py_ssize_t, SLOT_WORDS)
-_END = cython.declare(cython.int, Status.END)
-_FULL = cython.declare(cython.int, Status.FULL)
-_BAD_START = cython.declare(cython.int, Status.BAD_START)
-
-_MAGIC = cython.declare(cython.int, BatchField.MAGIC)
-_ATTRIBUTES = cython.declare(cython.int, BatchField.ATTRIBUTES)
-_BASE_TIMESTAMP = cython.declare(cython.int, BatchField.BASE_TIMESTAMP)
-
-_BATCH = cython.declare(cython.int, RecordField.BATCH)
-_OFFSET = cython.declare(cython.int, RecordField.OFFSET)
-_KEY_SIZE = cython.declare(cython.int, RecordField.KEY_SIZE)
-_VALUE_SIZE = cython.declare(cython.int, RecordField.VALUE_SIZE)
-
-_HORIZON_FLAG = cython.declare(cython.longlong, DELETE_HORIZON_FLAG)
-
-# verdicts on the records of a batch: ask the map · all stay · none stays · ask the survivors · none is a key's last
-ASK, KEEP_ALL, KEEP_NONE, ASK_SURVIVORS, SUPERSEDED = range(5)
-_KEEP_ALL = cython.declare(cython.int, KEEP_ALL)
-_KEEP_NONE = cython.declare(cython.int, KEEP_NONE)
-_ASK_SURVIVORS = cython.declare(cython.int, ASK_SURVIVORS)
-
-# what `mark_retained` counts for each batch
-READ, KEPT, TOMBSTONES, WITHOUT_KEY, EXPIRED = range(5)
-COUNTS = 5
-_READ = cython.declare(cython.int, READ)
-_KEPT = cython.declare(cython.int, KEPT)
-_TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
-_WITHOUT_KEY = cython.declare(cython.int, WITHOUT_KEY)
-_EXPIRED = cython.declare(cython.int, EXPIRED)
-_COUNTS = cython.declare(cython.Py_ssize_t, COUNTS)
-
-# where `put_keys` keeps what it must know from call to call
-ENTRIES, CAPACITY, LATEST = range(3)
-_ENTRIES = cython.declare(cython.int, ENTRIES)
-_CAPACITY = cython.declare(cython.int, CAPACITY)
-_LATEST = cython.declare(cython.int, LATEST)
 
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _BLOCK = cython.declare(cython.Py_ssize_t, 32)  # records whose slots are fetched from memory side by side
@@ -75,8 +39,8 @@ def _slot(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ul
             at = (place * slot_count) >> 32
         else:
             at = at + 1 if at + 1 < count else 0
-        if slots[at * _WORDS] == one and slots[at * _WORDS + 1] == other: return at * _WORDS
-        if slots[at * _WORDS] == 0 and slots[at * _WORDS + 1] == 0: return at * _WORDS
+        if slots[at * tables.SLOT_WORDS] == one and slots[at * tables.SLOT_WORDS + 1] == other: return at * tables.SLOT_WORDS
+        if slots[at * tables.SLOT_WORDS] == 0 and slots[at * tables.SLOT_WORDS + 1] == 0: return at * tables.SLOT_WORDS
         probe += 1
     return -1
 
@@ -94,19 +58,20 @@ def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, 
     start_offset  not negative; records below it are passed over, and so are those without a key
     skipped       by batch: not 0 passes over all its records
     slots         the map, SLOT_WORDS words a slot, zeros at first
-    state         ENTRIES in the map · CAPACITY of it, at most the slots · LATEST offset that was put, untouched if none is
+    state         see tables.MapState; CAPACITY is at most the slots
     status        END · FULL: the map holds CAPACITY entries and there is one more record to put · BAD_START (arguments
                   that do not fit each other)
     """
-    count: cython.Py_ssize_t = slots.shape[0] // _WORDS
+    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     one: cython.ulonglong
     other: cython.ulonglong
     ones: cython.ulonglong[32]
     others: cython.ulonglong[32]
-    if first < 0 or end > records.shape[1] or state.shape[0] < 3 or state[_CAPACITY] > count: return first, _BAD_START
-    if count > 0xFFFFFFFF or start_offset < 0: return first, _BAD_START
+    if first < 0 or end > records.shape[1] or state.shape[0] < tables.MAP_FIELDS: return first, fields.BAD_START
+    if state[tables.MAP_CAPACITY] > count: return first, fields.BAD_START
+    if count > 0xFFFFFFFF or start_offset < 0: return first, fields.BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK
     with cython.nogil:
@@ -114,36 +79,36 @@ def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, 
             if (index - first) % _BLOCK == 0 and not digest_ahead(
                     data, records, index, min(end, index + _BLOCK), skipped, secret_0, secret_1, slots, count, ones,
                     others):
-                return index, _BAD_START
-            if records[_KEY_SIZE, index] < 0 or records[_OFFSET, index] < start_offset: continue
-            if skipped[records[_BATCH, index]]: continue
-            if state[_ENTRIES] >= state[_CAPACITY]: return index, _FULL
+                return index, fields.BAD_START
+            if records[fields.R_KEY_SIZE, index] < 0 or records[fields.R_OFFSET, index] < start_offset: continue
+            if skipped[records[fields.R_BATCH, index]]: continue
+            if state[tables.MAP_ENTRIES] >= state[tables.MAP_CAPACITY]: return index, fields.FULL
             one = ones[(index - first) % _BLOCK]
             other = others[(index - first) % _BLOCK]
             at = _slot(slots, count, one, other)
-            if at < 0: return index, _FULL
+            if at < 0: return index, fields.FULL
             if slots[at] == 0 and slots[at + 1] == 0:
                 slots[at] = one
                 slots[at + 1] = other
-                state[_ENTRIES] += 1
-            slots[at + 2] = records[_OFFSET, index]
-            state[_LATEST] = records[_OFFSET, index]
-        return end, _END
+                state[tables.MAP_ENTRIES] += 1
+            slots[at + 2] = records[fields.R_OFFSET, index]
+            state[tables.MAP_LATEST] = records[fields.R_OFFSET, index]
+        return end, fields.END
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def move_entries(old: cython.const[cython.ulonglong][::1], slots: cython.ulonglong[::1]) -> cython.Py_ssize_t:
     """Put every entry of the map `old` into the larger, empty map `slots` → how many there are; −1: they do not fit."""
-    count: cython.Py_ssize_t = slots.shape[0] // _WORDS
+    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
     number: cython.Py_ssize_t
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     moved: cython.Py_ssize_t = 0
     if count > 0xFFFFFFFF: return -1
     with cython.nogil:
-        for number in range(old.shape[0] // _WORDS):
-            index = number * _WORDS
+        for number in range(old.shape[0] // tables.SLOT_WORDS):
+            index = number * tables.SLOT_WORDS
             if old[index] == 0 and old[index + 1] == 0: continue
             at = _slot(slots, count, old[index], old[index + 1])
             if at < 0: return -1
@@ -163,7 +128,7 @@ def find_key(data: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1]
     other: cython.ulonglong
     at: cython.Py_ssize_t
     one, other = digest(data, secret_0, secret_1)
-    at = _slot(slots, slots.shape[0] // _WORDS, one, other)
+    at = _slot(slots, slots.shape[0] // tables.SLOT_WORDS, one, other)
     if at < 0 or (slots[at] == 0 and slots[at + 1] == 0): return -1
     return slots[at + 2]
 
@@ -179,15 +144,15 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
                   counts: cython.longlong[:, ::1]) -> cython.int:
     """Write 1 into keep[index − first] for each of the records first … end − 1 that compaction keeps, else 0 → status.
 
-    verdicts    by batch: ASK the map, KEEP_ALL, KEEP_NONE, or ASK_SURVIVORS, `survivors`; what is SUPERSEDED is not read
+    verdicts    by batch, see tables.Verdict; ASK_SURVIVORS: `survivors`. What is SUPERSEDED is not read
     latest_offset  records above it stay     now  ms; a tombstone goes when the delete horizon of its batch is reached
     retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
     survivors   a bit for each offset from `survivors_start` on (see cleaning.note_survivors)
-    counts      by field (READ, KEPT, TOMBSTONES kept, WITHOUT_KEY dropped, tombstones EXPIRED) and batch: added to
+    counts      by batch, see tables.Count: added to
     status      END · BAD_START (arguments that do not fit each other)
     Mirrors Cleaner.shouldRetainRecord.
     """
-    count: cython.Py_ssize_t = slots.shape[0] // _WORDS
+    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     row: cython.Py_ssize_t
@@ -196,8 +161,9 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     other: cython.ulonglong
     ones: cython.ulonglong[32]
     others: cython.ulonglong[32]
-    if first < 0 or end > records.shape[1] or end - first > keep.shape[0] or counts.shape[0] < _COUNTS: return _BAD_START
-    if count == 0 or count > 0xFFFFFFFF: return _BAD_START
+    if first < 0 or end > records.shape[1] or end - first > keep.shape[0]: return fields.BAD_START
+    if counts.shape[0] < tables.COUNTS: return fields.BAD_START
+    if count == 0 or count > 0xFFFFFFFF: return fields.BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK
     with cython.nogil:
@@ -205,37 +171,37 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
             if (index - first) % _BLOCK == 0 and not digest_ahead(
                     data, records, index, min(end, index + _BLOCK), verdicts, secret_0, secret_1, slots, count, ones,
                     others):
-                return _BAD_START
-            row = records[_BATCH, index]
-            if row < 0 or row >= verdicts.shape[0] or row >= counts.shape[1] or row >= batches.shape[1]: return _BAD_START
-            counts[_READ, row] += 1
-            if verdicts[row] == _KEEP_NONE:
+                return fields.BAD_START
+            row = records[fields.R_BATCH, index]
+            if row < 0 or row >= verdicts.shape[0] or row >= counts.shape[1] or row >= batches.shape[1]: return fields.BAD_START
+            counts[tables.C_READ, row] += 1
+            if verdicts[row] == tables.KEEP_NONE:
                 stays = False
-            elif verdicts[row] == _KEEP_ALL or records[_OFFSET, index] > latest_offset:
+            elif verdicts[row] == tables.KEEP_ALL or records[fields.R_OFFSET, index] > latest_offset:
                 stays = True
-            elif records[_KEY_SIZE, index] < 0:
+            elif records[fields.R_KEY_SIZE, index] < 0:
                 stays = False
-                counts[_WITHOUT_KEY, row] += 1
+                counts[tables.C_WITHOUT_KEY, row] += 1
             else:
-                if verdicts[row] == _ASK_SURVIVORS:
-                    at = records[_OFFSET, index] - survivors_start
-                    if at < 0 or at >> 6 >= survivors.shape[0]: return _BAD_START
+                if verdicts[row] == tables.ASK_SURVIVORS:
+                    at = records[fields.R_OFFSET, index] - survivors_start
+                    if at < 0 or at >> 6 >= survivors.shape[0]: return fields.BAD_START
                     stays = (survivors[at >> 6] >> (at & 63)) & 1
                 else:
                     at = _slot(slots, count, ones[(index - first) % _BLOCK], others[(index - first) % _BLOCK])
                     stays = at < 0 or (slots[at] == 0 and slots[at + 1] == 0)
-                    if not stays: stays = records[_OFFSET, index] >= _signed(slots[at + 2])
-                if stays and records[_VALUE_SIZE, index] < 0:
-                    if batches[_MAGIC, row] < 2:
+                    if not stays: stays = records[fields.R_OFFSET, index] >= _signed(slots[at + 2])
+                if stays and records[fields.R_VALUE_SIZE, index] < 0:
+                    if is_legacy(batches, row):
                         stays = retain_legacy_deletes
-                    elif batches[_ATTRIBUTES, row] & _HORIZON_FLAG:
-                        stays = now < batches[_BASE_TIMESTAMP, row]
-                    if not stays: counts[_EXPIRED, row] += 1
+                    elif has_delete_horizon(batches, row):
+                        stays = now < batches[fields.B_BASE_TIMESTAMP, row]
+                    if not stays: counts[tables.C_EXPIRED, row] += 1
             keep[index - first] = stays
             if stays:
-                counts[_KEPT, row] += 1
-                if records[_VALUE_SIZE, index] < 0: counts[_TOMBSTONES, row] += 1
-        return _END
+                counts[tables.C_KEPT, row] += 1
+                if records[fields.R_VALUE_SIZE, index] < 0: counts[tables.C_TOMBSTONES, row] += 1
+        return fields.END
 
 
 @cython.cfunc
@@ -253,14 +219,14 @@ def _signed(value: cython.ulonglong) -> cython.longlong:
 def take_entries(slots: cython.const[cython.ulonglong][::1], first: cython.Py_ssize_t, ones: cython.ulonglong[::1],
                  others: cython.ulonglong[::1], offsets: cython.ulonglong[::1]):
     """Write the entries of the map from slot `first` on into columns, as far as they fit → (next slot, how many)."""
-    end: cython.Py_ssize_t = slots.shape[0] // _WORDS
+    end: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
     room: cython.Py_ssize_t = min(ones.shape[0], others.shape[0], offsets.shape[0])
     count: cython.Py_ssize_t = 0
     at: cython.Py_ssize_t
     if first < 0: return end, 0
     with cython.nogil:
         while first < end and count < room:
-            at = first * _WORDS
+            at = first * tables.SLOT_WORDS
             first += 1
             if slots[at] == 0 and slots[at + 1] == 0: continue
             ones[count] = slots[at]

@@ -9,44 +9,15 @@ Mirrors ProducerStateEntry and ProducerStateManager, and java.util.HashMap for t
 
 import cython
 
-from engine.formats import ABORTED_TXN, PRODUCER_SNAPSHOT_ENTRY, ControlType
-
 if cython.compiled:
-    from cython.cimports.engine.kernels import walk
+    from cython.cimports.engine.kernels import fields, tables, walk
     from cython.cimports.engine.kernels.numbers import copy_bytes, i16, i64, put_int, wrapped_difference, wrapped_sum
     from cython.cimports.engine.kernels.words import advance
 else:
-    from engine.kernels import walk
+    from engine.kernels import fields, tables, walk
     from engine.kernels.numbers import copy_bytes, i16, i64, put_int, wrapped_difference, wrapped_sum
     from engine.kernels.words import advance
 
-# where a table keeps what it must know from call to call
-COUNT, CAPACITY = range(2)  # entries; buckets of the HashMap that Kafka would have, a power of two
-_COUNT = cython.declare(cython.int, COUNT)
-_CAPACITY = cython.declare(cython.int, CAPACITY)
-
-FROM, TO = range(2)  # `bounds`
-_FROM = cython.declare(cython.int, FROM)
-_TO = cython.declare(cython.int, TO)
-
-DONE, NO_ROOM, REFUSED, BAD_START = range(4)  # statuses; the last one: arguments that do not fit together
-_DONE = cython.declare(cython.int, DONE)
-_NO_ROOM = cython.declare(cython.int, NO_ROOM)
-_REFUSED = cython.declare(cython.int, REFUSED)
-_BAD_START = cython.declare(cython.int, BAD_START)
-
-_SIZE = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.size)
-_ID_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["producer_id"])
-_EPOCH_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["producer_epoch"])
-_SEQUENCE_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["last_sequence"])
-_LAST_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["last_offset"])
-_DELTA_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["offset_delta"])
-_TIMESTAMP_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["timestamp"])
-_COORDINATOR_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["coordinator_epoch"])
-_TXN_AT = cython.declare(cython.Py_ssize_t, PRODUCER_SNAPSHOT_ENTRY.positions["current_txn_first_offset"])
-
-_ABORTED = cython.declare(cython.Py_ssize_t, ABORTED_TXN.size)
-_ABORT = cython.declare(cython.longlong, ControlType.ABORT)
 
 _ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
@@ -54,6 +25,15 @@ _INTS = cython.declare(cython.longlong, 2**32)
 _SPREAD = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # ids that follow each other go far apart
 _SMALLEST_WITH_TREES = cython.declare(cython.longlong, 64)
 _LONGEST_CHAIN = cython.declare(cython.longlong, 8)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _id_of(entries: cython.const[cython.uchar][::1], number: cython.Py_ssize_t) -> cython.longlong:
+    """The producer of an entry."""
+    return i64(entries, number * fields.E_SIZE + fields.E_PRODUCER_ID_AT)
 
 
 @cython.cfunc
@@ -87,7 +67,7 @@ def find_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cyt
     """The number of the producer's entry, −1 where it has none."""
     at: cython.Py_ssize_t = heads[_chain(producer, heads.shape[0])]
     while at > 0:
-        if i64(entries, (at - 1) * _SIZE + _ID_AT) == producer: return at - 1
+        if _id_of(entries, at - 1) == producer: return at - 1
         at = links[at - 1]
     return -1
 
@@ -98,28 +78,28 @@ def find_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cyt
 def add_producer(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1],
                  producer: cython.longlong) -> cython.Py_ssize_t:
     """Make an entry that knows nothing yet, for a producer that has none → its number, −1 without room for it."""
-    number: cython.Py_ssize_t = state[_COUNT]
-    at: cython.Py_ssize_t = number * _SIZE
+    number: cython.Py_ssize_t = state[tables.TABLE_COUNT]
+    at: cython.Py_ssize_t = number * fields.E_SIZE
     chain: cython.Py_ssize_t = _chain(producer, heads.shape[0])
     other: cython.Py_ssize_t
     bucket: cython.Py_ssize_t
     beside: cython.longlong = 1
     if number >= links.shape[0]: return -1
-    put_int(entries, at + _ID_AT, producer, 8)
-    put_int(entries, at + _EPOCH_AT, -1, 2)
+    put_int(entries, at + fields.E_PRODUCER_ID_AT, producer, 8)
+    put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, -1, 2)
     _forget_batches(entries, at)
-    put_int(entries, at + _TIMESTAMP_AT, -1, 8)
-    put_int(entries, at + _COORDINATOR_AT, -1, 4)
-    put_int(entries, at + _TXN_AT, -1, 8)
+    put_int(entries, at + fields.E_TIMESTAMP_AT, -1, 8)
+    put_int(entries, at + fields.E_COORDINATOR_EPOCH_AT, -1, 4)
+    put_int(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, -1, 8)
     links[number] = heads[chain]
     heads[chain] = number + 1
-    state[_COUNT] = number + 1
-    if state[_CAPACITY] < _SMALLEST_WITH_TREES:
-        bucket = _bucket(producer, state[_CAPACITY])
+    state[tables.TABLE_COUNT] = number + 1
+    if state[tables.TABLE_CAPACITY] < _SMALLEST_WITH_TREES:
+        bucket = _bucket(producer, state[tables.TABLE_CAPACITY])
         for other in range(number):
-            if _bucket(i64(entries, other * _SIZE + _ID_AT), state[_CAPACITY]) == bucket: beside += 1
-        if beside > _LONGEST_CHAIN: state[_CAPACITY] *= 2
-    if state[_COUNT] > state[_CAPACITY] // 4 * 3: state[_CAPACITY] *= 2
+            if _bucket(_id_of(entries, other), state[tables.TABLE_CAPACITY]) == bucket: beside += 1
+        if beside > _LONGEST_CHAIN: state[tables.TABLE_CAPACITY] *= 2
+    if state[tables.TABLE_COUNT] > state[tables.TABLE_CAPACITY] // 4 * 3: state[tables.TABLE_CAPACITY] *= 2
     return number
 
 
@@ -132,7 +112,7 @@ def link_chains(entries: cython.const[cython.uchar][::1], count: cython.Py_ssize
     number: cython.Py_ssize_t
     chain: cython.Py_ssize_t
     for number in range(count):
-        chain = _chain(i64(entries, number * _SIZE + _ID_AT), heads.shape[0])
+        chain = _chain(_id_of(entries, number), heads.shape[0])
         links[number] = heads[chain]
         heads[chain] = number + 1
 
@@ -143,9 +123,9 @@ def link_chains(entries: cython.const[cython.uchar][::1], count: cython.Py_ssize
 @cython.exceptval(check=False)
 def _forget_batches(entries: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.void:
     """Let the entry at byte `at` have no batch."""
-    put_int(entries, at + _SEQUENCE_AT, -1, 4)
-    put_int(entries, at + _LAST_AT, -1, 8)
-    put_int(entries, at + _DELTA_AT, 0, 4)
+    put_int(entries, at + fields.E_LAST_SEQUENCE_AT, -1, 4)
+    put_int(entries, at + fields.E_LAST_OFFSET_AT, -1, 8)
+    put_int(entries, at + fields.E_OFFSET_DELTA_AT, 0, 4)
 
 
 @cython.cfunc
@@ -166,8 +146,8 @@ def _low_int(value: cython.longlong) -> cython.longlong:
 @cython.exceptval(check=False)
 def _find_open(offsets: cython.longlong[::1], bounds: cython.longlong[::1], first: cython.longlong) -> cython.Py_ssize_t:
     """The place of the first transaction that begins at `first` or later."""
-    low: cython.Py_ssize_t = bounds[_FROM]
-    high: cython.Py_ssize_t = bounds[_TO]
+    low: cython.Py_ssize_t = bounds[tables.BOUND_FROM]
+    high: cython.Py_ssize_t = bounds[tables.BOUND_TO]
     middle: cython.Py_ssize_t
     if low == high or offsets[high - 1] < first: return high
     if offsets[low] >= first: return low
@@ -185,17 +165,17 @@ def open_transaction(offsets: cython.longlong[::1], producers: cython.longlong[:
                      first: cython.longlong, producer: cython.longlong) -> cython.int:
     """Add the transaction of `producer` from offset `first` on; one that begins there too goes → DONE, or NO_ROOM."""
     at: cython.Py_ssize_t = _find_open(offsets, bounds, first)
-    behind: cython.Py_ssize_t = bounds[_TO]
-    if behind >= offsets.shape[0]: return _NO_ROOM
+    behind: cython.Py_ssize_t = bounds[tables.BOUND_TO]
+    if behind >= offsets.shape[0]: return tables.TAKEN_NO_ROOM
     if at == behind or offsets[at] != first:
         while behind > at:
             offsets[behind] = offsets[behind - 1]
             producers[behind] = producers[behind - 1]
             behind -= 1
         offsets[at] = first
-        bounds[_TO] += 1
+        bounds[tables.BOUND_TO] += 1
     producers[at] = producer
-    return _DONE
+    return tables.TAKEN_DONE
 
 
 @cython.ccall
@@ -205,20 +185,20 @@ def close_transaction(offsets: cython.longlong[::1], producers: cython.longlong[
                       first: cython.longlong) -> cython.int:
     """Remove the transaction that begins at offset `first` → DONE, or REFUSED: there is none."""
     at: cython.Py_ssize_t = _find_open(offsets, bounds, first)
-    if at == bounds[_TO] or offsets[at] != first: return _REFUSED
-    if at - bounds[_FROM] < bounds[_TO] - at:  # the shorter side moves up; the oldest mostly ends first
-        while at > bounds[_FROM]:
+    if at == bounds[tables.BOUND_TO] or offsets[at] != first: return tables.TAKEN_REFUSED
+    if at - bounds[tables.BOUND_FROM] < bounds[tables.BOUND_TO] - at:  # the shorter side moves up; the oldest mostly ends first
+        while at > bounds[tables.BOUND_FROM]:
             offsets[at] = offsets[at - 1]
             producers[at] = producers[at - 1]
             at -= 1
-        bounds[_FROM] += 1
+        bounds[tables.BOUND_FROM] += 1
     else:
-        while at + 1 < bounds[_TO]:
+        while at + 1 < bounds[tables.BOUND_TO]:
             offsets[at] = offsets[at + 1]
             producers[at] = producers[at + 1]
             at += 1
-        bounds[_TO] -= 1
-    return _DONE
+        bounds[tables.BOUND_TO] -= 1
+    return tables.TAKEN_DONE
 
 
 @cython.ccall
@@ -227,8 +207,8 @@ def close_transaction(offsets: cython.longlong[::1], producers: cython.longlong[
 def first_of_others(producers: cython.longlong[::1], bounds: cython.longlong[::1],
                     producer: cython.longlong) -> cython.Py_ssize_t:
     """The place of the oldest transaction that is not `producer`'s, −1 without one."""
-    at: cython.Py_ssize_t = bounds[_FROM]
-    while at < bounds[_TO]:
+    at: cython.Py_ssize_t = bounds[tables.BOUND_FROM]
+    while at < bounds[tables.BOUND_TO]:
         if producers[at] != producer: return at
         at += 1
     return -1
@@ -241,33 +221,33 @@ def first_of_others(producers: cython.longlong[::1], bounds: cython.longlong[::1
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _take_data(rows: cython.const[cython.longlong][:, ::1], column: cython.Py_ssize_t, entries: cython.uchar[::1],
+def _take_data(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
                at: cython.Py_ssize_t) -> cython.void:
     """Let a batch of data be the last one of the entry at byte `at`."""
-    last: cython.longlong = rows[walk.R_LAST_OFFSET, column]
-    delta: cython.longlong = _low_int(wrapped_difference(last, rows[walk.R_BASE_OFFSET, column]))
-    sequence: cython.longlong = rows[walk.R_BASE_SEQUENCE, column]
+    last: cython.longlong = told[walk.P_LAST_OFFSET, row]
+    delta: cython.longlong = _low_int(wrapped_difference(last, told[walk.P_BASE_OFFSET, row]))
+    sequence: cython.longlong = told[walk.P_BASE_SEQUENCE, row]
     if sequence != -1: sequence = advance(sequence, delta)
-    put_int(entries, at + _EPOCH_AT, rows[walk.R_PRODUCER_EPOCH, column], 2)
-    put_int(entries, at + _SEQUENCE_AT, sequence, 4)
-    put_int(entries, at + _LAST_AT, last, 8)
-    put_int(entries, at + _DELTA_AT, delta, 4)
-    put_int(entries, at + _TIMESTAMP_AT, rows[walk.R_MAX_TIMESTAMP, column], 8)
+    put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, told[walk.P_PRODUCER_EPOCH, row], 2)
+    put_int(entries, at + fields.E_LAST_SEQUENCE_AT, sequence, 4)
+    put_int(entries, at + fields.E_LAST_OFFSET_AT, last, 8)
+    put_int(entries, at + fields.E_OFFSET_DELTA_AT, delta, 4)
+    put_int(entries, at + fields.E_TIMESTAMP_AT, told[walk.P_MAX_TIMESTAMP, row], 8)
 
 
 @cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _take_marker(rows: cython.const[cython.longlong][:, ::1], column: cython.Py_ssize_t, entries: cython.uchar[::1],
+def _take_marker(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
                  at: cython.Py_ssize_t) -> cython.void:
     """Let a marker end the transaction of the entry at byte `at`."""
-    if i16(entries, at + _EPOCH_AT) != rows[walk.R_PRODUCER_EPOCH, column]:
-        put_int(entries, at + _EPOCH_AT, rows[walk.R_PRODUCER_EPOCH, column], 2)
+    if i16(entries, at + fields.E_PRODUCER_EPOCH_AT) != told[walk.P_PRODUCER_EPOCH, row]:
+        put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, told[walk.P_PRODUCER_EPOCH, row], 2)
         _forget_batches(entries, at)
-    put_int(entries, at + _TIMESTAMP_AT, rows[walk.R_MARKER_TIMESTAMP, column], 8)
-    put_int(entries, at + _COORDINATOR_AT, rows[walk.R_COORDINATOR_EPOCH, column], 4)
-    put_int(entries, at + _TXN_AT, -1, 8)
+    put_int(entries, at + fields.E_TIMESTAMP_AT, told[walk.P_MARKER_TIMESTAMP, row], 8)
+    put_int(entries, at + fields.E_COORDINATOR_EPOCH_AT, told[walk.P_COORDINATOR_EPOCH, row], 4)
+    put_int(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, -1, 8)
 
 
 @cython.cfunc
@@ -285,67 +265,78 @@ def _tell_aborted(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cytho
 
 
 @cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_full(links: cython.int[::1], state: cython.longlong[::1], offsets: cython.longlong[::1],
+             bounds: cython.longlong[::1]) -> cython.bint:
+    """Has the table no room for a producer, or the open transactions none for another one?"""
+    return state[tables.TABLE_COUNT] >= links.shape[0] or bounds[tables.BOUND_TO] >= offsets.shape[0]
+
+
+@cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _misfit(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1],
             offsets: cython.longlong[::1], producers: cython.longlong[::1], bounds: cython.longlong[::1]) -> cython.bint:
     """Do the columns of a table and of open transactions not fit together?"""
-    if entries.shape[0] // _SIZE < links.shape[0] or state.shape[0] < 2 or bounds.shape[0] < 2: return True
+    if entries.shape[0] // fields.E_SIZE < links.shape[0] or state.shape[0] < 2 or bounds.shape[0] < 2: return True
     if heads.shape[0] < 1 or heads.shape[0] & (heads.shape[0] - 1) != 0: return True
-    if state[_COUNT] < 0 or state[_COUNT] > links.shape[0] or offsets.shape[0] != producers.shape[0]: return True
-    return bounds[_FROM] < 0 or bounds[_TO] < bounds[_FROM] or bounds[_TO] > offsets.shape[0]
+    if not 0 <= state[tables.TABLE_COUNT] <= links.shape[0] or offsets.shape[0] != producers.shape[0]: return True
+    return not 0 <= bounds[tables.BOUND_FROM] <= bounds[tables.BOUND_TO] <= offsets.shape[0]
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int, cython.Py_ssize_t))
-def take_rows(rows: cython.const[cython.longlong][:, ::1], column: cython.Py_ssize_t, entries: cython.uchar[::1],
+def take_batches(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
               heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1], offsets: cython.longlong[::1],
               producers: cython.longlong[::1], bounds: cython.longlong[::1], aborted: cython.uchar[::1]):
-    """Take in replicated batches, in log order, which leaders have checked → (column not taken, status, bytes of `aborted`).
+    """Take in replicated batches, in log order, which leaders have checked → (row not taken, status, bytes of `aborted`).
 
-    rows     as kernels.recovery tells them, from `column` on
+    told     as kernels.recovery tells them, from `row` on
     aborted  out: the transactions that were aborted, as a transaction index has them
-    status   DONE · NO_ROOM: the table, the open transactions or `aborted` are full · REFUSED: a plain batch within a
-             transaction, or the end of one that is not open, and nothing was changed · BAD_START
+    status   see tables.Taken. NO_ROOM: the table, the open transactions or `aborted` are full · REFUSED: a plain batch within a
+             transaction, or the end of one that is not open, and nothing was changed
     Mirrors LogSegment.updateProducerState.
     """
-    told: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t = 0
     at: cython.Py_ssize_t
     other: cython.Py_ssize_t
     producer: cython.longlong
     kind: cython.longlong
     first: cython.longlong
     stable: cython.longlong
-    if column < 0 or rows.shape[0] < walk.ROW_FIELDS: return column, _BAD_START, 0
-    if _misfit(entries, heads, links, state, offsets, producers, bounds): return column, _BAD_START, 0
+    if row < 0 or told.shape[0] < walk.PRODUCER_FIELDS: return row, tables.TAKEN_BAD_START, 0
+    if _misfit(entries, heads, links, state, offsets, producers, bounds): return row, tables.TAKEN_BAD_START, 0
     with cython.nogil:
-        while column < rows.shape[1]:
-            if state[_COUNT] >= links.shape[0] or bounds[_TO] >= offsets.shape[0]: return column, _NO_ROOM, told
-            if aborted.shape[0] - told < _ABORTED: return column, _NO_ROOM, told
-            producer = rows[walk.R_PRODUCER_ID, column]
-            kind = rows[walk.R_KIND, column]
+        while row < told.shape[1]:
+            if _is_full(links, state, offsets, bounds): return row, tables.TAKEN_NO_ROOM, size
+            if aborted.shape[0] - size < fields.ABORTED_TXN_SIZE: return row, tables.TAKEN_NO_ROOM, size
+            producer = told[walk.P_PRODUCER_ID, row]
+            kind = told[walk.P_KIND, row]
             at = find_producer(entries, heads, links, producer)
             if at < 0: at = add_producer(entries, heads, links, state, producer)
-            at *= _SIZE
-            first = i64(entries, at + _TXN_AT)
+            at *= fields.E_SIZE
+            first = i64(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT)
             if not kind & walk.K_CONTROL:
-                if first != -1 and not kind & walk.K_TRANSACTIONAL: return column, _REFUSED, told
-                _take_data(rows, column, entries, at)
+                if first != -1 and not kind & walk.K_TRANSACTIONAL: return row, tables.TAKEN_REFUSED, size
+                _take_data(told, row, entries, at)
                 if first == -1 and kind & walk.K_TRANSACTIONAL:
-                    put_int(entries, at + _TXN_AT, rows[walk.R_BASE_OFFSET, column], 8)
-                    open_transaction(offsets, producers, bounds, rows[walk.R_BASE_OFFSET, column], producer)
+                    put_int(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, told[walk.P_BASE_OFFSET, row], 8)
+                    open_transaction(offsets, producers, bounds, told[walk.P_BASE_OFFSET, row], producer)
             elif kind & walk.K_HAS_MARKER:
                 if first != -1:
                     other = first_of_others(producers, bounds, producer)
-                    stable = wrapped_sum(rows[walk.R_BASE_OFFSET, column], 1)
+                    stable = wrapped_sum(told[walk.P_BASE_OFFSET, row], 1)
                     if other >= 0: stable = offsets[other]
-                    if close_transaction(offsets, producers, bounds, first) != _DONE: return column, _REFUSED, told
-                    if rows[walk.R_MARKER, column] == _ABORT:
-                        told = _tell_aborted(aborted, told, producer, first, rows[walk.R_BASE_OFFSET, column], stable)
-                _take_marker(rows, column, entries, at)
-            column += 1
-        return column, _DONE, told
+                    if close_transaction(offsets, producers, bounds, first) != tables.TAKEN_DONE:
+                        return row, tables.TAKEN_REFUSED, size
+                    if told[walk.P_MARKER, row] == fields.ABORT:
+                        size = _tell_aborted(aborted, size, producer, first, told[walk.P_BASE_OFFSET, row], stable)
+                _take_marker(told, row, entries, at)
+            row += 1
+        return row, tables.TAKEN_DONE, size
 
 
 # ---- snapshots
@@ -367,21 +358,21 @@ def load_entries(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, n
     number: cython.Py_ssize_t
     producer: cython.longlong
     first: cython.longlong
-    if at < 0 or _misfit(entries, heads, links, state, offsets, producers, bounds): return at, _BAD_START
+    if at < 0 or _misfit(entries, heads, links, state, offsets, producers, bounds): return at, tables.TAKEN_BAD_START
     with cython.nogil:
-        while data.shape[0] - at >= _SIZE:
-            if state[_COUNT] >= links.shape[0] or bounds[_TO] >= offsets.shape[0]: return at, _NO_ROOM
-            producer = i64(data, at + _ID_AT)
-            first = i64(data, at + _TXN_AT)
-            if first >= 0 or wrapped_difference(now, i64(data, at + _TIMESTAMP_AT)) < expiration:
+        while data.shape[0] - at >= fields.E_SIZE:
+            if _is_full(links, state, offsets, bounds): return at, tables.TAKEN_NO_ROOM
+            producer = i64(data, at + fields.E_PRODUCER_ID_AT)
+            first = i64(data, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT)
+            if first >= 0 or wrapped_difference(now, i64(data, at + fields.E_TIMESTAMP_AT)) < expiration:
                 number = find_producer(entries, heads, links, producer)
                 if number < 0: number = add_producer(entries, heads, links, state, producer)
-                copy_bytes(entries, number * _SIZE, data, at, _SIZE)
-                if i64(data, at + _LAST_AT) < 0: _forget_batches(entries, number * _SIZE)
+                copy_bytes(entries, number * fields.E_SIZE, data, at, fields.E_SIZE)
+                if i64(data, at + fields.E_LAST_OFFSET_AT) < 0: _forget_batches(entries, number * fields.E_SIZE)
                 if first >= 0: open_transaction(offsets, producers, bounds, first, producer)
-                else: put_int(entries, number * _SIZE + _TXN_AT, -1, 8)
-            at += _SIZE
-        return at, _DONE
+                else: put_int(entries, number * fields.E_SIZE + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, -1, 8)
+            at += fields.E_SIZE
+        return at, tables.TAKEN_DONE
 
 
 @cython.ccall
@@ -396,12 +387,12 @@ def differing_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t
     byte: cython.Py_ssize_t
     if at < 0: return data.shape[0]
     with cython.nogil:
-        while data.shape[0] - at >= _SIZE:
-            number = find_producer(entries, heads, links, i64(data, at + _ID_AT))
+        while data.shape[0] - at >= fields.E_SIZE:
+            number = find_producer(entries, heads, links, i64(data, at + fields.E_PRODUCER_ID_AT))
             if number < 0: return at
-            for byte in range(_SIZE):
-                if data[at + byte] != entries[number * _SIZE + byte]: return at
-            at += _SIZE
+            for byte in range(fields.E_SIZE):
+                if data[at + byte] != entries[number * fields.E_SIZE + byte]: return at
+            at += fields.E_SIZE
         return at
 
 
@@ -414,7 +405,7 @@ def link_buckets(entries: cython.const[cython.uchar][::1], count: cython.Py_ssiz
     number: cython.Py_ssize_t
     bucket: cython.Py_ssize_t
     for number in range(count - 1, -1, -1):
-        bucket = _bucket(i64(entries, number * _SIZE + _ID_AT), heads.shape[0])
+        bucket = _bucket(_id_of(entries, number), heads.shape[0])
         links[number] = heads[bucket]
         heads[bucket] = number + 1
 
@@ -436,12 +427,12 @@ def gather_entries(entries: cython.const[cython.uchar][::1], heads: cython.const
         while bucket < capacity:
             if at == 0: at = heads[bucket & (heads.shape[0] - 1)]
             while at > 0:
-                if _bucket(i64(entries, (at - 1) * _SIZE + _ID_AT), capacity) == bucket:
-                    if out.shape[0] - size < _SIZE:
+                if _bucket(_id_of(entries, at - 1), capacity) == bucket:
+                    if out.shape[0] - size < fields.E_SIZE:
                         place[0] = bucket
                         place[1] = at
                         return size
-                    size = copy_bytes(out, size, entries, (at - 1) * _SIZE, _SIZE)
+                    size = copy_bytes(out, size, entries, (at - 1) * fields.E_SIZE, fields.E_SIZE)
                 at = links[at - 1]
             bucket += 1
         place[0] = bucket

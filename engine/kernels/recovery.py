@@ -9,27 +9,22 @@ from array import array
 
 import cython
 
-from engine.formats import LEGACY_OVERHEAD_V0, LOG_OVERHEAD, ControlType
-
 if cython.compiled:
     from cython.cimports.engine.kernels import fields, walk
-    from cython.cimports.engine.kernels.checksum import checksum, kafkalog_crc32c, kafkalog_has_crc32c
+    from cython.cimports.engine.kernels.checksum import checksum, kafkalog_crc32c, kafkalog_has_crc32c, sliced_reach
     from cython.cimports.engine.kernels.numbers import fits_int, i16, i32, i64, u32, varint, varlong, wrapped_sum
     from cython.cimports.engine.kernels.placement import place
 else:
     from engine.kernels import fields, walk
-    from engine.kernels.checksum import checksum
+    from engine.kernels.checksum import checksum, sliced_reach
     from engine.kernels.numbers import fits_int, i16, i32, i64, u32, varint, varlong, wrapped_sum
     from engine.kernels.placement import place
 
 SLOTS = 2048  # a power of two
 
-_LEGACY_TIMESTAMP_END = cython.declare(cython.Py_ssize_t, LOG_OVERHEAD + LEGACY_OVERHEAD_V0)
-_COMMIT = cython.declare(cython.longlong, ControlType.COMMIT)
-
 # Checksums of batches up to these sizes are computed here; a library does larger ones, and all when interpreted.
 _HARDWARE = cython.declare(cython.bint, kafkalog_has_crc32c() if cython.compiled else False)
-_INLINE = cython.declare(cython.longlong, 1024 if cython.compiled else 0)
+_INLINE = cython.declare(cython.longlong, sliced_reach())
 _INLINE_HARDWARE = cython.declare(cython.longlong, 2**31)
 
 
@@ -61,7 +56,7 @@ def _marker(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: c
     if at < 0 or length != 4 or end - at < 4: return -1, 0, 0
     if i16(data, at) != 0: return -1, 0, 0
     kind = i16(data, at + 2)
-    if kind < 0 or kind > _COMMIT: return -1, 0, 0
+    if kind < 0 or kind > fields.COMMIT: return -1, 0, 0
     length, at = varint(data, at + 4, end)
     if at < 0 or length != 6 or end - at < 7: return -1, 0, 0
     if i16(data, at) != 0 or data[at + 6] != 0 or end - at != 7: return -1, 0, 0
@@ -84,17 +79,17 @@ def _slot_of(slots: cython.longlong[:, ::1], producer_id: cython.longlong) -> cy
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, rows: cython.longlong[:, ::1],
+def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, told: cython.longlong[:, ::1],
              at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Tell the batch that the slot holds back, if any → columns used."""
+    """Tell the batch that the slot holds back, if any → rows used."""
     if slots[slot, walk.SLOT_HELD] == 0: return at
-    rows[walk.R_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
-    rows[walk.R_PRODUCER_EPOCH, at] = slots[slot, walk.SLOT_EPOCH]
-    rows[walk.R_KIND, at] = slots[slot, walk.SLOT_KIND]
-    rows[walk.R_BASE_SEQUENCE, at] = slots[slot, walk.SLOT_LAST]
-    rows[walk.R_BASE_OFFSET, at] = slots[slot, walk.SLOT_LAST + 1]
-    rows[walk.R_LAST_OFFSET, at] = slots[slot, walk.SLOT_LAST + 2]
-    rows[walk.R_MAX_TIMESTAMP, at] = slots[slot, walk.SLOT_LAST + 3]
+    told[walk.P_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
+    told[walk.P_PRODUCER_EPOCH, at] = slots[slot, walk.SLOT_EPOCH]
+    told[walk.P_KIND, at] = slots[slot, walk.SLOT_KIND]
+    told[walk.P_BASE_SEQUENCE, at] = slots[slot, walk.SLOT_LAST]
+    told[walk.P_BASE_OFFSET, at] = slots[slot, walk.SLOT_LAST + 1]
+    told[walk.P_LAST_OFFSET, at] = slots[slot, walk.SLOT_LAST + 2]
+    told[walk.P_MAX_TIMESTAMP, at] = slots[slot, walk.SLOT_LAST + 3]
     slots[slot, walk.SLOT_HELD] = 0
     return at + 1
 
@@ -102,19 +97,19 @@ def _release(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, rows: cyth
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.int)
-def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1], rows: cython.longlong[:, ::1]):
-    """Tell all batches that are held back, and forget the producers → END, or NO_ROOM: take the rows and call again."""
+def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1], told: cython.longlong[:, ::1]):
+    """Tell all batches that are held back, and forget the producers → END, or NO_ROOM: take what is told and call again."""
     slot: cython.Py_ssize_t
-    if state.shape[0] < walk.WALK_FIELDS or state[walk.S_ROWS_AT] < 0: return walk.BAD_START
-    if rows.shape[0] < walk.ROW_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return walk.BAD_START
+    if state.shape[0] < walk.WALK_FIELDS or state[walk.S_TOLD_AT] < 0: return walk.W_BAD_START
+    if told.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return walk.W_BAD_START
     with cython.nogil:
         for slot in range(slots.shape[0]):
             if slots[slot, walk.SLOT_USED] == 0: continue
-            if rows.shape[1] - state[walk.S_ROWS_AT] < 1: return walk.NO_ROOM
-            state[walk.S_ROWS_AT] = _release(slots, slot, rows, state[walk.S_ROWS_AT])
+            if told.shape[1] - state[walk.S_TOLD_AT] < 1: return walk.W_NO_ROOM
+            state[walk.S_TOLD_AT] = _release(slots, slot, told, state[walk.S_TOLD_AT])
             slots[slot, walk.SLOT_USED] = 0
         state[walk.S_PRODUCERS] = 0
-        return walk.END
+        return walk.W_END
 
 
 @cython.cfunc
@@ -125,17 +120,17 @@ def flush_producers(slots: cython.longlong[:, ::1], state: cython.longlong[::1],
 def _size_of(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, flags: cython.int):
     """(whole size of the batch at `at`, END), or why its header can not be read."""
     size: cython.longlong
-    if end - at <= fields.UP_TO_MAGIC: return 0, walk.TORN
+    if end - at <= fields.UP_TO_MAGIC: return 0, walk.W_TORN
     size = i32(data, at + fields.V2_BATCH_LENGTH_AT)
-    if size < fields.SMALLEST: return 0, walk.BAD_SIZE
-    if size > end - at - fields.OVERHEAD and not flags & walk.HEAD_ONLY: return 0, walk.TORN
+    if size < fields.SMALLEST: return 0, walk.W_BAD_SIZE
+    if size > end - at - fields.OVERHEAD and not flags & walk.HEAD_ONLY: return 0, walk.W_TORN
     size += fields.OVERHEAD
     if data[at + fields.V2_MAGIC_AT] < 2 or data[at + fields.V2_MAGIC_AT] >= 128:  # signed: as Java takes it
-        if end - at < _LEGACY_TIMESTAMP_END: return 0, walk.TORN
+        if end - at < fields.V1_KEY_SIZE_AT: return 0, walk.W_TORN
     else:
-        if size < fields.V2_SIZE: return 0, walk.INVALID
-        if end - at < fields.V2_SIZE: return 0, walk.TORN
-    return size, walk.END
+        if size < fields.V2_SIZE: return 0, walk.W_INVALID
+        if end - at < fields.V2_SIZE: return 0, walk.W_TORN
+    return size, walk.W_END
 
 
 @cython.cfunc
@@ -147,17 +142,17 @@ def _check(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: c
     """END: the batch's checksum is right; else INVALID, or UNCHECKED where a library is faster."""
     crc: cython.longlong = -1
     if magic < 2:
-        if size > _INLINE: return walk.UNCHECKED
+        if size > _INLINE: return walk.W_UNCHECKED
         crc = checksum(data, at + fields.V2_MAGIC_AT, at + size, ieee)
-        return walk.END if crc == u32(data, at + fields.OVERHEAD) else walk.INVALID
+        return walk.W_END if crc == u32(data, at + fields.OVERHEAD) else walk.W_INVALID
     if _HARDWARE and size <= _INLINE_HARDWARE:
         if cython.compiled:
             crc = kafkalog_crc32c(cython.address(data[at + fields.V2_ATTRIBUTES_AT]), size - fields.V2_ATTRIBUTES_AT)
     elif size <= _INLINE:
         crc = checksum(data, at + fields.V2_ATTRIBUTES_AT, at + size, castagnoli)
     else:
-        return walk.UNCHECKED
-    return walk.END if crc == u32(data, at + fields.V2_CRC_AT) else walk.INVALID
+        return walk.W_UNCHECKED
+    return walk.W_END if crc == u32(data, at + fields.V2_CRC_AT) else walk.W_INVALID
 
 
 @cython.cfunc
@@ -245,14 +240,14 @@ def _hold(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, sequence: cyt
 @cython.nogil
 @cython.exceptval(check=False)
 def _begin_run(slots: cython.longlong[:, ::1], slot: cython.Py_ssize_t, kind: cython.longlong, epoch: cython.longlong,
-               rows: cython.longlong[:, ::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Tell what the slot holds back, and begin a run, unless it is a control batch → the column of its first batch."""
-    at = _release(slots, slot, rows, at)
+               told: cython.longlong[:, ::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Tell what the slot holds back, and begin a run, unless it is a control batch → the row of its first batch."""
+    at = _release(slots, slot, told, at)
     slots[slot, walk.SLOT_KIND] = -1 if kind & walk.K_CONTROL else kind
     slots[slot, walk.SLOT_EPOCH] = epoch
-    rows[walk.R_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
-    rows[walk.R_PRODUCER_EPOCH, at] = epoch
-    rows[walk.R_KIND, at] = kind
+    told[walk.P_PRODUCER_ID, at] = slots[slot, walk.SLOT_ID]
+    told[walk.P_PRODUCER_EPOCH, at] = epoch
+    told[walk.P_KIND, at] = kind
     return at
 
 
@@ -272,12 +267,12 @@ def _marker_time(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, a
 @cython.nogil
 @cython.exceptval(check=False)
 def _misfit(start: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cython.Py_ssize_t, state: cython.longlong[::1],
-            epochs: cython.longlong[:, ::1], rows: cython.longlong[:, ::1], slots: cython.longlong[:, ::1]) -> cython.bint:
+            epochs: cython.longlong[:, ::1], told: cython.longlong[:, ::1], slots: cython.longlong[:, ::1]) -> cython.bint:
     """Do the arguments of `recover_batches` not fit together?"""
     if start < 0 or end < start or end > size or state.shape[0] < walk.WALK_FIELDS: return True
-    if epochs.shape[0] < 2 or rows.shape[0] < walk.ROW_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
+    if epochs.shape[0] < 2 or told.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
     if slots.shape[0] < 4 or slots.shape[0] & (slots.shape[0] - 1) != 0: return True
-    return state[walk.S_EPOCHS_AT] < 0 or state[walk.S_ROWS_AT] < 0 or state[walk.S_PRODUCERS] < 0
+    return state[walk.S_EPOCHS_AT] < 0 or state[walk.S_TOLD_AT] < 0 or state[walk.S_PRODUCERS] < 0
 
 
 @cython.ccall
@@ -285,7 +280,7 @@ def _misfit(start: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cython.Py_ss
 @cython.returns((cython.Py_ssize_t, cython.int))
 def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
                     flags: cython.int, state: cython.longlong[::1], offsets: cython.uchar[::1],
-                    times: cython.uchar[::1], epochs: cython.longlong[:, ::1], rows: cython.longlong[:, ::1],
+                    times: cython.uchar[::1], epochs: cython.longlong[:, ::1], told: cython.longlong[:, ::1],
                     slots: cython.longlong[:, ::1], castagnoli: cython.const[cython.uint][::1],
                     ieee: cython.const[cython.uint][::1]):
     """Walk the sound batches of data[start:end] → (where the walk stopped, status).
@@ -294,10 +289,10 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     state     in and out: Place, and behind it Walk; what stands at `start` is at state POSITION of the .log
     offsets, times   out, index entries in the files' own bytes
     epochs    out: epoch and base offset of each batch whose leader epoch is above all before it
-    rows      out: producers, see Row. Rows come in file order, with one freedom: of a run of data batches of one producer
-              with the same epoch and transactional flag, the first comes in its place, and of the others only the last,
-              later, but before any other batch of that producer, and when `flush_producers` is called: that is all that
-              a snapshot has of them.
+    told      out: batches of producers, see walk.ProducerField. They come in file order, with one freedom: of a run of data
+              batches of one producer with the same epoch and transactional flag, the first comes in its place, and of the
+              others only the last, later, but before any other batch of that producer, and when `flush_producers` is called:
+              that is all that a snapshot has of them.
     slots     in and out: `new_slots`        castagnoli, ieee   tables of `checksum.make_tables`
     status    see Walked, below 100 Placed
     """
@@ -315,19 +310,19 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     coordinator: cython.longlong = 0
     delta: cython.longlong = 0
     kind: cython.longlong = -1
-    column: cython.Py_ssize_t
+    row: cython.Py_ssize_t
     slot: cython.Py_ssize_t = -1
     status: cython.int
-    if _misfit(start, end, data.shape[0], state, epochs, rows, slots): return start, walk.BAD_START
+    if _misfit(start, end, data.shape[0], state, epochs, told, slots): return start, walk.W_BAD_START
     with cython.nogil:
         while at < end:
             size, status = _size_of(data, at, end, flags)
-            if status != walk.END: return at, status
+            if status != walk.W_END: return at, status
             magic = data[at + fields.V2_MAGIC_AT]
             if magic >= 128: magic -= 256
             if not flags & walk.CHECKED:
                 status = _check(data, at, size, magic, castagnoli, ieee)
-                if status != walk.END: return at, status
+                if status != walk.W_END: return at, status
             base_offset = i64(data, at)
             if magic >= 2:
                 attributes = data[at + fields.V2_ATTRIBUTES_AT + 1]
@@ -339,19 +334,19 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 attributes, last, producer, count = 0, base_offset, -1, 1
                 timestamp = i64(data, at + fields.V1_TIMESTAMP_AT) if magic != 0 else -1
             # everything that may keep the batch out is asked before anything of it is noted
-            if not fits_int(state[walk.S_BASE_OFFSET], last): return at, walk.OVERFLOW
-            if epochs.shape[1] - state[walk.S_EPOCHS_AT] < 1: return at, walk.NO_ROOM
-            if rows.shape[1] - state[walk.S_ROWS_AT] < 2: return at, walk.NO_ROOM
+            if not fits_int(state[walk.S_BASE_OFFSET], last): return at, walk.PLACED_OVERFLOW
+            if epochs.shape[1] - state[walk.S_EPOCHS_AT] < 1: return at, walk.W_NO_ROOM
+            if told.shape[1] - state[walk.S_TOLD_AT] < 2: return at, walk.W_NO_ROOM
             if producer >= 0:
                 slot = _slot_of(slots, producer)
                 if slots[slot, walk.SLOT_USED] == 0 and state[walk.S_PRODUCERS] >= slots.shape[0] // 2:
-                    return at, walk.SLOTS_FULL
+                    return at, walk.W_SLOTS_FULL
                 kind, marker, coordinator, delta = _kind_of(data, at, size, attributes, count, flags)
-                if kind < 0: return at, walk.MARKER
+                if kind < 0: return at, walk.W_MARKER
             if state[walk.S_SINCE_ENTRY] > state[walk.S_INTERVAL]:
                 status = place(state, offsets, times, last, timestamp)
-                if status == walk.PLACE_NO_ROOM: return at, walk.NO_ROOM
-                if status != walk.END: return at, status
+                if status == walk.PLACED_NO_ROOM: return at, walk.W_NO_ROOM
+                if status != walk.PLACED_END: return at, status
             elif timestamp > state[walk.S_MAX_TIMESTAMP]:
                 state[walk.S_MAX_TIMESTAMP] = timestamp
                 state[walk.S_MAX_TIMESTAMP_OFFSET] = last
@@ -372,18 +367,18 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 if kind == slots[slot, walk.SLOT_KIND] and epoch == slots[slot, walk.SLOT_EPOCH]:
                     _hold(slots, slot, i32(data, at + fields.V2_BASE_SEQUENCE_AT), base_offset, last, timestamp)
                 else:
-                    column = _begin_run(slots, slot, kind, epoch, rows, state[walk.S_ROWS_AT])
-                    rows[walk.R_BASE_SEQUENCE, column] = i32(data, at + fields.V2_BASE_SEQUENCE_AT)
-                    rows[walk.R_BASE_OFFSET, column] = base_offset
-                    rows[walk.R_LAST_OFFSET, column] = last
-                    rows[walk.R_MAX_TIMESTAMP, column] = timestamp
-                    rows[walk.R_MARKER, column] = marker
-                    rows[walk.R_COORDINATOR_EPOCH, column] = coordinator
-                    rows[walk.R_MARKER_TIMESTAMP, column] = -1
+                    row = _begin_run(slots, slot, kind, epoch, told, state[walk.S_TOLD_AT])
+                    told[walk.P_BASE_SEQUENCE, row] = i32(data, at + fields.V2_BASE_SEQUENCE_AT)
+                    told[walk.P_BASE_OFFSET, row] = base_offset
+                    told[walk.P_LAST_OFFSET, row] = last
+                    told[walk.P_MAX_TIMESTAMP, row] = timestamp
+                    told[walk.P_MARKER, row] = marker
+                    told[walk.P_COORDINATOR_EPOCH, row] = coordinator
+                    told[walk.P_MARKER_TIMESTAMP, row] = -1
                     if kind & walk.K_HAS_MARKER:
-                        rows[walk.R_MARKER_TIMESTAMP, column] = _marker_time(data, at, attributes, timestamp, delta)
-                    state[walk.S_ROWS_AT] = column + 1
-            if flags & walk.HEAD_ONLY: return end, walk.END
+                        told[walk.P_MARKER_TIMESTAMP, row] = _marker_time(data, at, attributes, timestamp, delta)
+                    state[walk.S_TOLD_AT] = row + 1
+            if flags & walk.HEAD_ONLY: return end, walk.W_END
             flags = 0
             at += size
-        return at, walk.END
+        return at, walk.W_END

@@ -8,8 +8,6 @@ numbers of rows. Every number is checked before it is used.
 
 import cython
 
-from engine.formats import INT_MAX
-
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.numbers import copy_bytes, put_raw_varint, raw_varint_size
@@ -18,7 +16,6 @@ else:
     from engine.kernels.numbers import copy_bytes, put_raw_varint, raw_varint_size
 
 _LOW = cython.declare(cython.ulonglong, 2**32 - 1)
-_POSITIVE = cython.declare(cython.ulonglong, INT_MAX)
 _MURMUR = cython.declare(cython.ulonglong, 0x5BD1E995)
 _SEED = cython.declare(cython.ulonglong, 0x9747B28C)
 
@@ -330,5 +327,5 @@ def choose_partitions(data: cython.const[cython.uchar][::1], ends: cython.const[
             begin = ends[start + row]
             size = ends[start + row + 1] - begin
             if begin < 0 or size < 0 or size > data.shape[0] - begin: return False
-            out[row] = (_murmur2(data, begin, size) & _POSITIVE) % partitions
+            out[row] = (_murmur2(data, begin, size) & fields.INT_MAX) % partitions
         return True

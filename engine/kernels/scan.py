@@ -8,15 +8,15 @@ import cython
 
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.checksum import crc32, crc32c, crc32c_reach
+    from cython.cimports.engine.kernels.checksum import crc32, crc32c, crc32c_reach, sliced_reach
     from cython.cimports.engine.kernels.numbers import i16, i32, i64, u32, wrapped_sum
 else:
     from engine.kernels import fields
-    from engine.kernels.checksum import crc32, crc32c, crc32c_reach
+    from engine.kernels.checksum import crc32, crc32c, crc32c_reach, sliced_reach
     from engine.kernels.numbers import i16, i32, i64, u32, wrapped_sum
 
-# Messages up to this size are checked here; a library call pays for larger ones, and always when interpreted.
-_INLINE_CRC32 = cython.declare(cython.Py_ssize_t, 1024 if cython.compiled else 0)
+# Messages up to this size are checked here.
+_INLINE_CRC32 = cython.declare(cython.Py_ssize_t, sliced_reach())
 
 
 @cython.ccall
@@ -52,9 +52,9 @@ def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t
             if row == capacity: return row, at, fields.FULL
             size += fields.OVERHEAD
             magic = _magic(data, at)
-            if magic >= 2 and end - at < fields.V2_SIZE: return row, at, fields.TORN
+            if magic >= fields.MAGIC_V2 and end - at < fields.V2_SIZE: return row, at, fields.TORN
             _read_head(data, at, end, at, size, batches, row)
-            if magic >= 2:
+            if magic >= fields.MAGIC_V2:
                 if size < fields.V2_SIZE:
                     batches[fields.B_VALID, row] = 0
                 elif size <= reach:
@@ -104,11 +104,11 @@ def scan_heads(data: cython.const[cython.uchar][::1], stride: cython.Py_ssize_t,
             if size < fields.SMALLEST: return row, position, fields.BAD_SIZE
             if size > left - fields.OVERHEAD: return row, position, fields.TORN
             magic = _magic(data, at)
-            if magic >= 2 and here < fields.V2_SIZE: return row, position, fields.TORN
+            if magic >= fields.MAGIC_V2 and here < fields.V2_SIZE: return row, position, fields.TORN
             if row == capacity: return row, position, fields.FULL
             size += fields.OVERHEAD
             _read_head(data, at, at + here, position, size, batches, row)
-            if magic >= 2 and size < fields.V2_SIZE: batches[fields.B_VALID, row] = 0
+            if magic >= fields.MAGIC_V2 and size < fields.V2_SIZE: batches[fields.B_VALID, row] = 0
             row += 1
             position += size
 
@@ -142,7 +142,7 @@ def _read_head(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
     batches[fields.B_VALID, row] = -1
     batches[fields.B_BODY_END, row] = position + size
     batches[fields.B_BASE_OFFSET, row] = i64(data, at)
-    if magic >= 2:
+    if magic >= fields.MAGIC_V2:
         batches[fields.B_CRC, row] = u32(data, at + fields.V2_CRC_AT)
         batches[fields.B_ATTRIBUTES, row] = data[at + fields.V2_ATTRIBUTES_AT + 1]
         delta = i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)
@@ -186,8 +186,8 @@ def find_candidate(data: cython.const[cython.uchar][::1], start: cython.Py_ssize
     if start < 0 or end > data.shape[0]: return -1
     with cython.nogil:
         while at < behind and end - at >= fields.OVERHEAD + fields.SMALLEST:
-            if data[at + fields.V2_MAGIC_AT] <= 2 and data[at] < 128:
-                if data[at + fields.V2_MAGIC_AT] == 2:
+            if data[at + fields.V2_MAGIC_AT] <= fields.MAGIC_V2 and data[at] < 128:
+                if data[at + fields.V2_MAGIC_AT] == fields.MAGIC_V2:
                     if _may_be_batch(data, at, end, largest): return at
                 elif _may_be_message(data, at, end, largest): return at
             at += 1
@@ -204,7 +204,7 @@ def _may_be_batch(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, 
     size: cython.longlong
     count: cython.longlong
     if end - at < fields.V2_SIZE or data[at + fields.V2_ATTRIBUTES_AT] != 0: return False
-    if data[at + fields.V2_ATTRIBUTES_AT + 1] & fields.CODEC_MASK > 4: return False
+    if data[at + fields.V2_ATTRIBUTES_AT + 1] & fields.CODEC_MASK > fields.LAST_CODEC: return False
     size = i32(data, at + fields.V2_BATCH_LENGTH_AT) + fields.OVERHEAD
     count = i32(data, at + fields.V2_RECORD_COUNT_AT)
     if size < fields.V2_SIZE or size > largest or count < 0 or count > size: return False
@@ -220,7 +220,8 @@ def _may_be_message(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t
     """Is this a plausible header of format 0 or 1?"""
     attributes: cython.int = data[at + fields.V1_ATTRIBUTES_AT]
     size: cython.longlong = i32(data, at + fields.V1_MESSAGE_SIZE_AT) + fields.OVERHEAD
-    if attributes > 15 or attributes & fields.CODEC_MASK > 3 or size > largest: return False
+    if attributes > fields.LEGACY_ATTRIBUTES or attributes & fields.CODEC_MASK > fields.LAST_LEGACY_CODEC: return False
+    if size > largest: return False
     if data[at + fields.V1_MAGIC_AT] == 0:
         return size >= fields.OVERHEAD + fields.V0_OVERHEAD and -1 <= i32(data, at + fields.V0_KEY_SIZE_AT) <= size
     if size < fields.OVERHEAD + fields.V1_OVERHEAD or end - at < fields.V1_KEY_SIZE_AT + 4: return False

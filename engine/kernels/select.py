@@ -3,18 +3,33 @@
 
 import cython
 
-from engine.formats import LONG_MIN, Codec
-
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.bounds import batches_are_there
+    from cython.cimports.engine.kernels.predicates import (
+        has_delete_horizon,
+        is_compressed,
+        is_control,
+        is_damaged,
+        is_known,
+        is_legacy,
+        is_transactional,
+    )
 else:
     from engine.kernels import fields
     from engine.kernels.bounds import batches_are_there
+    from engine.kernels.predicates import (
+        has_delete_horizon,
+        is_compressed,
+        is_control,
+        is_damaged,
+        is_known,
+        is_legacy,
+        is_transactional,
+    )
 
-ANY = LONG_MIN  # for producer_id and leader_epoch: every value will do
+ANY = -fields.LONG_MAX - 1  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)
-_LAST_CODEC = cython.declare(cython.longlong, max(Codec))
 
 
 @cython.ccall
@@ -55,17 +70,17 @@ def next_break(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_ro
     if row < 0 or last_row > batches.shape[1]: return last_row, claimed, known
     with cython.nogil:
         while row < last_row:
-            if batches[fields.B_VALID, row] == 0: return row, claimed, known
+            if is_damaged(batches, row): return row, claimed, known
             base = batches[fields.B_BASE_OFFSET, row]
             last = batches[fields.B_LAST_OFFSET, row]
             if known and base <= claimed: return row, claimed, known
-            if batches[fields.B_MAGIC, row] >= 2:
+            if not is_legacy(batches, row):
                 if last < base or (base < 0 and last > base + fields.INT_MAX): return row, claimed, known
                 if not compacted:
                     if known and base != claimed + 1: return row, claimed, known
                     if batches[fields.B_COUNT, row] - 1 != last - base: return row, claimed, known
-                    if batches[fields.B_ATTRIBUTES, row] & fields.DELETE_HORIZON_FLAG: return row, claimed, known
-            elif not compacted and known and base != claimed + 1 and batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK == 0:
+                    if has_delete_horizon(batches, row): return row, claimed, known
+            elif not compacted and known and base != claimed + 1 and not is_compressed(batches, row):
                 return row, claimed, known
             claimed, known = last, True
             row += 1
@@ -99,7 +114,7 @@ def mask_records(records: cython.longlong[:, ::1], count: cython.Py_ssize_t, bat
             fits = fits and records[fields.R_OFFSET, index] <= last_offset and records[fields.R_TIMESTAMP, index] <= last_ms
             fits = fits and (producer_id == _ANY or batches[fields.B_PRODUCER_ID, row] == producer_id)
             fits = fits and (leader_epoch == _ANY or batches[fields.B_LEADER_EPOCH, row] == leader_epoch)
-            fits = fits and (not transactional or batches[fields.B_ATTRIBUTES, row] & fields.TRANSACTIONAL_FLAG != 0)
+            fits = fits and (not transactional or is_transactional(batches, row))
             keep[index] = fits
             kept += fits
         return kept
@@ -135,16 +150,15 @@ def run_end(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: 
     end: cython.Py_ssize_t = row + 1
     legacy: cython.bint
     compressed: cython.bint
-    control: cython.longlong
+    control: cython.bint
     if row < 0 or last_row > batches.shape[1] or row >= last_row: return last_row
-    legacy = batches[fields.B_MAGIC, row] < 2
-    compressed = batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK != 0
-    control = batches[fields.B_ATTRIBUTES, row] & fields.CONTROL_FLAG
+    legacy = is_legacy(batches, row)
+    compressed = is_compressed(batches, row)
+    control = is_control(batches, row)
     with cython.nogil:
         while end < last_row:
-            if (batches[fields.B_MAGIC, end] < 2) != legacy: return end
-            if (batches[fields.B_ATTRIBUTES, end] & fields.CODEC_MASK != 0) != compressed: return end
-            if batches[fields.B_ATTRIBUTES, end] & fields.CONTROL_FLAG != control: return end
+            if is_legacy(batches, end) != legacy or is_compressed(batches, end) != compressed: return end
+            if is_control(batches, end) != control: return end
             end += 1
         return end
 
@@ -157,9 +171,7 @@ def next_unsound(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row:
-            if batches[fields.B_VALID, row] == 0: return row
-            if batches[fields.B_MAGIC, row] < 0 or batches[fields.B_MAGIC, row] > 2: return row
-            if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK > _LAST_CODEC: return row
+            if is_damaged(batches, row) or not is_known(batches, row): return row
             row += 1
         return row
 
@@ -178,8 +190,8 @@ def next_cleaned(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
         while row < last_row:
-            if batches[fields.B_MAGIC, row] >= 2 and batches[fields.B_VALID, row] != 0:
-                if batches[fields.B_ATTRIBUTES, row] & fields.DELETE_HORIZON_FLAG: return row
+            if not is_legacy(batches, row) and not is_damaged(batches, row):
+                if has_delete_horizon(batches, row): return row
                 base = batches[fields.B_BASE_OFFSET, row]
                 last = batches[fields.B_LAST_OFFSET, row]
                 count = batches[fields.B_COUNT, row]

@@ -8,32 +8,24 @@ Mirrors MemoryRecords.filterTo.
 
 import cython
 
-from engine.formats import NO_TIMESTAMP, Codec
-from engine.kernels.cleaning import ALONE, DROP
-from engine.kernels.offset_map import KEPT, READ, TOMBSTONES
-
 if cython.compiled:
-    from cython.cimports.engine.kernels import fields
+    from cython.cimports.engine.kernels import fields, tables
     from cython.cimports.engine.kernels.blocks import lz4_part
     from cython.cimports.engine.kernels.checksum import crc32c
     from cython.cimports.engine.kernels.cleaning import kind_of
     from cython.cimports.engine.kernels.encode import put_record
     from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
+    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control
 else:
-    from engine.kernels import fields
+    from engine.kernels import fields, tables
     from engine.kernels.cleaning import kind_of
     from engine.kernels.numbers import copy_bytes
+    from engine.kernels.predicates import has_delete_horizon, is_control
 
-_DROP = cython.declare(cython.int, DROP)
-_ALONE = cython.declare(cython.int, ALONE)
-_READ = cython.declare(cython.int, READ)
-_KEPT = cython.declare(cython.int, KEPT)
-_TOMBSTONES = cython.declare(cython.int, TOMBSTONES)
-_LZ4 = cython.declare(cython.longlong, Codec.LZ4)
-_LZ4_BLOCK = cython.declare(cython.Py_ssize_t, 1 << 16)  # bytes of a block in a frame as Kafka writes it
+_BLOCK_WORST = cython.declare(cython.Py_ssize_t, 16)  # bytes that a block may have beyond what it holds and a 255th of that
+_FRAMING = cython.declare(cython.Py_ssize_t, 8)  # the size of a block, and the end mark
 _KEPT_FLAGS = cython.declare(cython.longlong, fields.CODEC_MASK | fields.TIMESTAMP_TYPE_FLAG | fields.TRANSACTIONAL_FLAG
                              | fields.CONTROL_FLAG)
-_NO_TIMESTAMP = cython.declare(cython.longlong, NO_TIMESTAMP)
 
 
 @cython.ccall
@@ -48,7 +40,7 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
     """Write what stays of the batches row … end − 1 to `out` → (the batch where it stopped, position behind, last written).
 
     window      the bytes that POSITION and SIZE of `batches` count in
-    counts      by batch, see offset_map.mark_retained        precious  see cleaning.next_run
+    counts      by batch, see tables.Count        precious  see cleaning.next_run
     data, records   columns first … behind − 1: records of these batches, in order, and perhaps of some before them
     keep        by record from `first` on: not 0 where it stays
     delete_horizon  ms, for batches that keep tombstones and have none yet
@@ -69,11 +61,11 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
     with cython.nogil:
         while row < end:
             kind = kind_of(batches, counts, row, precious)
-            if kind != _DROP:
+            if kind != tables.DROP:
                 position = batches[fields.B_POSITION, row]
                 size = batches[fields.B_SIZE, row]
                 if position < 0 or size < fields.V2_SIZE or size > window.shape[0] - position: return row, at, last
-                if kind == _ALONE:
+                if kind == tables.ALONE:
                     while here < behind and records[fields.R_BATCH, here] < row:
                         here += 1
                     done = _anew(window, batches, counts, row, data, records, here, behind, keep[here - first:],
@@ -101,34 +93,34 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     """Write one batch with the records that stay → position behind it; −1: see `settle`."""
     attributes: cython.longlong = batches[fields.B_ATTRIBUTES, row]
     codec: cython.longlong = attributes & fields.CODEC_MASK
-    horizon: cython.longlong = _NO_TIMESTAMP
+    horizon: cython.longlong = fields.NO_TIMESTAMP
     largest: cython.longlong = -1
     base: cython.longlong
     taken: cython.longlong = 0
     index: cython.Py_ssize_t = first
     start: cython.Py_ssize_t = at
     here: cython.Py_ssize_t
-    if batches[fields.B_MAGIC, row] != 2 or attributes & fields.CONTROL_FLAG or counts[_KEPT, row] < 1: return -1
+    if batches[fields.B_MAGIC, row] != fields.MAGIC_V2 or is_control(batches, row) or counts[tables.C_KEPT, row] < 1: return -1
     if not cython.compiled: return -1  # the other way is faster: it has its checksums from a library
-    if codec != 0 and codec != _LZ4: return -1
+    if codec != 0 and codec != fields.LZ4: return -1
     if out.shape[0] - at < fields.V2_SIZE: return -1
-    if attributes & fields.DELETE_HORIZON_FLAG:
+    if has_delete_horizon(batches, row):
         horizon = batches[fields.B_BASE_TIMESTAMP, row]
-    elif counts[_TOMBSTONES, row] > 0:
+    elif counts[tables.C_TOMBSTONES, row] > 0:
         horizon = delete_horizon
-    elif counts[_KEPT, row] == counts[_READ, row]:
+    elif counts[tables.C_KEPT, row] == counts[tables.C_READ, row]:
         return -1
     base = horizon
     here = 0 if codec else at + fields.V2_SIZE
     while index < behind and records[fields.R_BATCH, index] == row:
         if keep[index - first]:
-            if taken == 0 and horizon == _NO_TIMESTAMP: base = records[fields.R_TIMESTAMP, index]
+            if taken == 0 and horizon == fields.NO_TIMESTAMP: base = records[fields.R_TIMESTAMP, index]
             here = put_record(data, records, index, batches[fields.B_BASE_OFFSET, row], base, body if codec else out, here)
             if here < 0: return -1
             if records[fields.R_TIMESTAMP, index] > largest: largest = records[fields.R_TIMESTAMP, index]
             taken += 1
         index += 1
-    if taken != counts[_KEPT, row]: return -1
+    if taken != counts[tables.C_KEPT, row]: return -1
     if codec:
         here = _frame(body, here, frame_head, table, out, at + fields.V2_SIZE)
         if here < 0: return -1
@@ -157,20 +149,20 @@ def _frame(body: cython.uchar[::1], size: cython.Py_ssize_t, head: cython.const[
     if head.shape[0] > out.shape[0] - at: return -1
     at = copy_bytes(out, at, head, 0, head.shape[0])
     while start < size:
-        length = min(size - start, _LZ4_BLOCK)
-        if out.shape[0] - at < 24 + length + length // 255: return -1  # the block at its worst, its size, the end mark
+        length = min(size - start, fields.LZ4_FRAME_BLOCK)
+        if out.shape[0] - at < length + length // 255 + _BLOCK_WORST + _FRAMING: return -1
         packed = lz4_part(body[start:start + length], out[at + 4:], table)
         if packed < 0: return -1
         if packed < length:
-            _put_little(out, at, packed, 0)
+            _put_little(out, at, packed)
         else:
             packed = length
-            _put_little(out, at, length, 128)  # stored as it is
+            _put_little(out, at, length | fields.LZ4_STORED)
             copy_bytes(out, at + 4, body, start, length)
         at += 4 + packed
         start += length
     if out.shape[0] - at < 4: return -1
-    _put_little(out, at, 0, 0)
+    _put_little(out, at, 0)  # the end mark
     return at + 4
 
 
@@ -178,9 +170,9 @@ def _frame(body: cython.uchar[::1], size: cython.Py_ssize_t, head: cython.const[
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _put_little(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong, flags: cython.int) -> cython.void:
-    """A block's size, little-endian, with `flags` in its highest byte."""
+def _put_little(out: cython.uchar[::1], at: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
+    """Write 32 bits, little-endian."""
     out[at] = value & 255
     out[at + 1] = (value >> 8) & 255
     out[at + 2] = (value >> 16) & 255
-    out[at + 3] = flags
+    out[at + 3] = (value >> 24) & 255

@@ -8,11 +8,9 @@ header keys are written as \\x1b or \\u202e, so that a terminal shows them inste
 
 import cython
 
-from engine.kernels.bounds import BLOCK
-
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.bounds import batches_are_there, contents_are_there
+    from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
     from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
     from cython.cimports.engine.kernels.words import (
         advance,
@@ -27,7 +25,7 @@ if cython.compiled:
     )
 else:
     from engine.kernels import fields
-    from engine.kernels.bounds import batches_are_there, contents_are_there
+    from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
     from engine.kernels.numbers import varint, wrapped_difference
     from engine.kernels.words import (
         advance,
@@ -44,7 +42,6 @@ else:
 BATCH_LINE_LIMIT = 640  # no batch line is longer
 _BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_LINE_LIMIT)
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 320)  # a record line without header keys, key and payload
-_BLOCK = cython.declare(cython.Py_ssize_t, BLOCK)
 _GROWTH = cython.declare(cython.Py_ssize_t, 4)  # bytes of text that one byte of payload may become
 
 
@@ -379,7 +376,7 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.co
     with cython.nogil:
         while True:
             if record == believed and record < last_record:
-                believed = min(record + _BLOCK, last_record)
+                believed = min(record + BLOCK, last_record)
                 if not batches_are_there(records, record, believed, batches.shape[1]): return at, row, record, fields.BAD_START
                 if flags & fields.CONTENTS and not contents_are_there(data, records, record, believed):
                     return at, row, record, fields.BAD_START

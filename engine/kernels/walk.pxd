@@ -1,4 +1,4 @@
-# What walk.py says as literals, for the kernel. tests/kernels/test_fields.py compares the two.
+# What walk.py says as literals, for the kernels. tests/kernels/test_fields.py compares the two.
 
 cdef enum:  # Place and Walk: places in the state
     S_BASE_OFFSET = 0
@@ -16,6 +16,7 @@ cdef enum:  # Place and Walk: places in the state
     S_LAST_TIME_OFFSET = 12
     S_OFFSETS_AT = 13
     S_TIMES_AT = 14
+    PLACE_FIELDS = 15
     S_BATCHES = 15
     S_RECORDS = 16
     S_NEXT_OFFSET = 17
@@ -23,7 +24,7 @@ cdef enum:  # Place and Walk: places in the state
     S_HAS_MAP_END = 19
     S_EPOCH = 20
     S_EPOCHS_AT = 21
-    S_ROWS_AT = 22
+    S_TOLD_AT = 22
     S_PRODUCERS = 23
     S_HOLES = 24
     S_DISORDERS = 25
@@ -32,36 +33,45 @@ cdef enum:  # Place and Walk: places in the state
     S_DISORDER_BEHIND = 28
     WALK_FIELDS = 29
 
-cdef enum:  # Walked, and what of Placed it passes on
-    END = 0
-    TORN = 100
-    BAD_SIZE = 101
-    INVALID = 102
-    UNCHECKED = 103
-    MARKER = 104
-    NO_ROOM = 105
-    SLOTS_FULL = 106
-    BAD_START = 107
-    OVERFLOW = 2
-    PLACE_NO_ROOM = 1
+cdef enum:  # Walked
+    W_END = 0
+    W_TORN = 100
+    W_BAD_SIZE = 101
+    W_INVALID = 102
+    W_UNCHECKED = 103
+    W_MARKER = 104
+    W_NO_ROOM = 105
+    W_SLOTS_FULL = 106
+    W_BAD_START = 107
+
+cdef enum:  # Placed
+    PLACED_END = 0
+    PLACED_NO_ROOM = 1
+    PLACED_OVERFLOW = 2
+    PLACED_OFFSETS_FULL = 3
+    PLACED_OFFSET_ORDER = 4
+    PLACED_TIMES_FULL = 5
+    PLACED_TIME_ORDER = 6
+    PLACED_TIME_RANGE = 7
+    PLACED_BAD_START = 8
 
 cdef enum:  # Flag
     CHECKED = 1
     LOOKED_AT = 2
     HEAD_ONLY = 4
 
-cdef enum:  # Row
-    R_PRODUCER_ID = 0
-    R_PRODUCER_EPOCH = 1
-    R_BASE_SEQUENCE = 2
-    R_BASE_OFFSET = 3
-    R_LAST_OFFSET = 4
-    R_MAX_TIMESTAMP = 5
-    R_KIND = 6
-    R_MARKER = 7
-    R_COORDINATOR_EPOCH = 8
-    R_MARKER_TIMESTAMP = 9
-    ROW_FIELDS = 10
+cdef enum:  # ProducerField
+    P_PRODUCER_ID = 0
+    P_PRODUCER_EPOCH = 1
+    P_BASE_SEQUENCE = 2
+    P_BASE_OFFSET = 3
+    P_LAST_OFFSET = 4
+    P_MAX_TIMESTAMP = 5
+    P_KIND = 6
+    P_MARKER = 7
+    P_COORDINATOR_EPOCH = 8
+    P_MARKER_TIMESTAMP = 9
+    PRODUCER_FIELDS = 10
 
 cdef enum:  # Kind
     K_TRANSACTIONAL = 1

@@ -1,14 +1,50 @@
-"""What `recovery` says of a walk over a segment, and is told: its state, why it stopped, the producers that it saw.
+"""What `placement` and `recovery` say of a walk over a segment, and are told: its state, why it stopped, what producers
+it saw.
 
-The kernel takes them from walk.pxd, where they are literals, a test compares the two; interpreted by the same names here:
+The kernels take them from walk.pxd, where they are literals, a test compares the two; interpreted by the same names here:
 
-S_…   places in the state, of Place and Walk        R_…, K_…, SLOT_…   Row, Kind and Slot
-END, TORN …, CHECKED …   Walked and Flag
+S_…   places in the state, of Place and Walk        P_…, K_…, SLOT_…   ProducerField, Kind and Slot
+W_…, PLACED_…   Walked and Placed                   CHECKED …          Flag
 """
 
 from enum import IntEnum
 
-from engine.kernels.placement import PLACE_FIELDS, Place, Placed
+
+class Place(IntEnum):
+    """State that goes on from call to call: one 64-bit integer each."""
+
+    BASE_OFFSET = 0  # of the segment
+    INTERVAL = 1  # index.interval.bytes
+    POSITION = 2  # file position of the next batch
+    SINCE_ENTRY = 3  # bytes from the last batch that got an entry, or from the start, to POSITION
+    MAX_TIMESTAMP = 4  # largest so far, −1 none
+    MAX_TIMESTAMP_OFFSET = 5  # last offset of the first batch that has it
+    OFFSETS = 6  # entries in the offset index
+    OFFSETS_MAX = 7  # entries that it can hold
+    LAST_OFFSET = 8  # offset of its last entry
+    TIMES = 9  # entries in the time index
+    TIMES_MAX = 10  # entries that it can hold, the one for closing included
+    LAST_TIME = 11  # timestamp of its last entry, −1 none
+    LAST_TIME_OFFSET = 12  # offset of its last entry
+    OFFSETS_AT = 13  # bytes in the output for the offset index
+    TIMES_AT = 14  # bytes in the output for the time index
+
+
+PLACE_FIELDS = len(Place)
+
+
+class Placed(IntEnum):
+    """Why placing stopped."""
+
+    END = 0  # every batch is placed
+    NO_ROOM = 1  # the output is used up: call again
+    OVERFLOW = 2  # the batch's last offset does not fit behind the base offset in 31 bits
+    OFFSETS_FULL = 3
+    OFFSET_ORDER = 4  # its last offset is not above that of the last entry
+    TIMES_FULL = 5
+    TIME_ORDER = 6  # the largest timestamp's offset is below that of the last entry
+    TIME_RANGE = 7  # the largest timestamp's offset does not fit behind the base offset in 31 bits
+    BAD_START = 8  # arguments that do not fit together
 
 
 class Walk(IntEnum):
@@ -20,8 +56,8 @@ class Walk(IntEnum):
     MAP_END = PLACE_FIELDS + 3  # the same of the last batch of magic 2 and above
     HAS_MAP_END = PLACE_FIELDS + 4  # 1: there was one
     EPOCH = PLACE_FIELDS + 5  # largest leader epoch so far; −1: none
-    EPOCHS_AT = PLACE_FIELDS + 6  # columns used in the output for epochs
-    ROWS_AT = PLACE_FIELDS + 7  # columns used in the output for producers
+    EPOCHS_AT = PLACE_FIELDS + 6  # rows used in the output for epochs
+    TOLD_AT = PLACE_FIELDS + 7  # rows used in the output for producers
     PRODUCERS = PLACE_FIELDS + 8  # slots used
     HOLES = PLACE_FIELDS + 9  # batches of magic 2 and above behind a gap, or with fewer records than offsets
     DISORDERS = PLACE_FIELDS + 10  # batches that begin below NEXT_OFFSET, which the caller sets before the first one
@@ -55,8 +91,8 @@ class Flag(IntEnum):
     HEAD_ONLY = 4  # the data hold its header, the body is elsewhere; the walk ends behind it
 
 
-class Row(IntEnum):
-    """Fields of the output for producers: one column per batch that must be looked at."""
+class ProducerField(IntEnum):
+    """Fields of the output for producers: a row for each batch that they are told of."""
 
     PRODUCER_ID = 0
     PRODUCER_EPOCH = 1
@@ -71,7 +107,7 @@ class Row(IntEnum):
 
 
 class Kind(IntEnum):
-    """Bits of Row.KIND."""
+    """Bits of ProducerField.KIND."""
 
     TRANSACTIONAL = 1
     CONTROL = 2
@@ -89,9 +125,11 @@ class Slot(IntEnum):
     LAST = 5  # base sequence, base offset, last offset, max timestamp of that
 
 
-ROW_FIELDS = len(Row)
+PRODUCER_FIELDS = len(ProducerField)
 SLOT_FIELDS = Slot.LAST + 4
 
-OVERFLOW, PLACE_NO_ROOM = int(Placed.OVERFLOW), int(Placed.NO_ROOM)
-for _prefix, _kind in (("S_", Place), ("S_", Walk), ("R_", Row), ("K_", Kind), ("SLOT_", Slot), ("", Walked), ("", Flag)):
+for _prefix, _kind in (
+    ("S_", Place), ("S_", Walk), ("P_", ProducerField), ("K_", Kind), ("SLOT_", Slot), ("W_", Walked), ("PLACED_", Placed),
+    ("", Flag),
+):  # fmt: skip
     globals().update({_prefix + _one.name: int(_one) for _one in _kind})

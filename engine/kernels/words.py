@@ -10,10 +10,13 @@ from array import array
 
 import cython
 
-from engine.formats import INT_MAX
 from engine.kernels.escapes import UNSAFE_RANGES
 
-_INT_MAX = cython.declare(cython.longlong, INT_MAX)
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields
+else:
+    from engine.kernels import fields
+
 _INT_SPAN = cython.declare(cython.longlong, 2**32)
 
 # of what a terminal would obey above ASCII: first, last, first, …
@@ -152,8 +155,8 @@ def java_escape(out, at, code):
 def advance(sequence, increment):
     """DefaultRecordBatch.incrementSequence: sequences go on at 0 behind 2^31 − 1, in Java's 32-bit arithmetic."""
     wide: cython.longlong
-    if sequence > _int32(_INT_MAX - increment):
-        wide = increment - (_INT_MAX - sequence) - 1
+    if sequence > _int32(fields.INT_MAX - increment):
+        wide = increment - (fields.INT_MAX - sequence) - 1
     else:
         wide = sequence + increment
     return _int32(wide)
@@ -164,8 +167,8 @@ def advance(sequence, increment):
 @cython.nogil
 @cython.exceptval(check=False)
 def _int32(value: cython.longlong) -> cython.longlong:
-    if value > _INT_MAX: return value - _INT_SPAN
-    if value < -_INT_MAX - 1: return value + _INT_SPAN
+    if value > fields.INT_MAX: return value - _INT_SPAN
+    if value < -fields.INT_MAX - 1: return value + _INT_SPAN
     return value
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import RecordField
 from engine.kernels.json_lines import parse_json_lines
-from engine.kernels.lines import Parsed, parse_text_lines
+from engine.kernels.lines import parse_text_lines
+from engine.kernels.tables import Parsed
 from engine.record.json_record import LineInvalid, parse_json_line
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from engine.formats import LZ4_FRAME_BLOCK, LZ4_STORED
 from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, lz4_block, lz4_bound
 from engine.record.damage import CorruptError
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview
 
 MAGIC = b"\x04\x22\x4d\x18"
-_UNCOMPRESSED = 0x80000000  # in a block's size: the bytes are stored as they are
 _CONTENT_CHECKSUM, _CONTENT_SIZE, _BLOCK_CHECKSUM, _INDEPENDENT = 0x04, 0x08, 0x10, 0x20
 _WRITTEN_DESCRIPTOR = b"\x60\x40"  # version 1, independent blocks of up to 64 KiB, no checksums
-_WRITTEN_BLOCK = 64 * 1024
 _END_MARK = b"\0\0\0\0"
 _FAST_LEVEL = 9  # Kafka's default level does not mean high compression
 _U32 = 0xFFFFFFFF
@@ -76,7 +75,7 @@ def blocks(data: memoryview, *, ignore_checksum: bool) -> Iterator[bytes]:
             raise CorruptError("ends before the end mark")
         size = int.from_bytes(data[at : at + 4], "little")
         at += 4
-        stored, size = size & _UNCOMPRESSED, size & ~_UNCOMPRESSED
+        stored, size = size & LZ4_STORED, size & ~LZ4_STORED
         if size == 0:
             if flags & _CONTENT_CHECKSUM and len(data) - at < 4:
                 raise CorruptError("ends inside the content checksum")
@@ -144,13 +143,13 @@ def write(data: Buffer, level: int, *, broken_checksum: bool) -> bytes:
     compress = _fast_blocks() if level == _FAST_LEVEL else _high_blocks(level)
     parts: list[Buffer] = [written_header(broken_checksum=broken_checksum)]
     view = memoryview(data)
-    for at in range(0, len(view), _WRITTEN_BLOCK):
-        block = view[at : at + _WRITTEN_BLOCK]
+    for at in range(0, len(view), LZ4_FRAME_BLOCK):
+        block = view[at : at + LZ4_FRAME_BLOCK]
         compressed = compress(block)
         if len(compressed) < len(block):
             parts += (len(compressed).to_bytes(4, "little"), compressed)
         else:
-            parts += ((len(block) | _UNCOMPRESSED).to_bytes(4, "little"), block)
+            parts += ((len(block) | LZ4_STORED).to_bytes(4, "little"), block)
     parts.append(_END_MARK)
     return b"".join(parts)
 
@@ -159,7 +158,7 @@ class _Buffers(threading.local):
     """Memory of the compressor, for each thread."""
 
     def __init__(self) -> None:
-        self.out = memoryview(bytearray(lz4_bound(_WRITTEN_BLOCK)))
+        self.out = memoryview(bytearray(lz4_bound(LZ4_FRAME_BLOCK)))
         self.table = memoryview(array("H", bytes(2 * TABLE)))
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_HEADER, BatchField, Codec, RecordField
+from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.frames import Frame
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns, RecordColumns, Table
@@ -29,8 +30,8 @@ def kernel(request):
 
 
 def verdicts_of(kernel, count):
-    table = Table(kernel.TRAITS, count)
-    table.field(kernel.Trait.LARGEST)[:] = memoryview(array("q", [-1] * count))
+    table = Table(TRAITS, count)
+    table.field(Trait.LARGEST)[:] = memoryview(array("q", [-1] * count))
     return table
 
 
@@ -48,10 +49,10 @@ def test_records_are_judged_one_by_one(kernel, records, low, high, bases):
         mine = [record for record in records if record[0] == row]
         flags = 0
         for number, (_, offset, timestamp, key_size) in enumerate(mine):
-            flags |= kernel.Flag.NULL_KEY if key_size < 0 else 0
-            flags |= kernel.Flag.TIMESTAMP if timestamp != -1 and not low <= timestamp <= high else 0
-            flags |= kernel.Flag.OFFSETS if offset != bases[row] + number else 0
-        found = [traits.table[field, row] for field in (kernel.Trait.FLAGS, kernel.Trait.LARGEST, kernel.Trait.COUNT)]
+            flags |= Flaw.NULL_KEY if key_size < 0 else 0
+            flags |= Flaw.TIMESTAMP if timestamp != -1 and not low <= timestamp <= high else 0
+            flags |= Flaw.OFFSETS if offset != bases[row] + number else 0
+        found = [traits.table[field, row] for field in (Trait.FLAWS, Trait.LARGEST, Trait.COUNT)]
         assert found == [flags, max([-1, *[record[2] for record in mine]]), len(mine)]
 
 
@@ -73,10 +74,10 @@ def stamp(kernel, parts, *, refused=0, largest=ANY_SIZE, next_offset=100, epoch=
     traits = verdicts_of(kernel, frame.batches.capacity)
     for row in range(frame.rows):
         flags, found, count = (judged or {}).get(row, (0, None, None))
-        traits.table[kernel.Trait.FLAGS, row] = flags
+        traits.table[Trait.FLAWS, row] = flags
         stored = frame.batches.table[BatchField.MAX_TIMESTAMP, row]
-        traits.table[kernel.Trait.LARGEST, row] = stored if found is None else found
-        traits.table[kernel.Trait.COUNT, row] = frame.batches.table[BatchField.COUNT, row] if count is None else count
+        traits.table[Trait.LARGEST, row] = stored if found is None else found
+        traits.table[Trait.COUNT, row] = frame.batches.table[BatchField.COUNT, row] if count is None else count
     row, behind = kernel.stamp_batches(
         memoryview(data), frame.batches.table, 0, frame.rows, traits.table, refused, largest, next_offset, epoch, append_time
     )
@@ -94,18 +95,18 @@ def test_offsets_and_epochs_are_given_in_order(kernel):
         table = frame.batches.table
         assert (table[BatchField.BASE_OFFSET, number], table[BatchField.LEADER_EPOCH, number]) == (base, 7)
         assert table[BatchField.LAST_OFFSET, number] == base + wanted.last_offset_delta
-        assert traits.table[kernel.Trait.CHANGED, number] == 0
+        assert traits.table[Trait.CHANGED, number] == 0
         at += len(part)
 
 
 def test_timestamps_that_change_ask_for_a_checksum(kernel):
     *_, data, frame, traits = stamp(kernel, [sent()], append_time=NOW + 9)
     header = BATCH_HEADER.read(data)
-    assert (header.attributes, header.max_timestamp, traits.table[kernel.Trait.CHANGED, 0]) == (8, NOW + 9, 1)
+    assert (header.attributes, header.max_timestamp, traits.table[Trait.CHANGED, 0]) == (8, NOW + 9, 1)
     assert header.crc != crc32c(data[BATCH_HEADER.positions["attributes"] :])
     assert frame.batches.table[BatchField.MAX_TIMESTAMP, 0] == NOW + 9
     *_, data, _, traits = stamp(kernel, [sent()], judged={0: (0, NOW - 5, 2)})
-    assert (BATCH_HEADER.read(data).max_timestamp, traits.table[kernel.Trait.CHANGED, 0]) == (NOW - 5, 1)
+    assert (BATCH_HEADER.read(data).max_timestamp, traits.table[Trait.CHANGED, 0]) == (NOW - 5, 1)
 
 
 PRODUCER = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
@@ -131,8 +132,8 @@ def test_it_stops_at_sizes_flags_counts_and_the_last_offset(kernel):
     good = [sent(), sent(**PRODUCER), sent()]
     assert stamp(kernel, good)[0] == 3
     assert stamp(kernel, [sent(), sent(9), sent()], largest=len(sent()))[0] == 1
-    assert stamp(kernel, good, refused=kernel.Flag.NULL_KEY, judged={1: (kernel.Flag.NULL_KEY, 0, 2)})[0] == 1
-    assert stamp(kernel, good, refused=kernel.Flag.BROKEN, judged={1: (kernel.Flag.NULL_KEY, NOW, 2)})[0] == 3
+    assert stamp(kernel, good, refused=Flaw.NULL_KEY, judged={1: (Flaw.NULL_KEY, 0, 2)})[0] == 1
+    assert stamp(kernel, good, refused=Flaw.BROKEN, judged={1: (Flaw.NULL_KEY, NOW, 2)})[0] == 3
     assert stamp(kernel, good, judged={2: (0, NOW, 1)})[0] == 2
     assert stamp(kernel, good, next_offset=2**63 - 4)[:2] == (1, 2**63 - 2)
 

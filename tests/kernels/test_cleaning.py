@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, BatchField, RecordField
-from engine.kernels.offset_map import ASK, ASK_SURVIVORS, KEEP_ALL, SUPERSEDED
+from engine.kernels.tables import Fate, Verdict
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.once import BOTH_BUILDS
@@ -39,12 +39,12 @@ def table_of(described):
 
 def kind_of(kernel, row, magic, attributes, read, kept, precious):
     if magic == 2 and attributes & 32:
-        return kernel.ALONE
+        return Fate.ALONE
     if kept == 0:
-        return kernel.ALONE if row in precious else kernel.DROP
+        return Fate.ALONE if row in precious else Fate.DROP
     if magic < 2 or kept < max(read, kept) or (kept % 2 and not attributes & 64):
-        return kernel.ALONE
-    return kernel.COPY
+        return Fate.ALONE
+    return Fate.COPY
 
 
 @given(st.lists(batch, min_size=1, max_size=12), st.sets(st.integers(0, 12)))
@@ -55,7 +55,7 @@ def test_runs_cover_every_batch_once(kernel, described, precious):
     while row < len(described):
         kind, behind = kernel.next_run(batches, counts, row, len(described), numbers)
         assert behind > row
-        assert kind != kernel.ALONE or behind == row + 1
+        assert kind != Fate.ALONE or behind == row + 1
         found += [kind] * (behind - row)
         row = behind
     assert found == [kind_of(kernel, row, *one, precious) for row, one in enumerate(described)]
@@ -155,10 +155,10 @@ def test_a_batch_without_a_survivor_is_superseded(kernel, survivors, described):
     assert kernel.judge(batches, len(described), verdicts, bits, 10, 420)
     for verdict, (base, size) in zip(verdicts, described, strict=True):
         if base < 10 or base + size > 420:
-            assert verdict == ASK
+            assert verdict == Verdict.ASK
         else:
             lives = any(base <= offset <= base + size for offset in survivors)
-            assert verdict == (ASK_SURVIVORS if lives else SUPERSEDED)
+            assert verdict == (Verdict.ASK_SURVIVORS if lives else Verdict.SUPERSEDED)
 
 
 @pytest.mark.parametrize("offset", [10, 73, 74, 137, 138])
@@ -167,7 +167,7 @@ def test_ends_of_words(kernel, offset, size):
     for survivor in (offset - 1, offset, offset + size, offset + size + 1):
         bits, verdicts = survivors_of(kernel, [survivor], 9, 6), memoryview(bytearray(1))
         assert kernel.judge(ranges((offset, offset + size)), 1, verdicts, bits, 9, 9 + 64 * 6 - 1)
-        assert (verdicts[0] == SUPERSEDED) == (not offset <= survivor <= offset + size)
+        assert (verdicts[0] == Verdict.SUPERSEDED) == (not offset <= survivor <= offset + size)
 
 
 def test_batches_that_are_asked_by_their_records(kernel):
@@ -179,7 +179,7 @@ def test_batches_that_are_asked_by_their_records(kernel):
     batches[BatchField.COUNT, 4] = 0
     verdicts = memoryview(bytearray(b"\0\0\0\0\0\1"))
     assert kernel.judge(batches, 6, verdicts, bits, 0, 100_000)
-    assert list(verdicts) == [ASK, ASK, ASK, ASK_SURVIVORS, ASK, KEEP_ALL]
+    assert list(verdicts) == [Verdict.ASK, Verdict.ASK, Verdict.ASK, Verdict.ASK_SURVIVORS, Verdict.ASK, Verdict.KEEP_ALL]
     assert not kernel.judge(batches, 6, verdicts, bits, 0, 200_000), "fewer bits than offsets"
     assert not kernel.judge(batches, 7, verdicts, bits, 0, 1)
 

@@ -1,36 +1,47 @@
-"""What compiled kernels take for the constants of `formats`, and the small functions that stand in .pxd files."""
+"""What compiled kernels take for the numbers that they share with others: the literals in .pxd files."""
 
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
 from engine.formats import BatchField, RecordField, Status
-from engine.kernels import fields, walk
+from engine.kernels import bounds, fields, tables, walk
+
+SHARED = (fields, walk, tables)
 
 
 def literals(module):
     declared = Path(module.__file__).with_suffix(".pxd").read_text()
-    bounds = re.findall(r'^    const long long (\w+) "(\d+)LL"$', declared, re.MULTILINE)
-    return {name: int(value) for name, value in re.findall(r"^    (\w+) = (\d+)$", declared, re.MULTILINE) + bounds}
-
-
-LITERALS = literals(fields)
+    wide = re.findall(r'^    const long long (\w+) "(\d+)LL"$', declared, re.MULTILINE)
+    return {name: int(value) for name, value in re.findall(r"^    (\w+) = (-?\d+)$", declared, re.MULTILINE) + wide}
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "value"), [(module, *pair) for module in (fields, walk) for pair in literals(module).items()]
+    ("module", "name", "value"), [(module, *pair) for module in (*SHARED, bounds) for pair in literals(module).items()]
 )
 def test_a_literal_is_the_constant_of_that_name(module, name, value):
     assert getattr(module, name) == value
 
 
-def test_the_bounds_are_among_them():
-    assert {"INT_MAX", "LONG_MAX"} <= set(LITERALS)
+@pytest.mark.parametrize("module", SHARED)
+def test_every_constant_has_a_literal(module):
+    assert {name for name, value in vars(module).items() if name.isupper() and isinstance(value, int)} == set(literals(module))
 
 
-def test_every_row_and_status_has_a_literal():
+def test_every_field_and_status_is_among_them():
     wanted = {f"B_{field.name}" for field in BatchField} | {f"R_{field.name}" for field in RecordField}
-    assert wanted | {status.name for status in Status} <= set(LITERALS)
+    assert wanted | {status.name for status in Status} | {"INT_MAX", "LONG_MAX"} <= set(literals(fields))
+
+
+def prefixes(module):
+    return {name.partition("_")[0] for name in literals(module) if name[1:2] == "_"}
+
+
+def test_a_name_and_a_prefix_mean_one_thing():
+    for one, other in combinations(SHARED, 2):
+        assert literals(one).keys() & literals(other).keys() == set()
+        assert prefixes(one) & prefixes(other) == set()

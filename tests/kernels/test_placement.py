@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BatchField
-from engine.kernels.placement import PLACE_FIELDS, Place, Placed
+from engine.kernels.walk import PLACE_FIELDS, Place, Placed
 from engine.record.columns import BatchColumns
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.once import BOTH_BUILDS

@@ -17,6 +17,7 @@ from engine.formats import (
     ControlType,
     ProducerSnapshotEntry,
 )
+from engine.kernels.tables import Taken
 from engine.log.append_errors import AppendRefused
 from engine.log.producers import state_manager, table, transactions
 from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
@@ -168,18 +169,18 @@ def test_columns_that_do_not_fit_are_refused(kernel):
     rows = RowChunk.of([ProducerRow(7, 0, 0, 0, 2, 5, True, False, None)]).table
     size = PRODUCER_SNAPSHOT_ENTRY.size
     aborted, whole = memoryview(bytearray(99)), views(2 * size, 4, 2, 3, 3)
-    assert kernel.take_rows(rows, 0, *whole.values(), aborted)[:2] == (1, kernel.DONE)
+    assert kernel.take_batches(rows, 0, *whole.values(), aborted)[:2] == (1, Taken.DONE)
     for misfit in (
         views(2 * size - 1, 4, 2, 3, 3), views(2 * size, 3, 2, 3, 3), views(2 * size, 0, 2, 3, 3), views(2 * size, 4, 2, 3, 2),
         views(2 * size, 4, 2, 3, 3, state=(3, 16)), views(2 * size, 4, 2, 3, 3, state=(-1, 16)),
         views(2 * size, 4, 2, 3, 3, state=(0,)), views(2 * size, 4, 2, 3, 3, bounds=(0, 4)),
         views(2 * size, 4, 2, 3, 3, bounds=(2, 1)), views(2 * size, 4, 2, 3, 3, bounds=(-1, 1)),
     ):  # fmt: skip
-        assert kernel.take_rows(rows, 0, *misfit.values(), aborted)[:2] == (0, kernel.BAD_START)
-        assert kernel.load_entries(memoryview(bytes(size)), 0, 0, 0, *misfit.values()) == (0, kernel.BAD_START)
-    assert kernel.take_rows(rows, -1, *whole.values(), aborted)[1] == kernel.BAD_START
-    assert kernel.take_rows(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole.values(), aborted)[1] == kernel.BAD_START
-    assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole.values())[1] == kernel.BAD_START
+        assert kernel.take_batches(rows, 0, *misfit.values(), aborted)[:2] == (0, Taken.BAD_START)
+        assert kernel.load_entries(memoryview(bytes(size)), 0, 0, 0, *misfit.values()) == (0, Taken.BAD_START)
+    assert kernel.take_batches(rows, -1, *whole.values(), aborted)[1] == Taken.BAD_START
+    assert kernel.take_batches(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole.values(), aborted)[1] == Taken.BAD_START
+    assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole.values())[1] == Taken.BAD_START
 
 
 def test_the_first_entry_that_is_not_the_same_is_found(kernel):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.kernels.walk import ROW_FIELDS, SLOT_FIELDS, WALK_FIELDS, Walk, Walked
+from engine.kernels.walk import PRODUCER_FIELDS, SLOT_FIELDS, WALK_FIELDS, Walk, Walked
 from engine.log.scan import recovery_walk
 from engine.log.segment.recovery import scan_segment
 from engine.record.columns import Table
@@ -92,13 +92,13 @@ def call(kernel, data, start=0, end=None, *, state=None, slots=None, epochs=8, r
     out = memoryview(bytearray(96))
     return kernel.recover_batches(
         memoryview(data), start, len(data) if end is None else end, 0, state, out, out, Table(2, epochs).table,
-        Table(ROW_FIELDS, rows).table, slots, *TABLES,
+        Table(PRODUCER_FIELDS, rows).table, slots, *TABLES,
     )  # fmt: skip
 
 
 def test_arguments_that_do_not_fit_are_refused(kernel):
     negative = memoryview(array("q", bytes(8 * WALK_FIELDS)))
-    negative[Walk.ROWS_AT] = -1
+    negative[Walk.TOLD_AT] = -1
     odd = memoryview(array("q", bytes(8 * 3 * SLOT_FIELDS))).cast("B").cast("q", (3, SLOT_FIELDS))
     for options in (
         {"start": -1}, {"start": 3, "end": 2}, {"end": 1000}, {"state": memoryview(array("q", [0]))}, {"state": negative},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.formats import BatchField, Codec, RecordField
 from engine.kernels.blocks import TABLE
 from engine.kernels.checksum import CASTAGNOLI, make_tables
-from engine.kernels.offset_map import COUNTS, KEPT, READ, TOMBSTONES
+from engine.kernels.tables import COUNTS, Count
 from engine.log.cleaner.rewriting import BatchRewriter, Marked
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import Table
@@ -62,10 +62,10 @@ class Prepared:
         table = self.chunk.records.table
         for index in range(self.chunk.first, self.chunk.end):
             row = table[RecordField.BATCH, index]
-            self.counts[READ, row] += 1
+            self.counts[Count.READ, row] += 1
             if self.keep[index - self.chunk.first]:
-                self.counts[KEPT, row] += 1
-                self.counts[TOMBSTONES, row] += table[RecordField.VALUE_SIZE, index] < 0
+                self.counts[Count.KEPT, row] += 1
+                self.counts[Count.TOMBSTONES, row] += table[RecordField.VALUE_SIZE, index] < 0
 
     def settle(self, kernel, row, out, at, *, body=1 << 16, precious=NOTHING):
         return kernel.settle(
@@ -82,12 +82,12 @@ class Prepared:
     def expected(self, row):
         """What the other way makes of a batch."""
         table, batch_of = self.window.batches.table, self.chunk.records.field(RecordField.BATCH)
-        kept, attributes = self.counts[KEPT, row], table[BatchField.ATTRIBUTES, row]
+        kept, attributes = self.counts[Count.KEPT, row], table[BatchField.ATTRIBUTES, row]
         if not kept:
             return b""
         has = bool(attributes & 64)
-        needs = not has and self.counts[TOMBSTONES, row] > 0
-        if kept == self.counts[READ, row] and not needs:
+        needs = not has and self.counts[Count.TOMBSTONES, row] > 0
+        if kept == self.counts[Count.READ, row] and not needs:
             return self.original(row)
         mine = [index for index in range(self.chunk.first, self.chunk.end) if batch_of[index] == row]
         marked = Marked(self.chunk, mine[0], mine[-1] + 1, memoryview(bytes(self.keep[mine[0] - self.chunk.first :])))
@@ -105,7 +105,7 @@ def test_it_writes_what_the_other_way_writes(kernel, described, codec):
         before = row
         row, behind, last = prepared.settle(kernel, row, out, at)
         written += bytes(out[at:behind])
-        kept = [one for one in range(before, row) if prepared.counts[KEPT, one]]
+        kept = [one for one in range(before, row) if prepared.counts[Count.KEPT, one]]
         assert last == (kept[-1] if kept else -1)
         at = behind
         for one in range(before, row):

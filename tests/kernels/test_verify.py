@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, Status
+from engine.kernels.tables import DOUBT_FIELDS, Check
 from engine.record.columns import BatchColumns, Table
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.once import BOTH_BUILDS
@@ -68,11 +69,11 @@ def columns(batches, start):
 def walk(kernel, call, batches, cuts, capacity):
     """Run a check over windows that end at `cuts` → (doubtful entries as dicts, state)."""
     state = memoryview(array("q", [0, LONG_MIN, -1, -1, -1]))
-    doubtful = Table(kernel.DOUBTFUL_FIELDS, capacity)
+    doubtful = Table(DOUBT_FIELDS, capacity)
     found, used, start = [], 0, 0
 
     def drain():
-        found.extend([doubtful.table[field, column] for field in range(kernel.DOUBTFUL_FIELDS)] for column in range(used))
+        found.extend([doubtful.table[field, row] for field in range(DOUBT_FIELDS)] for row in range(used))
 
     edges = [0, *sorted(cut % (len(batches) + 1) for cut in cuts), len(batches)]
     for low, high in pairwise(edges):
@@ -82,7 +83,7 @@ def walk(kernel, call, batches, cuts, capacity):
             row, used, status = call(table, row, high - low, base, state, doubtful.table, used)
             if status == Status.FULL:
                 drain()
-                used, state[kernel.PENDING] = 0, -1
+                used, state[Check.PENDING] = 0, -1
         assert (row, status) == (high - low, Status.END)
     drain()
     return found, state
@@ -122,8 +123,8 @@ def test_offset_entries(kernel, batches, data, cuts, capacity):
             number, is_batch, previous, batch.first, batch.last, behind[-1].last, meets, batch.magic < 2 and batch.codec != 0,
         ])  # fmt: skip
     assert found == expected
-    assert state[kernel.NEXT] == len(reached)
-    assert state[kernel.DECIDED] == decided
+    assert state[Check.NEXT] == len(reached)
+    assert state[Check.DECIDED] == decided
 
 
 @given(logs(), st.data(), st.lists(st.integers(0, 12), max_size=3), st.integers(1, 4))
@@ -151,8 +152,8 @@ def test_time_entries(kernel, batches, data, cuts, capacity):
             first = previous + 1 if wrapper else batch.first
             expected.append([number, 1, previous, first, batch.last, batch.stamp, before, batch.magic == 0])
     assert found == expected
-    assert state[kernel.LARGEST] == max([-1, *(batch.stamp for batch in batches)])
-    assert state[kernel.NEXT] == len(reached)
+    assert state[Check.LARGEST] == max([-1, *(batch.stamp for batch in batches)])
+    assert state[Check.NEXT] == len(reached)
 
 
 @given(logs(), st.integers(-1, 40))
@@ -210,7 +211,7 @@ def test_batches_that_a_producers_state_needs(kernel, rows, span):
 
 def test_arguments_outside_their_buffers_are_refused(kernel):
     table, _, _ = columns([], 0)
-    doubtful, state = Table(kernel.DOUBTFUL_FIELDS, 1).table, memoryview(array("q", [0] * 5))
+    doubtful, state = Table(DOUBT_FIELDS, 1).table, memoryview(array("q", [0] * 5))
     empty = memoryview(b"")
     for row, last, short in ((-1, 1, state), (0, 2, state), (0, 1, memoryview(array("q", [0])))):
         assert kernel.check_offset_entries(empty, 0, table, row, last, 0, short, doubtful, 0)[2] == Status.BAD_START

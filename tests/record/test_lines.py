@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, RecordField
 from engine.kernels.json_lines import parse_json_lines
-from engine.kernels.lines import Parsed
+from engine.kernels.tables import Parsed
 from engine.record.columns import RecordColumns, Table
 from engine.record.json_record import LineInvalid, parse_json_line
 from engine.record.lines import JsonLines, TextLines

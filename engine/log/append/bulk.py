@@ -10,8 +10,9 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import BATCH_HEADER, INT_MAX, NO_TIMESTAMP, BatchField, Codec, Status
-from engine.kernels.admission import TRAITS, Flag, Trait, judge_records, stamp_batches
+from engine.kernels.admission import judge_records, stamp_batches
 from engine.kernels.decode import decode_records
+from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row, segment_ms
 from engine.log.append.frames import Frame
 from engine.log.append.validator import renew_checksum, target_codec, timestamp_bounds, timestamp_type
@@ -81,7 +82,7 @@ class BulkAppender:
             count, row, at, done, status = decode_records(view, table, row, rows, at, done, self._records.table, 0)
             judge_records(self._records.table, count, table, low, high, traits.table)
             if status not in (Status.END, Status.FULL):  # compressed ones as well: they are looked at alone
-                traits.table[Trait.FLAGS, row] |= Flag.BROKEN
+                traits.table[Trait.FLAWS, row] |= Flaw.BROKEN
                 row, at, done = row + 1, 0, 0
 
     def _append_run(self, view: memoryview, row: int, rows: int, appended: list[Appended]) -> int:
@@ -93,7 +94,7 @@ class BulkAppender:
         is_append_time = timestamp_type(config) == LOG_APPEND_TIME
         limit = self._fitting(segment, row, rows, log.now if is_append_time else None)
         heads = self._heads_of_producers(view, row, limit)
-        refused = Flag.BROKEN | (Flag.NULL_KEY if config.compact else 0) | (0 if is_append_time else Flag.TIMESTAMP)
+        refused = Flaw.BROKEN | (Flaw.NULL_KEY if config.compact else 0) | (0 if is_append_time else Flaw.TIMESTAMP)
         end, _ = stamp_batches(
             view, table, row, limit, self._traits.table, refused, config.max_message_size, first, self._leader_epoch,
             log.now if is_append_time else NO_TIMESTAMP,

@@ -25,8 +25,9 @@ from engine.formats import (
     RecordField,
     to_long,
 )
-from engine.kernels.admission import TRAITS, Flag, Trait, judge_records
+from engine.kernels.admission import judge_records
 from engine.kernels.select import largest_timestamp
+from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.frames import Frame, FrameRecords, decode_batch
 from engine.log.append_errors import (
     CorruptRecord,
@@ -146,12 +147,12 @@ class LogValidator:
         traits = Table(TRAITS, frame.batches.capacity)
         traits.field(Trait.LARGEST)[row] = NO_TIMESTAMP
         judge_records(records.columns.table, records.count, frame.batches.table, low, high, traits.table)
-        flags = traits.table[Trait.FLAGS, row]
-        refused = Flag.TIMESTAMP | (Flag.NULL_KEY if self._config.compact else 0)
-        if flags & refused or self._is_append_time(frame, row):
+        flaws = traits.table[Trait.FLAWS, row]
+        refused = Flaw.TIMESTAMP | (Flaw.NULL_KEY if self._config.compact else 0)
+        if flaws & refused or self._is_append_time(frame, row):
             self._check_each_record(frame, row, records)
         if frame.batches.table[BatchField.MAGIC, row] >= MAGIC_V2:
-            return frame.batches.table[BatchField.BASE_OFFSET, row] == before and not flags & Flag.OFFSETS
+            return frame.batches.table[BatchField.BASE_OFFSET, row] == before and not flaws & Flaw.OFFSETS
         return False
 
     def _check_each_record(self, frame: Frame, row: int, records: FrameRecords) -> None:

@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, LONG_MAX, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.blocks import TABLE
-from engine.kernels.cleaning import DROP, end_of_run, next_run, total
-from engine.kernels.offset_map import (
-    COUNTS,
-    EXPIRED,
-    KEEP_ALL,
-    KEEP_NONE,
-    KEPT,
-    READ,
-    SUPERSEDED,
-    TOMBSTONES,
-    WITHOUT_KEY,
-)
+from engine.kernels.cleaning import end_of_run, next_run, total
 from engine.kernels.settling import settle
+from engine.kernels.tables import COUNTS, Count, Fate, Verdict
 from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
@@ -121,7 +111,7 @@ class FilterPass:
         for window in self._walk.windows():
             self._judge(window)
             self._filter(window)
-            fields = (READ, KEPT, WITHOUT_KEY, EXPIRED)
+            fields = (Count.READ, Count.KEPT, Count.WITHOUT_KEY, Count.EXPIRED)
             read, kept, without_key, expired = (total(self._counts.table, field, window.rows) for field in fields)
             stats.messages_read += read - self._passed_over
             stats.messages_discarded += self._passed_over
@@ -148,10 +138,10 @@ class FilterPass:
                     self._idle_markers.add(row)
                     horizon = table[BatchField.BASE_TIMESTAMP, row]
                     discard = has_delete_horizon(window.batches, row) and horizon <= self._round.now
-                self._verdicts[row] = KEEP_NONE if discard else KEEP_ALL
+                self._verdicts[row] = Verdict.KEEP_NONE if discard else Verdict.KEEP_ALL
             elif discard:
-                self._verdicts[row] = KEEP_NONE
-            if self._verdicts[row] == KEEP_NONE and not self._stays_empty(window.batches, row):
+                self._verdicts[row] = Verdict.KEEP_NONE
+            if self._verdicts[row] == Verdict.KEEP_NONE and not self._stays_empty(window.batches, row):
                 self._passed_over += table[BatchField.COUNT, row]
         self._round.later.judge(window.batches, window.rows, self._verdicts)
 
@@ -160,7 +150,7 @@ class FilterPass:
         row = 0
         while row < window.rows:
             behind = end_of_run(self._verdicts, row, window.rows)
-            if self._verdicts[row] == SUPERSEDED:
+            if self._verdicts[row] == Verdict.SUPERSEDED:
                 self._pass_over(window, row, behind)
             else:
                 self._read(window, row, behind)
@@ -168,10 +158,10 @@ class FilterPass:
 
     def _pass_over(self, window: Window, row: int, end: int) -> None:
         """Batches row … end − 1, no record of which survives: none is read, a few leave a header."""
-        self._counts.field(READ)[row:end] = window.batches.field(BatchField.COUNT)[row:end]
+        self._counts.field(Count.READ)[row:end] = window.batches.field(BatchField.COUNT)[row:end]
         while row < end:
             kind, behind = next_run(window.batches.table, self._counts.table, row, end, self._precious)
-            if kind != DROP:
+            if kind != Fate.DROP:
                 self._settle_alone(window, row, ())
             row = behind
 
@@ -201,7 +191,7 @@ class FilterPass:
         """Have all records of the batch been in this chunk and those before? It may say no where they have."""
         table = chunk.batches.table
         if table[BatchField.MAGIC, row] >= MAGIC_V2:
-            return bool(self._counts.table[READ, row] >= table[BatchField.COUNT, row])
+            return bool(self._counts.table[Count.READ, row] >= table[BatchField.COUNT, row])
         return chunk.end < chunk.records.capacity or not table[BatchField.ATTRIBUTES, row] & CODEC_MASK
 
     def _settle(self, window: Window, row: int, end: int, chunk: Chunk, keep: memoryview) -> None:
@@ -245,15 +235,15 @@ class FilterPass:
         whole  all that is `marked`, where it is in one piece
         """
         batches, counts = window.batches, self._counts.table
-        table, kept = batches.table, counts[KEPT, row]
+        table, kept = batches.table, counts[Count.KEPT, row]
         if not kept:
             if not self._stays_empty(batches, row):
                 return
             what: bytes | memoryview = empty_in_place(batches, row)
         else:
             has_horizon = has_delete_horizon(batches, row)
-            needs_horizon = not has_horizon and (counts[TOMBSTONES, row] > 0 or row in self._idle_markers)
-            if table[BatchField.MAGIC, row] >= MAGIC_V2 and kept == counts[READ, row] and not needs_horizon:
+            needs_horizon = not has_horizon and (counts[Count.TOMBSTONES, row] > 0 or row in self._idle_markers)
+            if table[BatchField.MAGIC, row] >= MAGIC_V2 and kept == counts[Count.READ, row] and not needs_horizon:
                 what = window.data[table[BatchField.POSITION, row] : _end(batches, row)]
             else:
                 horizon = table[BatchField.BASE_TIMESTAMP, row] if has_horizon else NO_TIMESTAMP

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import Status
 from engine.kernels.cleaning import judge
-from engine.kernels.digest import SLOT_WORDS
-from engine.kernels.offset_map import ASK, ASK_SURVIVORS, mark_retained
+from engine.kernels.offset_map import mark_retained
+from engine.kernels.tables import SLOT_WORDS, Verdict
 
 if TYPE_CHECKING:
     from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
 
 _NO_SLOTS = memoryview(array("Q", bytes(8 * SLOT_WORDS)))
-_ALL_ASK_BITS = bytes(ASK_SURVIVORS if verdict == ASK else verdict for verdict in range(256))
+_ALL_ASK_BITS = bytes(Verdict.ASK_SURVIVORS if verdict == Verdict.ASK else verdict for verdict in range(256))
 
 
 class Marking(NamedTuple):

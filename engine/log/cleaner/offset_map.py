@@ -9,17 +9,9 @@ from engine.errors import UsageError
 from engine.files import zeros
 from engine.formats import Status
 from engine.kernels.cleaning import note_survivors
-from engine.kernels.digest import SLOT_WORDS, digest_keys
-from engine.kernels.offset_map import (
-    CAPACITY,
-    ENTRIES,
-    LATEST,
-    find_key,
-    mark_retained,
-    move_entries,
-    put_keys,
-    take_entries,
-)
+from engine.kernels.digest import digest_keys
+from engine.kernels.offset_map import find_key, mark_retained, move_entries, put_keys, take_entries
+from engine.kernels.tables import SLOT_WORDS, MapState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,21 +79,21 @@ class SkimpyOffsetMap:
         self._most_keys = most_keys
         self._last_size = min(int(most_keys / _ROOMY) + 1, self._limit)
         self._slots = _slots(min(_SMALL // BYTES_PER_ENTRY, self._limit))
-        self._state[ENTRIES] = 0
-        self._state[LATEST] = -1
+        self._state[MapState.ENTRIES] = 0
+        self._state[MapState.LATEST] = -1
         self._set_capacity()
 
     def __len__(self) -> int:
-        return self._state[ENTRIES]
+        return self._state[MapState.ENTRIES]
 
     @property
     def latest_offset(self) -> int:
         """The last offset that was put, or that `update_latest_offset` set; −1: none."""
-        return self._state[LATEST]
+        return self._state[MapState.LATEST]
 
     def update_latest_offset(self, offset: int) -> None:
         """Set `latest_offset`."""
-        self._state[LATEST] = offset
+        self._state[MapState.LATEST] = offset
 
     @property
     def utilization(self) -> float:
@@ -187,7 +179,7 @@ class SkimpyOffsetMap:
 
     def _set_capacity(self) -> None:
         size = len(self._slots) // SLOT_WORDS
-        self._state[CAPACITY] = self.capacity if size == self._limit else int(size * _ROOMY)
+        self._state[MapState.CAPACITY] = self.capacity if size == self._limit else int(size * _ROOMY)
 
 
 def capacity_of(memory: int) -> int:

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING
 
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry
 from engine.kernels.producers import (
-    BAD_START,
-    CAPACITY,
-    COUNT,
-    NO_ROOM,
-    REFUSED,
     add_producer,
     find_producer,
     gather_entries,
     link_buckets,
     link_chains,
     load_entries,
-    take_rows,
+    take_batches,
 )
+from engine.kernels.tables import TableState, Taken
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
 
 if TYPE_CHECKING:
@@ -54,11 +50,11 @@ class ProducerTable:
         self._entries = bytearray(_ROOM * _SIZE)
         self._links = array("i", bytes(4 * _ROOM))
         self._heads = array("i", bytes(4 * _ROOM))
-        self._state[COUNT] = 0
+        self._state[TableState.COUNT] = 0
         self._batches: dict[int, bytes] = {}  # by producer, where there is more to tell than the entry does
 
     def __len__(self) -> int:
-        return self._state[COUNT]
+        return self._state[TableState.COUNT]
 
     def __contains__(self, producer_id: int) -> bool:
         return self._find(producer_id) >= 0
@@ -102,24 +98,24 @@ class ProducerTable:
 
     def load(self, data: Buffer, now: int, expiration_ms: int, ongoing: Transactions) -> None:
         """Take the entries of a snapshot, and their open transactions, but for those that have expired."""
-        view, at, status = memoryview(data), 0, NO_ROOM
-        while status == NO_ROOM:
+        view, at, status = memoryview(data), 0, int(Taken.NO_ROOM)
+        while status == Taken.NO_ROOM:
             at, status = load_entries(view, at, now, expiration_ms, *self._views, *ongoing.columns)
             self._answer(status, ongoing)
 
     def take_rows(self, rows: memoryview, at: int, ongoing: Transactions, aborted: memoryview) -> tuple[int, bool, int]:
-        """Take in batches, as kernels.producers.take_rows → (column not taken, is it refused, bytes of `aborted`).
+        """Take in batches, as kernels.producers.take_batches → (row not taken, is it refused, bytes of `aborted`).
 
         Ends before the last column too where `aborted` is full. Of the batches of producers only the last are remembered.
         """
         self._batches.clear()
-        at, status, size = take_rows(rows, at, *self._views, *ongoing.columns, aborted)
+        at, status, size = take_batches(rows, at, *self._views, *ongoing.columns, aborted)
         self._answer(status, ongoing)
-        return at, status == REFUSED, size
+        return at, status == Taken.REFUSED, size
 
     def pieces(self) -> Iterator[memoryview]:
         """The bytes of all entries, some at a time."""
-        count, capacity = len(self), self._state[CAPACITY]
+        count, capacity = len(self), self._state[TableState.CAPACITY]
         chains = capacity if capacity <= _MOST_CHAINS else max(_MOST_CHAINS, capacity // 4)
         heads, links = (memoryview(array("i", bytes(4 * size))) for size in (chains, max(1, count)))
         link_buckets(memoryview(self._entries), count, heads, links)
@@ -138,9 +134,9 @@ class ProducerTable:
 
     def _answer(self, status: int, ongoing: Transactions) -> None:
         """Do what a kernel asks for."""
-        if status == BAD_START:
+        if status == Taken.BAD_START:
             raise AssertionError("columns of producers that do not fit together")
-        if status == NO_ROOM:
+        if status == Taken.NO_ROOM:
             self._make_room()
             ongoing.make_room()
 

@@ -6,7 +6,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from engine.kernels.producers import DONE, FROM, TO, close_transaction, first_of_others, open_transaction
+from engine.kernels.producers import close_transaction, first_of_others, open_transaction
+from engine.kernels.tables import Bound, Taken
 from engine.log.producers.entry import TxnMetadata
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Transactions:
         self._bounds = array("q", (0, 0))
 
     def __len__(self) -> int:
-        return self._bounds[TO] - self._bounds[FROM]
+        return self._bounds[Bound.TO] - self._bounds[Bound.FROM]
 
     @property
     def columns(self) -> tuple[memoryview, memoryview, memoryview]:
@@ -38,7 +39,7 @@ class Transactions:
         more = bytes(8 * max(_ROOM, end - start))
         self._offsets = self._offsets[start:end] + array("q", more)
         self._producers = self._producers[start:end] + array("q", more)
-        self._bounds[FROM], self._bounds[TO] = 0, end - start
+        self._bounds[Bound.FROM], self._bounds[Bound.TO] = 0, end - start
 
     def put(self, txn: TxnMetadata) -> None:
         """Add `txn`; one that begins at the same offset goes."""
@@ -47,11 +48,11 @@ class Transactions:
 
     def take(self, first_offset: int) -> bool:
         """Remove the transaction that begins at `first_offset`; was there one?"""
-        return bool(close_transaction(*self.columns, first_offset) == DONE)
+        return bool(close_transaction(*self.columns, first_offset) == Taken.DONE)
 
     def first(self) -> TxnMetadata | None:
         """The lowest transaction."""
-        return self._at(self._bounds[FROM]) if len(self) else None
+        return self._at(self._bounds[Bound.FROM]) if len(self) else None
 
     def first_of_others(self, producer_id: int) -> TxnMetadata | None:
         """The lowest transaction that is not the producer's."""
@@ -70,7 +71,7 @@ class Transactions:
     def clear(self) -> None:
         """Forget all."""
         del self._offsets[:], self._producers[:]
-        self._bounds[FROM] = self._bounds[TO] = 0
+        self._bounds[Bound.FROM] = self._bounds[Bound.TO] = 0
 
 
 class EndedTransactions:

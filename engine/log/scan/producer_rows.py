@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import ControlType
-from engine.kernels.walk import ROW_FIELDS, Kind
+from engine.kernels.walk import PRODUCER_FIELDS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ class ProducerRow(NamedTuple):
 
 
 class RowChunk:
-    """Some rows, compact; `fields` are runs of `count` integers each, see kernels.walk.Row. There is one at least."""
+    """Some rows, compact; `fields` are runs of `count` integers each, see kernels.walk.ProducerField. There is one at least."""
 
     __slots__ = ("_fields", "count")
 
@@ -66,8 +66,8 @@ class RowChunk:
 
     @property
     def table(self) -> memoryview:
-        """The fields as kernels take them: table[Row, column]."""
-        return memoryview(self._fields).cast("B").cast("q", (ROW_FIELDS, self.count))
+        """The fields as kernels take them: table[ProducerField, row]."""
+        return memoryview(self._fields).cast("B").cast("q", (PRODUCER_FIELDS, self.count))
 
     def row(self, column: int) -> ProducerRow:
         """One of them."""
@@ -85,7 +85,7 @@ class RowChunk:
 
 
 def _fields_of(row: ProducerRow) -> tuple[int, ...]:
-    """The fields of a row, by kernels.walk.Row."""
+    """The fields of a row, by kernels.walk.ProducerField."""
     kind = Kind.TRANSACTIONAL * row.is_transactional | Kind.CONTROL * row.is_control
     marker = (-1, 0, -1) if row.marker is None else row.marker
     return (

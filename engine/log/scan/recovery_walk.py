@@ -30,9 +30,8 @@ from engine.formats import (
 )
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.decode import decode_records
-from engine.kernels.placement import Place
 from engine.kernels.recovery import flush_producers, new_slots, recover_batches
-from engine.kernels.walk import ROW_FIELDS, WALK_FIELDS, Flag, Kind, Row, Walk, Walked
+from engine.kernels.walk import PRODUCER_FIELDS, WALK_FIELDS, Flag, Kind, Place, ProducerField, Walk, Walked
 from engine.log.scan.producer_rows import RowChunk, TxnMarker
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns, Table
@@ -87,11 +86,11 @@ class RecoveryWalk:
         self.offset_entries, self.time_entries = bytearray(), bytearray()
         self.epochs: list[EpochEntry] = []
         self.stop = ScanStop.END
-        self.refused = 0  # a status of kernels.placement.Placed
+        self.refused = 0  # a status of kernels.walk.Placed
         self.refused_offset = 0
         self._offsets = memoryview(bytearray(_ENTRIES * OFFSET_INDEX_ENTRY.size))
         self._times = memoryview(bytearray(_ENTRIES * TIME_INDEX_ENTRY.size))
-        self._epochs, self._rows = Table(2, _ROWS), Table(ROW_FIELDS, _ROWS)
+        self._epochs, self._rows = Table(2, _ROWS), Table(PRODUCER_FIELDS, _ROWS)
         self._slots = new_slots()
         self._marker_batch, self._marker_records = BatchColumns(1), RecordColumns(8)
         self._is_over = False
@@ -165,12 +164,12 @@ class RecoveryWalk:
         return at, int(status)
 
     def _take_rows(self) -> Iterator[RowChunk]:
-        count = self.state[Walk.ROWS_AT]
+        count = self.state[Walk.TOLD_AT]
         if count:
             fields = array("q")
-            for field in range(ROW_FIELDS):
+            for field in range(PRODUCER_FIELDS):
                 fields.frombytes(self._rows.field(field)[:count].cast("B"))
-            self.state[Walk.ROWS_AT] = 0
+            self.state[Walk.TOLD_AT] = 0
             yield RowChunk(count, fields)
 
     def _refuse(self, data: memoryview, at: int, status: int) -> None:
@@ -210,14 +209,14 @@ class RecoveryWalk:
 
     def _note_marker(self, marker: TxnMarker | None, *, is_bad: bool) -> None:
         """Complete the row that the kernel told last; a bad marker's is none."""
-        rows, last = self._rows.table, self.state[Walk.ROWS_AT] - 1
+        rows, last = self._rows.table, self.state[Walk.TOLD_AT] - 1
         if is_bad:
-            self.state[Walk.ROWS_AT] = last
+            self.state[Walk.TOLD_AT] = last
         elif marker is not None:
-            rows[Row.KIND, last] |= Kind.HAS_MARKER
-            rows[Row.MARKER, last] = marker.control_type
-            rows[Row.COORDINATOR_EPOCH, last] = marker.coordinator_epoch
-            rows[Row.MARKER_TIMESTAMP, last] = marker.timestamp
+            rows[ProducerField.KIND, last] |= Kind.HAS_MARKER
+            rows[ProducerField.MARKER, last] = marker.control_type
+            rows[ProducerField.COORDINATOR_EPOCH, last] = marker.coordinator_epoch
+            rows[ProducerField.MARKER_TIMESTAMP, last] = marker.timestamp
 
     def _large(self, position: int, size: int) -> Iterator[RowChunk]:
         """Walk over one batch of `size` bytes, more than a window may have, with its header alone."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
-from engine.kernels.placement import PLACE_FIELDS, Place, Placed, place_entries
+from engine.kernels.placement import place_entries
+from engine.kernels.walk import PLACE_FIELDS, Place, Placed
 from engine.log.errors import (
     IndexFull,
     IndexOffsetOverflow,

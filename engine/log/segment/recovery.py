@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import NO_TIMESTAMP
 from engine.index.time import TimestampOffset
-from engine.kernels.placement import Place, Placed
-from engine.kernels.walk import Walk
+from engine.kernels.walk import Place, Placed, Walk
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow
 from engine.log.scan.recovery_walk import RecoveryWalk, ScanStop, read_marker
 

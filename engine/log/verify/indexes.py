@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from engine.findings import Finding, Where
 from engine.formats import LONG_MIN, NO_TIMESTAMP, Status
 from engine.kernels import verify as kernel
+from engine.kernels.tables import CHECK_FIELDS, DOUBT_FIELDS, Check, Doubt
 from engine.record.columns import Table
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ class _Check:
         self._size = index.entry_size
         self._order: list[int] | None = None  # numbers of the entries, where they had to be sorted
         self._entries = index.used
-        self._state = memoryview(array("q", [0] * kernel.STATE_FIELDS))
-        self._state[kernel.BEFORE] = LONG_MIN
-        self._state[kernel.PENDING] = self._state[kernel.DECIDED] = -1
-        self._state[kernel.LARGEST] = NO_TIMESTAMP
-        self._doubtful = Table(kernel.DOUBTFUL_FIELDS, _DOUBTFUL)
+        self._state = memoryview(array("q", [0] * CHECK_FIELDS))
+        self._state[Check.BEFORE] = LONG_MIN
+        self._state[Check.PENDING] = self._state[Check.DECIDED] = -1
+        self._state[Check.LARGEST] = NO_TIMESTAMP
+        self._doubtful = Table(DOUBT_FIELDS, _DOUBTFUL)
         self._used = 0
 
     @property
@@ -72,13 +73,13 @@ class _Check:
 
     def _left(self) -> range:
         """Places of the entries that the walk did not come to."""
-        return range(self._state[kernel.NEXT], self.count)
+        return range(self._state[Check.NEXT], self.count)
 
     def _drain(self) -> None:
-        for column in range(self._used):
-            self._judge([self._doubtful.table[field, column] for field in range(kernel.DOUBTFUL_FIELDS)])
+        for row in range(self._used):
+            self._judge([self._doubtful.table[field, row] for field in range(DOUBT_FIELDS)])
         self._used = 0
-        self._state[kernel.PENDING] = -1
+        self._state[Check.PENDING] = -1
 
     def feed(self, window: Window) -> None:
         """Compare with the batches of the window."""
@@ -120,7 +121,7 @@ class OffsetCheck(_Check):
             offset, position = self.index.entry(number)
             what = f"entry {number} points to byte {position}, the last batch ends at byte {end}: not harmless, a clean start "
             self.findings.add("index-beyond-log", what + "believes it", number * self._size, offset)
-        if self._state[kernel.DECIDED] >= 0:  # a broker that writes last offsets wrote the others too
+        if self._state[Check.DECIDED] >= 0:  # a broker that writes last offsets wrote the others too
             for number, what in self._first_offsets:
                 self.findings.add("index-offset-mismatch", what, number * self._size, self.index.entry(number).offset)
         elif self._first_count:
@@ -131,11 +132,11 @@ class OffsetCheck(_Check):
             self.findings.add("index-append-offsets", what)
 
     def _judge(self, doubt: list[int]) -> None:
-        number = self._number(doubt[kernel.ENTRY])
+        number = self._number(doubt[Doubt.ENTRY])
         offset, position = self.index.entry(number)
-        previous, first, last, behind = (doubt[field] for field in (kernel.PREVIOUS, kernel.FIRST, kernel.LAST, kernel.BEHIND))
+        previous, first, last, behind = (doubt[field] for field in (Doubt.PREVIOUS, Doubt.FIRST, Doubt.LAST, Doubt.BEHIND))
         at = number * self._size
-        if not doubt[kernel.IS_BATCH]:
+        if not doubt[Doubt.IS_BATCH]:
             what = f"entry {number} points to byte {position}, where no batch begins: not harmless, reads from offset "
             self.findings.add("index-beyond-log", f"{what}{offset} fail", at, offset)
             return
@@ -144,14 +145,14 @@ class OffsetCheck(_Check):
         if offset <= previous:
             what += f": not harmless, reads from offset {offset} to {previous} begin behind them"
         elif offset > behind:
-            is_last = doubt[kernel.ENTRY] == self.count - 1
+            is_last = doubt[Doubt.ENTRY] == self.count - 1
             what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only walk further"
-        elif doubt[kernel.OLD_FORMAT] or offset == first:
+        elif doubt[Doubt.OLD_FORMAT] or offset == first:
             self._first_count += 1
             if len(self._first_offsets) < _FIRST_OFFSETS:
                 self._first_offsets.append((number, what + harmless))
             return
-        elif offset > last and doubt[kernel.MEETS_END]:
+        elif offset > last and doubt[Doubt.MEETS_END]:
             self._append_count += 1
             return
         else:
@@ -172,7 +173,7 @@ class TimeCheck(_Check):
     @property
     def largest_timestamp(self) -> int:
         """Largest timestamp of the batches so far."""
-        return self._state[kernel.LARGEST]
+        return self._state[Check.LARGEST]
 
     def feed(self, window: Window) -> None:
         """Compare with the batches of the window."""
@@ -191,8 +192,8 @@ class TimeCheck(_Check):
         for place in self._left():
             number = self._number(place)
             offset = self.index.entry(number).offset
-            what = f"entry {number}: the log ends at offset {self._state[kernel.BEFORE]}"
-            if not self._state[kernel.NEXT] and self._state[kernel.BEFORE] == LONG_MIN:
+            what = f"entry {number}: the log ends at offset {self._state[Check.BEFORE]}"
+            if not self._state[Check.NEXT] and self._state[Check.BEFORE] == LONG_MIN:
                 what = f"entry {number}: the log has no batches"
             self.findings.add("timeindex-offset-not-found", what + ": not harmless", number * self._size, offset)
         if self._record_offsets:
@@ -208,10 +209,10 @@ class TimeCheck(_Check):
             self.findings.add("timeindex-incomplete", what)
 
     def _judge(self, doubt: list[int]) -> None:
-        number = self._number(doubt[kernel.ENTRY])
+        number = self._number(doubt[Doubt.ENTRY])
         timestamp, offset = self.index.entry(number)
-        first, last, stamp = (doubt[field] for field in (kernel.FIRST, kernel.LAST, kernel.STAMP))
-        before, at = doubt[kernel.STAMP_BEFORE], number * self._size
+        first, last, stamp = (doubt[field] for field in (Doubt.FIRST, Doubt.LAST, Doubt.STAMP))
+        before, at = doubt[Doubt.STAMP_BEFORE], number * self._size
         what = f"entry {number} says {timestamp} ms"
         if before >= timestamp:
             what += f", batches before offset {offset} reach {before} ms: not harmless, lookups by time begin behind them"
@@ -219,7 +220,7 @@ class TimeCheck(_Check):
         elif not first <= offset <= last:
             what = f"entry {number}: no batch holds offset {offset}: harmless, lookups by time find what they look for"
             self.findings.add("timeindex-offset-not-found", what, at, offset)
-        elif doubt[kernel.OLD_FORMAT]:
+        elif doubt[Doubt.OLD_FORMAT]:
             self._without_timestamp += 1
         elif stamp == timestamp:
             self._record_offsets += 1

@@ -1,0 +1,153 @@
+"""What kernels and their callers agree on besides batches and records (`fields`) and walks (`walk`): the fields of small
+tables and states, and the words in which one answers the other.
+
+Compiled kernels take it from tables.pxd, where it is literals, a test compares the two; interpreted by the same names here:
+
+T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Count and MapState, of `offset_map`
+ASK, DROP …     Verdict and Fate, of compaction         CHECK_…, DOUBT_…   Check and Doubt, of `verify`
+TABLE_…, BOUND_…, TAKEN_…   TableState, Bound and Taken, of `producers`        PARSED_…   Parsed, of `lines`
+"""
+
+from enum import IntEnum
+
+# ---- what a leader looks at in records
+
+
+class Trait(IntEnum):
+    """Fields of a table of batches: what their records are. Set all to 0, LARGEST to −1, before the first call."""
+
+    FLAWS = 0  # bits of Flaw
+    LARGEST = 1  # largest timestamp of its records, −1 none
+    COUNT = 2  # records seen
+    CHANGED = 3  # `stamp_batches`: the checksum has to be made anew
+
+
+class Flaw(IntEnum):
+    """Bits of Trait.FLAWS: what is odd about records of a batch."""
+
+    NULL_KEY = 1
+    TIMESTAMP = 2  # one lies outside the bounds
+    OFFSETS = 4  # they do not count from the base offset on without a gap
+    BROKEN = 8  # the records could not be decoded: the caller sets it
+
+
+TRAITS = len(Trait)
+
+# ---- compaction
+
+SLOT_WORDS = 3  # of a map from keys to offsets: digest, digest, offset
+
+
+class Verdict(IntEnum):
+    """Which records of a batch stay."""
+
+    ASK = 0  # the map knows
+    KEEP_ALL = 1
+    KEEP_NONE = 2
+    ASK_SURVIVORS = 3  # the bits of those that survive know
+    SUPERSEDED = 4  # none is the last of its key: they are not read
+
+
+class Count(IntEnum):
+    """Fields of a table of batches: how many of their records …"""
+
+    READ = 0  # … were looked at
+    KEPT = 1  # … stay
+    TOMBSTONES = 2  # … stay and have no value
+    WITHOUT_KEY = 3  # … go because they have no key
+    EXPIRED = 4  # … are tombstones, and go
+
+
+class MapState(IntEnum):
+    """What a map must know from call to call: one 64-bit integer each."""
+
+    ENTRIES = 0  # in it
+    CAPACITY = 1  # it takes no more entries
+    LATEST = 2  # offset that was put, untouched if none is
+
+
+class Fate(IntEnum):
+    """What becomes of a run of batches."""
+
+    DROP = 0
+    COPY = 1  # they stay as they are
+    ALONE = 2  # a single batch, which needs a closer look
+
+
+COUNTS = len(Count)
+MAP_FIELDS = len(MapState)
+
+# ---- indexes against their log
+
+
+class Check(IntEnum):
+    """State of a check, which goes on from window to window: one 64-bit integer each."""
+
+    NEXT = 0  # entry
+    BEFORE = 1  # last offset of the batch before
+    LARGEST = 2  # of a time index: largest timestamp up to there
+    PENDING = 3  # of an offset index: row of Doubt that is still being filled, or −1
+    DECIDED = 4  # of an offset index: first entry that can only be a last offset, or −1
+
+
+class Doubt(IntEnum):
+    """Fields of the table of doubtful entries, and of what the log holds where they point."""
+
+    ENTRY = 0  # its number
+    IS_BATCH = 1  # does a batch begin there?
+    PREVIOUS = 2  # last offset of the batch before
+    FIRST = 3  # offset of the batch
+    LAST = 4  # offset of the batch
+    BEHIND = 5  # of an offset index: last offset in front of the next entry's batch
+    MEETS_END = 6  # of an offset index: is it the last offset of a batch up to there?
+    OLD_FORMAT = 7  # FIRST is not known, or a time index's batch has no timestamp
+    STAMP = 5  # of a time index: the batch's largest timestamp
+    STAMP_BEFORE = 6  # of a time index: the largest before it
+
+
+CHECK_FIELDS = len(Check)
+DOUBT_FIELDS = len(Doubt)
+
+# ---- producers
+
+
+class TableState(IntEnum):
+    """What a table of producers must know from call to call: one 64-bit integer each."""
+
+    COUNT = 0  # entries
+    CAPACITY = 1  # buckets of the HashMap that Kafka would have, a power of two
+
+
+class Bound(IntEnum):
+    """From where to where the columns of open transactions are valid."""
+
+    FROM = 0
+    TO = 1
+
+
+class Taken(IntEnum):
+    """Whether a table of producers took what it was given."""
+
+    DONE = 0
+    NO_ROOM = 1
+    REFUSED = 2
+    BAD_START = 3  # arguments that do not fit together
+
+
+# ---- lines
+
+
+class Parsed(IntEnum):
+    """Why reading lines stopped."""
+
+    END = 0  # every line was read
+    FULL = 1  # the columns are used up: call again
+    ODD = 2  # the line at the returned position has to be looked at by other means
+    BAD_START = 3  # arguments that do not fit each other: nothing was read
+
+
+for _prefix, _kind in (
+    ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("", Fate), ("CHECK_", Check),
+    ("DOUBT_", Doubt), ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken), ("PARSED_", Parsed),
+):  # fmt: skip
+    globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})
