@@ -270,7 +270,7 @@ class Status(IntEnum):
 
 
 class BatchField(IntEnum):
-    """Rows of a BatchColumns table: one column entry per batch or legacy entry."""
+    """Fields of a BatchColumns table: a column each, with a row for each batch or legacy entry."""
 
     POSITION = 0  # byte position in the buffer that was scanned
     SIZE = 1  # whole size in bytes
@@ -292,9 +292,9 @@ class BatchField(IntEnum):
 
 
 class RecordField(IntEnum):
-    """Rows of a RecordColumns table: one column entry per record. Sizes of −1 are nulls."""
+    """Fields of a RecordColumns table: a column each, with a row for each record. Sizes of −1 are nulls."""
 
-    BATCH = 0  # column in BatchColumns
+    BATCH = 0  # row in BatchColumns
     OFFSET = 1
     TIMESTAMP = 2
     KEY_POSITION = 3  # byte position in the buffer that holds the records

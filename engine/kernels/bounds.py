@@ -1,7 +1,7 @@
 """Whether columns of records can be believed: kernels ask before they read what columns point to.
 
 Compiled kernels take these from bounds.pxd; these are for the other build, and what those are tested against. The caller
-has made sure that there are columns first … end − 1.
+has made sure that there are rows first … end − 1.
 """
 
 from engine.formats import RecordField

@@ -224,10 +224,13 @@ def _survives(survivors: cython.const[cython.ulonglong][::1], first: cython.long
 
 def kind_of(batches, counts, row, precious):  # typed in cleaning.pxd, so that other kernels call it as C
     """DROP, COPY or ALONE: what becomes of one batch, see `next_run`."""
-    if not is_legacy(batches, row) and is_control(batches, row): return tables.ALONE
-    if counts[tables.C_KEPT, row] == 0:
-        return tables.ALONE if _holds(precious, batches[fields.B_LAST_OFFSET, row]) else tables.DROP
-    if is_legacy(batches, row) or counts[tables.C_KEPT, row] < counts[tables.C_READ, row]: return tables.ALONE
+    kept: cython.longlong = counts[tables.C_KEPT, row]
+    if is_legacy(batches, row):
+        if kept > 0: return tables.ALONE
+    elif is_control(batches, row):
+        return tables.ALONE
+    if kept == 0: return tables.ALONE if _holds(precious, batches[fields.B_LAST_OFFSET, row]) else tables.DROP
+    if kept < counts[tables.C_READ, row]: return tables.ALONE
     if counts[tables.C_TOMBSTONES, row] and not has_delete_horizon(batches, row): return tables.ALONE
     return tables.COPY
 

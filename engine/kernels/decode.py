@@ -11,6 +11,21 @@ else:
     from engine.kernels.numbers import varint, varlong, wrapped_sum
 
 
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.longlong, cython.int))
+def _field(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
+    """(where the bytes of a key or value begin, how many they are, −1 for null, END), or what is wrong with it."""
+    size: cython.longlong
+    size, at = varint(data, at, end)
+    if at < 0: return at, 0, fields.BAD_VARINT
+    if size < 0: return at, -1, fields.END
+    if size > end - at: return at, 0, fields.BAD_RECORD
+    return at, size, fields.END
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t, cython.longlong, cython.int))
@@ -22,7 +37,7 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
     data      the bytes that hold the records: the window, or an arena of inflated bytes
     batches   BatchColumns; BODY and BODY_END are positions in `data`
     at, done  where to go on within batch `row` and how many of its records are done; 0, 0 begins the batch
-    records   out, RecordColumns, from column `filled` on
+    records   out, RecordColumns, from row `filled` on
     status    END (all rows done) · FULL (columns used up: call again with what was returned, `filled` 0)
               or what is wrong with batch `row`, whose records before the damage are in the columns:
               BAD_VARINT, BAD_RECORD (a length does not fit), BAD_COUNT (negative, or bytes are left over);
@@ -65,17 +80,13 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
                 else:
                     records[fields.R_TIMESTAMP, filled] = wrapped_sum(batches[fields.B_BASE_TIMESTAMP, row], timestamp)
                 records[fields.R_OFFSET, filled] = wrapped_sum(batches[fields.B_BASE_OFFSET, row], delta)
-                length, at = varint(data, at, body_end)
-                if at < 0: return filled, row, at, done, fields.BAD_VARINT
-                if length < 0: length = -1
-                elif length > body_end - at: return filled, row, at, done, fields.BAD_RECORD
+                at, length, status = _field(data, at, body_end)
+                if status != fields.END: return filled, row, at, done, status
                 records[fields.R_KEY_POSITION, filled] = at
                 records[fields.R_KEY_SIZE, filled] = length
                 if length > 0: at += length
-                length, at = varint(data, at, body_end)
-                if at < 0: return filled, row, at, done, fields.BAD_VARINT
-                if length < 0: length = -1
-                elif length > body_end - at: return filled, row, at, done, fields.BAD_RECORD
+                at, length, status = _field(data, at, body_end)
+                if status != fields.END: return filled, row, at, done, status
                 records[fields.R_VALUE_POSITION, filled] = at
                 records[fields.R_VALUE_SIZE, filled] = length
                 if length > 0: at += length

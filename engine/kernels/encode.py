@@ -153,7 +153,7 @@ def measure_records(data: cython.const[cython.uchar][::1], records: cython.longl
                     base_offset: cython.longlong, base_timestamp: cython.longlong, sizes: cython.longlong[::1]):
     """Bytes that each record will take → (records measured, their sum, status).
 
-    data, records   see the module; columns first … first + count − 1        magic   0, 1 or 2
+    data, records   see the module; rows first … first + count − 1        magic   0, 1 or 2
     base_offset, base_timestamp   of the batch, magic 2 only
     sizes    out, one row per record: whole size, its own length or entry header included
     status   END · FULL (`sizes` used up) · BAD_RECORD (the next record can not be written: a position or size outside
@@ -194,7 +194,7 @@ def encode_records(data: cython.const[cython.uchar][::1], records: cython.longlo
                    out: cython.uchar[::1], start: cython.Py_ssize_t):
     """Write v2 records → (records written, position behind them, status).
 
-    data, records   see the module; columns first … first + count − 1        out   bytes, written from `start` on
+    data, records   see the module; rows first … first + count − 1        out   bytes, written from `start` on
     status   END · FULL (the next record does not fit in `out`) · BAD_RECORD (see measure_records)
              · BAD_START (columns or a start that do not exist)
     A timestamp delta beyond 64 bits wraps, as it does when it is read.
@@ -270,7 +270,7 @@ def encode_legacy(data: cython.const[cython.uchar][::1], records: cython.longlon
                   out: cython.uchar[::1], start: cython.Py_ssize_t, ends: cython.longlong[::1]):
     """Write entries of magic 0 or 1 with a checksum of 0 → (entries written, position behind them, status).
 
-    data, records   see the module; columns first … first + count − 1        magic, attributes   of every entry
+    data, records   see the module; rows first … first + count − 1        magic, attributes   of every entry
     origin        offsets are written relative to it: 0, or the base offset inside a wrapper of magic 1
     append_time   ms, written instead of each timestamp where attributes say LogAppendTime
     out, ends     out: bytes, written from `start` on; position behind each entry, for the caller to put CRC-32s in

@@ -21,7 +21,7 @@ _LAST_MS = cython.declare(cython.longlong, fields.LONG_MAX // 1000)  # milliseco
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong, cython.longlong))
 def fitting(records: cython.longlong[:, ::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t, room: cython.longlong):
-    """Records from column `first` on whose keys and values are at most `room` bytes → (end of them, key, value bytes).
+    """Records from row `first` on whose keys and values are at most `room` bytes → (end of them, key, value bytes).
 
     The first one fits in any case, so that a caller with an empty batch gets on; unless it is too large for any array.
     """

@@ -346,7 +346,7 @@ def _is_record(data: cython.uchar[::1], start: cython.Py_ssize_t) -> cython.bint
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
 def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
                      timestamp: cython.longlong, records: cython.longlong[:, ::1], filled: cython.Py_ssize_t):
-    """Lines data[start:end], a JSON object each → (columns filled, position of the next line, status).
+    """Lines data[start:end], a JSON object each → (rows filled, position of the next line, status).
 
     data       changed where strings have escapes and records have headers
     timestamp  of records that have none, ms

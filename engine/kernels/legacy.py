@@ -43,6 +43,20 @@ def measure_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssi
         return count, last, at, fields.END
 
 
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.longlong, cython.Py_ssize_t))
+def _sized(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
+    """(the size in front of a key or value, the position behind it); the position is −1 where it does not fit."""
+    size: cython.longlong
+    if end - at < 4: return 0, -1
+    size = i32(data, at)
+    if size > end - at - 4: return 0, -1
+    return size, at + 4 + (size if size > 0 else 0)
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
@@ -50,13 +64,13 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                     batch: cython.longlong, step: cython.int, base: cython.longlong, append: cython.bint,
                     append_time: cython.longlong, records: cython.longlong[:, ::1], filled: cython.Py_ssize_t,
                     ieee: cython.const[cython.uint][::1]):
-    """Decode uncompressed messages of data[start:end] → (columns filled, where it stopped, status).
+    """Decode uncompressed messages of data[start:end] → (rows filled, where it stopped, status).
 
     batch        for RecordField.BATCH of the first message; `step` more for each one behind it: 0 for an inner set,
                  1 for plain entries that stand one behind the other
     base         is added to each offset: 0 for absolute ones
     append, append_time  the wrapper's append time replaces the timestamps of messages of format 1
-    records      out, RecordColumns, from column `filled` on. Sizes below 0 are nulls and are given as stored;
+    records      out, RecordColumns, from row `filled` on. Sizes below 0 are nulls and are given as stored;
                  HEADER_COUNT is 0. Timestamps of format 0 are -1
     ieee         tables of CRC-32
     status       END · FULL (columns used up: call again from where it stopped) · TORN · BAD_SIZE · BAD_START
@@ -67,6 +81,7 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     at: cython.Py_ssize_t = start
     message_end: cython.Py_ssize_t
     field: cython.Py_ssize_t
+    behind: cython.Py_ssize_t
     size: cython.longlong
     length: cython.longlong
     crc: cython.longlong
@@ -90,18 +105,14 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 if message_end - field < 4: return filled, at, fields.BAD_RECORD
                 records[fields.R_TIMESTAMP, filled] = i64(data, at + fields.V1_TIMESTAMP_AT)
                 if append and magic == 1: records[fields.R_TIMESTAMP, filled] = append_time
-            length = i32(data, field)
-            field += 4
-            records[fields.R_KEY_POSITION, filled] = field
+            length, behind = _sized(data, field, message_end)
+            if behind < 0: return filled, at, fields.BAD_RECORD
+            records[fields.R_KEY_POSITION, filled] = field + 4
             records[fields.R_KEY_SIZE, filled] = length
-            if length > 0:
-                if length > message_end - field: return filled, at, fields.BAD_RECORD
-                field += length
-            if message_end - field < 4: return filled, at, fields.BAD_RECORD
-            length = i32(data, field)
-            field += 4
-            if length > message_end - field: return filled, at, fields.BAD_RECORD
-            records[fields.R_VALUE_POSITION, filled] = field
+            field = behind
+            length, behind = _sized(data, field, message_end)
+            if behind < 0: return filled, at, fields.BAD_RECORD
+            records[fields.R_VALUE_POSITION, filled] = field + 4
             records[fields.R_VALUE_SIZE, filled] = length
             records[fields.R_BATCH, filled] = batch
             records[fields.R_OFFSET, filled] = wrapped_sum(base, i64(data, at))

@@ -55,7 +55,7 @@ def _find(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssiz
 def parse_text_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
                      separator: cython.const[cython.uchar][::1], null: cython.const[cython.uchar][::1],
                      timestamp: cython.longlong, records: cython.longlong[:, ::1], filled: cython.Py_ssize_t):
-    """Lines data[start:end] → (columns filled, position of the next line, status).
+    """Lines data[start:end] → (rows filled, position of the next line, status).
 
     separator  between key and value; empty, or not in the line: there is no key
     null       a key or value that is this text is null; empty: none is

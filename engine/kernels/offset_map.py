@@ -133,6 +133,37 @@ def find_key(data: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1]
     return slots[at + 2]
 
 
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _signed(value: cython.ulonglong) -> cython.longlong:
+    """An offset as it was put. Offsets are not negative."""
+    return value
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_superseded(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong, other: cython.ulonglong,
+                   offset: cython.longlong) -> cython.bint:
+    """Does the map know a later record of the key with this digest?"""
+    at: cython.Py_ssize_t = _slot(slots, count, one, other)
+    return at >= 0 and (slots[at] != 0 or slots[at + 1] != 0) and offset < _signed(slots[at + 2])
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _tombstone_stays(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, now: cython.longlong,
+                     retain_legacy_deletes: cython.bint) -> cython.bint:
+    """May a tombstone of this batch, the last record of its key, not go yet?"""
+    if is_legacy(batches, row): return retain_legacy_deletes
+    return not has_delete_horizon(batches, row) or now < batches[fields.B_BASE_TIMESTAMP, row]
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
@@ -157,8 +188,6 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     at: cython.Py_ssize_t
     row: cython.Py_ssize_t
     stays: cython.bint
-    one: cython.ulonglong
-    other: cython.ulonglong
     ones: cython.ulonglong[32]
     others: cython.ulonglong[32]
     if first < 0 or end > records.shape[1] or end - first > keep.shape[0]: return fields.BAD_START
@@ -188,29 +217,16 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
                     if at < 0 or at >> 6 >= survivors.shape[0]: return fields.BAD_START
                     stays = (survivors[at >> 6] >> (at & 63)) & 1
                 else:
-                    at = _slot(slots, count, ones[(index - first) % _BLOCK], others[(index - first) % _BLOCK])
-                    stays = at < 0 or (slots[at] == 0 and slots[at + 1] == 0)
-                    if not stays: stays = records[fields.R_OFFSET, index] >= _signed(slots[at + 2])
+                    stays = not _is_superseded(slots, count, ones[(index - first) % _BLOCK], others[(index - first) % _BLOCK],
+                                               records[fields.R_OFFSET, index])
                 if stays and records[fields.R_VALUE_SIZE, index] < 0:
-                    if is_legacy(batches, row):
-                        stays = retain_legacy_deletes
-                    elif has_delete_horizon(batches, row):
-                        stays = now < batches[fields.B_BASE_TIMESTAMP, row]
+                    stays = _tombstone_stays(batches, row, now, retain_legacy_deletes)
                     if not stays: counts[tables.C_EXPIRED, row] += 1
             keep[index - first] = stays
             if stays:
                 counts[tables.C_KEPT, row] += 1
                 if records[fields.R_VALUE_SIZE, index] < 0: counts[tables.C_TOMBSTONES, row] += 1
         return fields.END
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _signed(value: cython.ulonglong) -> cython.longlong:
-    """An offset as it was put. Offsets are not negative."""
-    return value
 
 
 @cython.ccall

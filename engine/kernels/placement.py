@@ -57,7 +57,7 @@ def place_entries(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last
                   state: cython.longlong[::1], offsets: cython.uchar[::1], times: cython.uchar[::1]):
     """Place batches row … last_row − 1 → (the batch that stopped it, status).
 
-    batches  columns SIZE, LAST_OFFSET and MAX_TIMESTAMP are read; batches follow each other from state POSITION on
+    batches  SIZE, LAST_OFFSET and MAX_TIMESTAMP are read; batches follow each other from state POSITION on
     state    in and out, see Place; the batch that stopped it is not in it
     offsets, times   out, entries in the files' own bytes, from state OFFSETS_AT and TIMES_AT on
     status   see Placed. Where the time index refuses the entry of a batch (TIMES_FULL, TIME_ORDER, TIME_RANGE) the offset
@@ -116,6 +116,6 @@ def next_producer(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last
     """First batch from `row` on that has a producer id; `last_row`: none."""
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
-        while row < last_row and not has_producer(batches, row):
+        while row < last_row and (is_legacy(batches, row) or not has_producer(batches, row)):
             row += 1
         return row

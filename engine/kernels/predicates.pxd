@@ -28,7 +28,7 @@ cdef inline bint has_delete_horizon(long long[:, ::1] batches, Py_ssize_t row) n
 
 
 cdef inline bint has_producer(long long[:, ::1] batches, Py_ssize_t row) noexcept nogil:
-    return batches[fields.B_MAGIC, row] >= fields.MAGIC_V2 and batches[fields.B_PRODUCER_ID, row] > fields.NO_PRODUCER_ID
+    return batches[fields.B_PRODUCER_ID, row] > fields.NO_PRODUCER_ID
 
 
 cdef inline bint is_whole(long long[:, ::1] batches, Py_ssize_t row) noexcept nogil:

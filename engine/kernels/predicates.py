@@ -52,7 +52,7 @@ def has_delete_horizon(batches: memoryview, row: int) -> bool:
 
 def has_producer(batches: memoryview, row: int) -> bool:
     """Did an idempotent producer write it, or a coordinator for one?"""
-    return batches[_MAGIC, row] >= MAGIC_V2 and batches[_PRODUCER_ID, row] > NO_PRODUCER_ID
+    return batches[_PRODUCER_ID, row] > NO_PRODUCER_ID
 
 
 def is_whole(batches: memoryview, row: int) -> bool:

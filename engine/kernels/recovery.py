@@ -141,7 +141,7 @@ def _check(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: c
            castagnoli: cython.const[cython.uint][::1], ieee: cython.const[cython.uint][::1]) -> cython.int:
     """END: the batch's checksum is right; else INVALID, or UNCHECKED where a library is faster."""
     crc: cython.longlong = -1
-    if magic < 2:
+    if magic < fields.MAGIC_V2:
         if size > _INLINE: return walk.W_UNCHECKED
         crc = checksum(data, at + fields.V2_MAGIC_AT, at + size, ieee)
         return walk.W_END if crc == u32(data, at + fields.OVERHEAD) else walk.W_INVALID
@@ -266,6 +266,57 @@ def _marker_time(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, a
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
+@cython.returns((cython.longlong, cython.longlong, cython.longlong, cython.longlong, cython.longlong))
+def _head(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, magic: cython.longlong):
+    """(attributes, last offset, largest timestamp, producer id, count) of the batch at `at`; of magic below 2 what it has."""
+    timestamp: cython.longlong = -1
+    if magic >= fields.MAGIC_V2:
+        return (data[at + fields.V2_ATTRIBUTES_AT + 1],
+                wrapped_sum(i64(data, at), i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)),
+                i64(data, at + fields.V2_MAX_TIMESTAMP_AT), i64(data, at + fields.V2_PRODUCER_ID_AT),
+                i32(data, at + fields.V2_RECORD_COUNT_AT))
+    if magic != 0: timestamp = i64(data, at + fields.V1_TIMESTAMP_AT)
+    return 0, i64(data, at), timestamp, -1, 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _count(state: cython.longlong[::1], size: cython.longlong, records: cython.longlong, last: cython.longlong,
+           magic: cython.longlong) -> cython.void:
+    """Go behind a batch of `size` bytes, whose last offset is `last`."""
+    state[walk.S_POSITION] += size
+    state[walk.S_SINCE_ENTRY] += size
+    state[walk.S_BATCHES] += 1
+    if records > 0: state[walk.S_RECORDS] += records
+    state[walk.S_NEXT_OFFSET] = wrapped_sum(last, 1)
+    if magic >= fields.MAGIC_V2:
+        state[walk.S_MAP_END] = state[walk.S_NEXT_OFFSET]
+        state[walk.S_HAS_MAP_END] = 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _tell(told: cython.longlong[:, ::1], row: cython.Py_ssize_t, sequence: cython.longlong, base_offset: cython.longlong,
+          last: cython.longlong, timestamp: cython.longlong, marker: cython.longlong, coordinator: cython.longlong,
+          marker_time: cython.longlong) -> cython.void:
+    """Write what `_begin_run` does not know of a batch."""
+    told[walk.P_BASE_SEQUENCE, row] = sequence
+    told[walk.P_BASE_OFFSET, row] = base_offset
+    told[walk.P_LAST_OFFSET, row] = last
+    told[walk.P_MAX_TIMESTAMP, row] = timestamp
+    told[walk.P_MARKER, row] = marker
+    told[walk.P_COORDINATOR_EPOCH, row] = coordinator
+    told[walk.P_MARKER_TIMESTAMP, row] = marker_time
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def _misfit(start: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cython.Py_ssize_t, state: cython.longlong[::1],
             epochs: cython.longlong[:, ::1], told: cython.longlong[:, ::1], slots: cython.longlong[:, ::1]) -> cython.bint:
     """Do the arguments of `recover_batches` not fit together?"""
@@ -305,10 +356,11 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     attributes: cython.longlong
     producer: cython.longlong
     epoch: cython.longlong
+    sequence: cython.longlong
     count: cython.longlong
     marker: cython.longlong = -1
     coordinator: cython.longlong = 0
-    delta: cython.longlong = 0
+    marker_time: cython.longlong = 0  # of a control batch; first its distance from the base timestamp
     kind: cython.longlong = -1
     row: cython.Py_ssize_t
     slot: cython.Py_ssize_t = -1
@@ -324,15 +376,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 status = _check(data, at, size, magic, castagnoli, ieee)
                 if status != walk.W_END: return at, status
             base_offset = i64(data, at)
-            if magic >= 2:
-                attributes = data[at + fields.V2_ATTRIBUTES_AT + 1]
-                last = wrapped_sum(base_offset, i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT))
-                timestamp = i64(data, at + fields.V2_MAX_TIMESTAMP_AT)
-                producer = i64(data, at + fields.V2_PRODUCER_ID_AT)
-                count = i32(data, at + fields.V2_RECORD_COUNT_AT)
-            else:
-                attributes, last, producer, count = 0, base_offset, -1, 1
-                timestamp = i64(data, at + fields.V1_TIMESTAMP_AT) if magic != 0 else -1
+            attributes, last, timestamp, producer, count = _head(data, at, magic)
             # everything that may keep the batch out is asked before anything of it is noted
             if not fits_int(state[walk.S_BASE_OFFSET], last): return at, walk.PLACED_OVERFLOW
             if epochs.shape[1] - state[walk.S_EPOCHS_AT] < 1: return at, walk.W_NO_ROOM
@@ -341,42 +385,31 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 slot = _slot_of(slots, producer)
                 if slots[slot, walk.SLOT_USED] == 0 and state[walk.S_PRODUCERS] >= slots.shape[0] // 2:
                     return at, walk.W_SLOTS_FULL
-                kind, marker, coordinator, delta = _kind_of(data, at, size, attributes, count, flags)
+                kind, marker, coordinator, marker_time = _kind_of(data, at, size, attributes, count, flags)
                 if kind < 0: return at, walk.W_MARKER
-            if state[walk.S_SINCE_ENTRY] > state[walk.S_INTERVAL]:
+            if state[walk.S_SINCE_ENTRY] > state[walk.S_INTERVAL]:  # here: handing columns on would copy them for each batch
                 status = place(state, offsets, times, last, timestamp)
                 if status == walk.PLACED_NO_ROOM: return at, walk.W_NO_ROOM
                 if status != walk.PLACED_END: return at, status
             elif timestamp > state[walk.S_MAX_TIMESTAMP]:
                 state[walk.S_MAX_TIMESTAMP] = timestamp
                 state[walk.S_MAX_TIMESTAMP_OFFSET] = last
-            _note_order(state, base_offset, magic >= 2 and (
+            _note_order(state, base_offset, magic >= fields.MAGIC_V2 and (
                 base_offset > state[walk.S_NEXT_OFFSET] or count <= i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)))
-            state[walk.S_POSITION] += size
-            state[walk.S_SINCE_ENTRY] += size
-            state[walk.S_BATCHES] += 1
-            if count > 0: state[walk.S_RECORDS] += count
-            state[walk.S_NEXT_OFFSET] = wrapped_sum(last, 1)
-            if magic >= 2:
-                state[walk.S_MAP_END] = state[walk.S_NEXT_OFFSET]
-                state[walk.S_HAS_MAP_END] = 1
+            _count(state, size, count, last, magic)
+            if magic >= fields.MAGIC_V2:
                 _note_epoch(state, epochs, i32(data, at + fields.V2_PARTITION_LEADER_EPOCH_AT), base_offset)
             if producer >= 0:
                 if _take_slot(slots, slot, producer): state[walk.S_PRODUCERS] += 1
                 epoch = i16(data, at + fields.V2_PRODUCER_EPOCH_AT)
+                sequence = i32(data, at + fields.V2_BASE_SEQUENCE_AT)
                 if kind == slots[slot, walk.SLOT_KIND] and epoch == slots[slot, walk.SLOT_EPOCH]:
-                    _hold(slots, slot, i32(data, at + fields.V2_BASE_SEQUENCE_AT), base_offset, last, timestamp)
+                    _hold(slots, slot, sequence, base_offset, last, timestamp)
                 else:
+                    if not kind & walk.K_HAS_MARKER: marker_time = -1
+                    else: marker_time = _marker_time(data, at, attributes, timestamp, marker_time)
                     row = _begin_run(slots, slot, kind, epoch, told, state[walk.S_TOLD_AT])
-                    told[walk.P_BASE_SEQUENCE, row] = i32(data, at + fields.V2_BASE_SEQUENCE_AT)
-                    told[walk.P_BASE_OFFSET, row] = base_offset
-                    told[walk.P_LAST_OFFSET, row] = last
-                    told[walk.P_MAX_TIMESTAMP, row] = timestamp
-                    told[walk.P_MARKER, row] = marker
-                    told[walk.P_COORDINATOR_EPOCH, row] = coordinator
-                    told[walk.P_MARKER_TIMESTAMP, row] = -1
-                    if kind & walk.K_HAS_MARKER:
-                        told[walk.P_MARKER_TIMESTAMP, row] = _marker_time(data, at, attributes, timestamp, delta)
+                    _tell(told, row, sequence, base_offset, last, timestamp, marker, coordinator, marker_time)
                     state[walk.S_TOLD_AT] = row + 1
             if flags & walk.HEAD_ONLY: return end, walk.W_END
             flags = 0

@@ -35,11 +35,11 @@ def _has_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython.uc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _has_room(first: cython.Py_ssize_t, end: cython.Py_ssize_t, chosen: cython.Py_ssize_t, column: cython.Py_ssize_t,
-              columns: cython.Py_ssize_t) -> cython.bint:
-    """Are there rows first … end − 1 of `chosen`, and as many of `columns` from `column` on?"""
-    if first < 0 or end > chosen or column < 0: return False
-    return end <= first or end - first <= columns - column
+def _has_room(first: cython.Py_ssize_t, end: cython.Py_ssize_t, chosen: cython.Py_ssize_t, record: cython.Py_ssize_t,
+              capacity: cython.Py_ssize_t) -> cython.bint:
+    """Are there rows first … end − 1 of `chosen`, and room for as many records from `record` on?"""
+    if first < 0 or end > chosen or record < 0: return False
+    return end <= first or end - first <= capacity - record
 
 
 @cython.cfunc
@@ -85,33 +85,33 @@ def measure_rows(ends: cython.const[cython.int][::1], valid: cython.const[cython
 def take_rows(data: cython.const[cython.uchar][::1], ends: cython.const[cython.int][::1],
               valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, length: cython.Py_ssize_t,
               chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
-              out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1], column: cython.Py_ssize_t,
+              out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1], record: cython.Py_ssize_t,
               position_field: cython.int) -> cython.Py_ssize_t:
     """Copy the rows chosen[first:end] to out[at:], one behind the other → behind them; −1: no room, or no such rows.
 
-    records, column  the records that get positions (in `position_field`) and sizes (in the field behind it); null: −1
+    records, record  the records that get positions (in `position_field`) and sizes (in the field behind it); null: −1
     """
     index: cython.Py_ssize_t
     row: cython.longlong
     size: cython.longlong
     if not _has_rows(ends, valid, start, length) or at < 0: return -1
-    if not _has_room(first, end, chosen.shape[0], column, records.shape[1]): return -1
+    if not _has_room(first, end, chosen.shape[0], record, records.shape[1]): return -1
     if position_field < 0 or position_field + 1 >= records.shape[0]: return -1
     with cython.nogil:
         for index in range(first, end):
             row = chosen[index]
             if row < 0 or row >= length: return -1
             row += start
-            records[position_field, column] = at
+            records[position_field, record] = at
             if _is_null(valid, row):
-                records[position_field + 1, column] = -1
+                records[position_field + 1, record] = -1
             else:
                 size = ends[row + 1]
                 size -= ends[row]
                 if ends[row] < 0 or size < 0 or ends[row + 1] > data.shape[0] or size > out.shape[0] - at: return -1
                 at = copy_bytes(out, at, data, ends[row], size)
-                records[position_field + 1, column] = size
-            column += 1
+                records[position_field + 1, record] = size
+            record += 1
         return at
 
 
@@ -167,7 +167,7 @@ def take_header_rows(
     key_start: cython.Py_ssize_t, values: cython.const[cython.uchar][::1], value_ends: cython.const[cython.int][::1],
     value_valid: cython.const[cython.uchar][::1], value_start: cython.Py_ssize_t, count: cython.Py_ssize_t,
     chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, end: cython.Py_ssize_t,
-    out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1], column: cython.Py_ssize_t,
+    out: cython.uchar[::1], at: cython.Py_ssize_t, records: cython.longlong[:, ::1], record: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
     """Write the headers of the rows chosen[first:end] to out[at:] as records hold them → behind them; −1: no room.
 
@@ -181,17 +181,17 @@ def take_header_rows(
     if not _has_rows(lists, lists_valid, start, length) or at < 0: return -1
     if not _has_rows(key_ends, value_valid[:0], key_start, count): return -1
     if not _has_rows(value_ends, value_valid, value_start, count) or records.shape[0] < fields.R_FIELDS: return -1
-    if not _has_room(first, end, chosen.shape[0], column, records.shape[1]): return -1
+    if not _has_room(first, end, chosen.shape[0], record, records.shape[1]): return -1
     with cython.nogil:
         for index in range(first, end):
             row = chosen[index]
             if row < 0 or row >= length: return -1
             row += start
-            records[fields.R_HEADERS_POSITION, column] = at
-            records[fields.R_HEADER_COUNT, column] = 0
+            records[fields.R_HEADERS_POSITION, record] = at
+            records[fields.R_HEADER_COUNT, record] = 0
             if not _is_null(lists_valid, row):
                 if lists[row] < 0 or lists[row + 1] > count: return -1
-                if lists[row + 1] > lists[row]: records[fields.R_HEADER_COUNT, column] = lists[row + 1] - lists[row]
+                if lists[row + 1] > lists[row]: records[fields.R_HEADER_COUNT, record] = lists[row + 1] - lists[row]
                 for header in range(lists[row], lists[row + 1]):
                     begin = key_ends[key_start + header]
                     size = key_ends[key_start + header + 1] - begin
@@ -204,7 +204,7 @@ def take_header_rows(
                         at = put_raw_varint(out, at, 1)
                     else:
                         at = copy_bytes(out, put_raw_varint(out, at, _stored(size)), values, begin, size)
-            column += 1
+            record += 1
         return at
 
 
@@ -214,7 +214,7 @@ def take_header_rows(
 def take_numbers(values: cython.const[cython.longlong][::1], valid: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
                  length: cython.Py_ssize_t, chosen: cython.const[cython.longlong][::1], first: cython.Py_ssize_t,
                  end: cython.Py_ssize_t, unit: cython.longlong, missing: cython.longlong, least: cython.longlong,
-                 grows: cython.bint, records: cython.longlong[:, ::1], column: cython.Py_ssize_t, field: cython.int):
+                 grows: cython.bint, records: cython.longlong[:, ::1], record: cython.Py_ssize_t, field: cython.int):
     """Put the numbers of the rows chosen[first:end] into a field of records → (rows done, the number that is refused).
 
     unit     numbers are divided by it, downwards        missing  for null
@@ -226,7 +226,7 @@ def take_numbers(values: cython.const[cython.longlong][::1], valid: cython.const
     value: cython.longlong
     if start < 0 or length < 0 or start > values.shape[0] - length or unit <= 0: return -1, 0
     if valid.shape[0] != 0 and (start + length + 7) // 8 > valid.shape[0]: return -1, 0
-    if not _has_room(first, end, chosen.shape[0], column, records.shape[1]) or field < 0 or field >= records.shape[0]:
+    if not _has_room(first, end, chosen.shape[0], record, records.shape[1]) or field < 0 or field >= records.shape[0]:
         return -1, 0
     with cython.nogil:
         for index in range(first, end):
@@ -241,8 +241,8 @@ def take_numbers(values: cython.const[cython.longlong][::1], valid: cython.const
             if grows:
                 if value == fields.LONG_MAX: return index - first, value
                 least = value + 1
-            records[field, column] = value
-            column += 1
+            records[field, record] = value
+            record += 1
         return end - first, 0
 
 

@@ -25,10 +25,10 @@ _INLINE_CRC32 = cython.declare(cython.Py_ssize_t, sliced_reach())
 def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
                  batches: cython.longlong[:, ::1],
                  castagnoli: cython.const[cython.uint][::1], ieee: cython.const[cython.uint][::1]):
-    """Walk the whole batches of data[start:end] → (columns filled, where the walk stopped, status).
+    """Walk the whole batches of data[start:end] → (rows filled, where the walk stopped, status).
 
     data      read-only bytes, any content       start, end  byte positions in `data`
-    batches   out, one column per batch: see formats.BatchField
+    batches   out, a row for each batch: see formats.BatchField
     castagnoli, ieee   tables of `checksum.make_tables`
     status    END · TORN (17 bytes or fewer are left, or the batch goes on behind `end`) · BAD_SIZE (a size field below
               14) · FULL (columns used up) · BAD_START (arguments outside `data`)
@@ -72,7 +72,7 @@ def scan_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssize_t
 @cython.returns((cython.Py_ssize_t, cython.longlong, cython.int))
 def scan_heads(data: cython.const[cython.uchar][::1], stride: cython.Py_ssize_t, position: cython.longlong,
                end: cython.longlong, batches: cython.longlong[:, ::1]):
-    """Read the headers of batches, whose bodies need not be there → (columns filled, position behind them, status).
+    """Read the headers of batches, whose bodies need not be there → (rows filled, position behind them, status).
 
     data      stride 0: the bytes of the file from `position` on; else a header in each `stride` bytes, of batches that
               follow one another in the file, the first of them at `position`
@@ -130,7 +130,7 @@ def _magic(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t) -> cyth
 def _read_head(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
                position: cython.longlong, size: cython.longlong, batches: cython.longlong[:, ::1],
                row: cython.Py_ssize_t) -> cython.void:
-    """Fill a column with the header at `at`, of a batch of `size` bytes at `position`; VALID is −1.
+    """Fill a row with the header at `at`, of a batch of `size` bytes at `position`; VALID is −1.
 
     Up to the magic it must lie before `end`, of format 2 all of it.
     """

@@ -37,9 +37,9 @@ _ANY = cython.declare(cython.longlong, ANY)
 @cython.returns(cython.Py_ssize_t)
 def next_gap(records: cython.longlong[:, ::1], start: cython.Py_ssize_t, count: cython.Py_ssize_t,
              previous: cython.longlong):
-    """First record from column `start` on whose offset is not one more than the offset before; `count`: none.
+    """First record from row `start` on whose offset is not one more than the offset before; `count`: none.
 
-    previous  the offset before column `start`
+    previous  the offset before row `start`
     """
     index: cython.Py_ssize_t = start
     if start < 0 or count > records.shape[1]: return count

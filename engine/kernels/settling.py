@@ -41,7 +41,7 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
 
     window      the bytes that POSITION and SIZE of `batches` count in
     counts      by batch, see tables.Count        precious  see cleaning.next_run
-    data, records   columns first … behind − 1: records of these batches, in order, and perhaps of some before them
+    data, records   rows first … behind − 1: records of these batches, in order, and perhaps of some before them
     keep        by record from `first` on: not 0 where it stays
     delete_horizon  ms, for batches that keep tombstones and have none yet
     frame_head  of an LZ4 frame, up to its first block        body, table  working space, table as blocks.TABLE says
