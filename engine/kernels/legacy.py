@@ -43,20 +43,6 @@ def measure_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssi
         return count, last, at, fields.END
 
 
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-@cython.returns((cython.longlong, cython.Py_ssize_t))
-def _sized(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
-    """(the size in front of a key or value, the position behind it); the position is −1 where it does not fit."""
-    size: cython.longlong
-    if end - at < 4: return 0, -1
-    size = i32(data, at)
-    if size > end - at - 4: return 0, -1
-    return size, at + 4 + (size if size > 0 else 0)
-
-
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
@@ -81,7 +67,6 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     at: cython.Py_ssize_t = start
     message_end: cython.Py_ssize_t
     field: cython.Py_ssize_t
-    behind: cython.Py_ssize_t
     size: cython.longlong
     length: cython.longlong
     crc: cython.longlong
@@ -105,14 +90,18 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 if message_end - field < 4: return filled, at, fields.BAD_RECORD
                 records[fields.R_TIMESTAMP, filled] = i64(data, at + fields.V1_TIMESTAMP_AT)
                 if append and magic == 1: records[fields.R_TIMESTAMP, filled] = append_time
-            length, behind = _sized(data, field, message_end)
-            if behind < 0: return filled, at, fields.BAD_RECORD
-            records[fields.R_KEY_POSITION, filled] = field + 4
+            length = i32(data, field)
+            field += 4
+            records[fields.R_KEY_POSITION, filled] = field
             records[fields.R_KEY_SIZE, filled] = length
-            field = behind
-            length, behind = _sized(data, field, message_end)
-            if behind < 0: return filled, at, fields.BAD_RECORD
-            records[fields.R_VALUE_POSITION, filled] = field + 4
+            if length > 0:
+                if length > message_end - field: return filled, at, fields.BAD_RECORD
+                field += length
+            if message_end - field < 4: return filled, at, fields.BAD_RECORD
+            length = i32(data, field)
+            field += 4
+            if length > message_end - field: return filled, at, fields.BAD_RECORD
+            records[fields.R_VALUE_POSITION, filled] = field
             records[fields.R_VALUE_SIZE, filled] = length
             records[fields.R_BATCH, filled] = batch
             records[fields.R_OFFSET, filled] = wrapped_sum(base, i64(data, at))

@@ -13,12 +13,14 @@ if cython.compiled:
     from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
     from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
     from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
+    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
     from cython.cimports.engine.kernels.words import advance, boolean, number, put
 else:
     from engine.kernels import fields
     from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
     from engine.kernels.json_strings import field_room, put_field, text_size_of
     from engine.kernels.numbers import varint, wrapped_difference
+    from engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
     from engine.kernels.words import advance, boolean, number, put
 
 SCHEMA = 1  # version of the objects' schema; the literals below say it too
@@ -69,12 +71,12 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     at = number(out, at, batches[fields.B_SIZE, row])
     at = put(out, at, b',"magic":', 9)
     at = number(out, at, magic)
-    if magic >= 2:
+    if not is_legacy(batches, row):
         at = put(out, at, b',"base_offset":', 15)
         at = number(out, at, batches[fields.B_BASE_OFFSET, row])
     at = put(out, at, b',"last_offset":', 15)
     at = number(out, at, batches[fields.B_LAST_OFFSET, row])
-    if magic >= 2:
+    if not is_legacy(batches, row):
         at = put(out, at, b',"count":', 9)
         at = number(out, at, batches[fields.B_COUNT, row])
         at = put(out, at, b',"base_sequence":', 17)
@@ -92,11 +94,11 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
         at = put(out, at, b',"partition_leader_epoch":', 26)
         at = number(out, at, batches[fields.B_LEADER_EPOCH, row])
         at = put(out, at, b',"is_transactional":', 20)
-        at = boolean(out, at, (attributes & fields.TRANSACTIONAL_FLAG) != 0)
+        at = boolean(out, at, is_transactional(batches, row))
         at = put(out, at, b',"is_control":', 14)
-        at = boolean(out, at, (attributes & fields.CONTROL_FLAG) != 0)
+        at = boolean(out, at, is_control(batches, row))
         at = put(out, at, b',"delete_horizon_ms":', 21)
-        if attributes & fields.DELETE_HORIZON_FLAG: at = number(out, at, batches[fields.B_BASE_TIMESTAMP, row])
+        if has_delete_horizon(batches, row): at = number(out, at, batches[fields.B_BASE_TIMESTAMP, row])
         else: at = put(out, at, b'null', 4)
         at = put(out, at, b',"base_timestamp":', 18)
         at = number(out, at, batches[fields.B_BASE_TIMESTAMP, row])
@@ -108,7 +110,7 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     at = put(out, at, b',"crc":', 7)
     at = number(out, at, batches[fields.B_CRC, row])
     at = put(out, at, b',"is_valid":', 12)
-    at = boolean(out, at, batches[fields.B_VALID, row] == 1)
+    at = boolean(out, at, is_whole(batches, row))
     return put(out, at, b'}\n', 2)
 
 
@@ -173,7 +175,7 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
     at = number(out, at, records[fields.R_KEY_SIZE, record])
     at = put(out, at, b',"value_size":', 14)
     at = number(out, at, records[fields.R_VALUE_SIZE, record])
-    if batches[fields.B_MAGIC, row] >= 2:
+    if not is_legacy(batches, row):
         at = put(out, at, b',"sequence":', 12)
         if sequence >= 0:
             more = wrapped_difference(records[fields.R_OFFSET, record], batches[fields.B_BASE_OFFSET, row])
@@ -215,7 +217,7 @@ def _record_object(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.P
         if value_size > 0:
             value_text = text_size_of(data, value, value_size, escape)
             needed += field_room(value_size, value_text)
-    if flags & fields.META and records[fields.R_HEADER_COUNT, record] > 0 and batches[fields.B_MAGIC, row] >= 2:
+    if flags & fields.META and records[fields.R_HEADER_COUNT, record] > 0 and not is_legacy(batches, row):
         headers = _headers_room(data, records[fields.R_HEADERS_POSITION, record], records[fields.R_HEADER_COUNT, record],
                                 escape)
         if headers < 0: return at, fields.BAD_START

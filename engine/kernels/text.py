@@ -12,6 +12,7 @@ if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
     from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
+    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
     from cython.cimports.engine.kernels.words import (
         advance,
         boolean,
@@ -27,6 +28,7 @@ else:
     from engine.kernels import fields
     from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
     from engine.kernels.numbers import varint, wrapped_difference
+    from engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
     from engine.kernels.words import (
         advance,
         boolean,
@@ -158,7 +160,7 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
     attributes: cython.longlong = batches[fields.B_ATTRIBUTES, row]
     sequence: cython.longlong
     more: cython.longlong
-    if magic >= 2:
+    if not is_legacy(batches, row):
         at = put(out, at, b"baseOffset: ", 12)
         at = number(out, at, batches[fields.B_BASE_OFFSET, row])
         at = put(out, at, b" lastOffset: ", 13)
@@ -180,10 +182,10 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
         at = put(out, at, b" partitionLeaderEpoch: ", 23)
         at = number(out, at, batches[fields.B_LEADER_EPOCH, row])
         at = put(out, at, b" isTransactional: ", 18)
-        at = boolean(out, at, (attributes & fields.TRANSACTIONAL_FLAG) != 0)
+        at = boolean(out, at, is_transactional(batches, row))
         at = put(out, at, b" isControl: ", 12)
-        at = boolean(out, at, (attributes & fields.CONTROL_FLAG) != 0)
-        if attributes & fields.DELETE_HORIZON_FLAG:
+        at = boolean(out, at, is_control(batches, row))
+        if has_delete_horizon(batches, row):
             at = put(out, at, b" deleteHorizonMs: OptionalLong[", 31)
             at = number(out, at, batches[fields.B_BASE_TIMESTAMP, row])
             at = put(out, at, b"]", 1)
@@ -207,7 +209,7 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
     at = put(out, at, b" crc: ", 6)
     at = number(out, at, batches[fields.B_CRC, row])
     at = put(out, at, b" isvalid: ", 10)
-    at = boolean(out, at, batches[fields.B_VALID, row] == 1)
+    at = boolean(out, at, is_whole(batches, row))
     return put(out, at, b"\n", 1)
 
 
@@ -270,7 +272,7 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
     at = number(out, at, records[fields.R_KEY_SIZE, record])
     at = put(out, at, b" valueSize: ", 12)
     at = number(out, at, records[fields.R_VALUE_SIZE, record])
-    if batches[fields.B_MAGIC, row] >= 2:
+    if not is_legacy(batches, row):
         at = put(out, at, b" sequence: ", 11)
         if sequence >= 0:
             more = wrapped_difference(records[fields.R_OFFSET, record], batches[fields.B_BASE_OFFSET, row])
