@@ -91,8 +91,8 @@ def numbered_anew(tree: ast.Module):
         if not isinstance(node, ast.Call) or ast.unparse(node.func) != "cython.declare":
             continue
         value = node.args[1]
-        called = {id(part.func) for part in ast.walk(value) if isinstance(part, ast.Call)}
-        names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name) and id(part) not in called}
+        made = {id(part) for call in ast.walk(value) if isinstance(call, ast.Call) for part in ast.walk(call)}
+        names = {part.id for part in ast.walk(value) if isinstance(part, ast.Name) and id(part) not in made}
         if names & elsewhere or (isinstance(value, ast.Attribute) and names & SHARED_NUMBERS):
             yield node.lineno, f"{ast.unparse(value)} is declared once more: name it by way of `fields`, `walk` or `tables`"
 
@@ -103,6 +103,7 @@ def numbered_anew(tree: ast.Module):
     ("from engine.kernels import fields\n_SIZE = cython.declare(cython.int, fields.B_SIZE)", 1),
     ("from engine.kernels import fields\n_FLAGS = cython.declare(cython.int, fields.CONTROL_FLAG | fields.CODEC_MASK)", 0),
     ("from engine.kernels.checksum import reach\n_REACH = cython.declare(cython.int, reach())", 0),
+    ("from engine.kernels.escapes import RANGES\n_COUNT = cython.declare(cython.int, 2 * len(RANGES))", 0),
     ("LIMIT = 640\n_LIMIT = cython.declare(cython.int, LIMIT)\n_GROWTH = cython.declare(cython.int, 4)", 0),
 ])  # fmt: skip
 def test_a_number_that_is_given_anew_is_seen(source, wrong):
