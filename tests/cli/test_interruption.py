@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.checkpoint.offsets import decode_offset_checkpoint
 from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
 from tests.support.once import OWN_PROCESS
@@ -98,6 +99,16 @@ def partitions_of(top):
     return {name: data for name, data in files_of(top).items() if "/" in name}
 
 
+def checkpoints_of(copy):
+    """By name of a checkpoint, what it says of each partition; nothing where there is none."""
+    found = {}
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        path = copy / "data" / name
+        entries = decode_offset_checkpoint(path.read_bytes(), str(path)).entries if path.exists() else ()
+        found[name] = {f"{entry.topic}-{entry.partition}": entry.offset for entry in entries}
+    return found
+
+
 @pytest.fixture
 def source(own_corpus, tmp_path):
     """A log dir of a killed broker with damage in one partition."""
@@ -159,6 +170,8 @@ def test_every_writer(tmp_path, sound, name):
     for copy in stopped:
         line = told(copy, "SIGINT")
         assert any(what in line for what in ("nothing was begun", "; not done: u-rolls-0", "1 of 1 partitions are done")), line
+        if "1 of 1 partitions are done" in line:
+            assert checkpoints_of(copy) == checkpoints_of(last)
         again = kafkalog("recover", "--no-quarantine", "--now", NOW, str(copy / "data"))
         assert again.status in (0, 1), again.err
         assert b"with loss" not in again.out
@@ -169,6 +182,24 @@ def test_every_writer(tmp_path, sound, name):
         assert done.status in (0, 1), (done.out, done.err)
         wanted = {path: data for path, data in files_of(last / "data").items() if path.endswith(".log") and data}
         assert {path: data for path, data in files_of(copy / "data").items() if path.endswith(".log") and data} == wanted
+
+
+def test_what_is_done_is_in_the_checkpoints(tmp_path, sound):
+    """Which records are deleted stands in the checkpoint of the log dir only: it must say so of what is reported as done."""
+    names = ("u-plain-0", "u-rolls-0")
+    words = ["delete-records", "--before", "20", "--jobs", "1", "--now", NOW, *(f"data/{name}" for name in names)]
+    stopped, last = stopped_at_each_place(tmp_path, sound, words, signal.SIGINT, count=60)
+    assert checkpoints_of(last)["log-start-offset-checkpoint"] == dict.fromkeys(names, 20)
+    tallied = set()
+    for copy in stopped:
+        line = told(copy, "SIGINT")
+        if "nothing was begun" in line:
+            continue
+        tallied.add(line.partition(" partitions")[0])
+        missing = line.partition("; not done: ")[2].partition(";")[0].strip().split(", ")
+        noted = checkpoints_of(copy)["log-start-offset-checkpoint"]
+        assert {name for name in names if name not in missing} <= noted.keys() <= set(names), line
+    assert {one.rpartition(": ")[2] for one in tallied} >= {"0 of 2", "1 of 2", "2 of 2"}
 
 
 @pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "1"), (signal.SIGTERM, "2")])

@@ -19,7 +19,7 @@ from engine.log.report import Report, loses_records
 from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import ThreadPoolExecutor
 
     from engine.files import Files
@@ -88,11 +88,10 @@ def operate(
                 yield result
                 if progress is not None:
                     progress(place)
-        finally:
+        finally:  # also after Ctrl-C: what is reported as done is noted as well
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
-        if standing and is_a_brokers(manager, log_dir):
-            manager.checkpoint(log_dir, standing)
+            note(manager, log_dir, standing)
         if marker is not None and not failed_in_the_middle:
             put_marker(manager, log_dir, marker)
 
@@ -130,6 +129,22 @@ def _clean(options: OperationOptions) -> OperationOptions:
         options.name, True, options.recovery_point, options.log_start_offset, options.high_watermark, options.keep_deleted,
         options.jobs,
     )
+
+
+def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
+    """Write how logs were left into the checkpoints of their log dir, if it is a broker's.
+
+    Their files are changed already: a KeyboardInterrupt that comes meanwhile waits until the checkpoints say so.
+    """
+    def write() -> None:
+        if standing and is_a_brokers(manager, log_dir):
+            manager.checkpoint(log_dir, standing)
+
+    try:
+        write()
+    except KeyboardInterrupt:
+        write()
+        raise
 
 
 def put_marker(manager: LogManager, log_dir: LogDir, marker: bytes) -> None:
