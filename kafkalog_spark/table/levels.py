@@ -20,7 +20,7 @@ from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.table.partitions import find_places, open_view
 from kafkalog_spark.table.planning import Piece, pack, plan
-from kafkalog_spark.table.reading import on_corruption, read_split
+from kafkalog_spark.table.reading import first_left, on_corruption, open_piece, read_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -70,12 +70,14 @@ def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions)
 
 
 def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    view = open_view(piece.directory)
+    view = open_piece(piece, options)
+    if view is None:
+        return
     constants: dict[str, str | int] = {"topic": piece.topic, "partition": piece.partition, "directory": piece.directory}
     try:
         report, _ = on_corruption(options.on_corruption)
         plain = pa.schema([field.with_nullable(True) for field in schema])
-        yield from head_batches(view, plain, constants, piece.start, piece.end, report)
+        yield from head_batches(view, plain, constants, first_left(view, piece, options), piece.end, report)
     finally:
         view.close()
 

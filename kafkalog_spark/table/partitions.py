@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
+from engine.layout import parse_file_name
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.patterns import expand
@@ -30,17 +31,28 @@ class Source:
 
 
 def find_places(paths: Iterable[str]) -> list[Place]:
-    """Every partition directory below `paths`, replicas included, in order. Raises LogDirError."""
+    """Every partition directory below `paths`, replicas included, in order. Raises LogDirError.
+
+    One that was not named itself, and that a broker has made but not begun to fill, holds nothing yet: it is left out.
+    """
     files = ReadOnlyFiles()
     try:
         named = [path for pattern in paths for path in expand(files, pattern)]
         for path in named:
             if files.exists(path) and not files.info(path).is_directory:
                 raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
-        log_dirs = find_log_dirs(files, named)
+        return [
+            place for log_dir in find_log_dirs(files, named) for place in log_dir.partitions()
+            if not (log_dir.is_whole and _is_about_to_begin(files, place.path))
+        ]  # fmt: skip
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
-    return [place for log_dir in log_dirs for place in log_dir.partitions()]
+
+
+def _is_about_to_begin(files: ReadOnlyFiles, directory: str) -> bool:
+    """Is there no file of a segment yet? Indexes without a log are another matter."""
+    parsed = map(parse_file_name, files.list(directory))
+    return all(one is None or one.base_offset is None for one in parsed)
 
 
 def find_sources(options: ReadOptions) -> list[Source]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from engine.arrow.batches import BatchBuilder
 from engine.errors import KafkalogError
+from engine.files import ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import RecordFetcher
-from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.errors import DataLossError, LogDirError
 from kafkalog_spark.table.partitions import open_view
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from engine.findings import Finding
+    from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
 
@@ -27,13 +29,21 @@ _GO_ON = "set onCorruption to skip or report to go on without what is damaged"
 
 
 def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The records of a split, piece by piece. Raises LogDirError, also for damage where onCorruption is `fail`."""
+    """The records of a split, piece by piece. Raises LogDirError, also for damage where onCorruption is `fail`.
+
+    Raises DataLossError for what has gone since the pieces were planned, unless failOnDataLoss is false.
+    """
     for piece in pieces:
-        view = open_view(piece.directory, last_stable_offset=piece.end)
+        view = open_piece(piece, options, last_stable_offset=piece.end)
+        if view is None:
+            continue
         try:
+            start = first_left(view, piece, options)
+            if start >= piece.end:
+                continue
             report, only_sound = on_corruption(options.on_corruption)
             fetcher = RecordFetcher(
-                view, piece.start, options.isolation, report, end=piece.end, only_sound=only_sound,
+                view, start, options.isolation, report, end=piece.end, only_sound=only_sound,
                 max_decompressed_bytes=options.max_decompressed_bytes,
             )  # fmt: skip
             builder = BatchBuilder(columns, piece.topic, piece.partition, piece.directory)
@@ -44,6 +54,26 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             raise LogDirError(str(error)) from None
         finally:
             view.close()
+
+
+def open_piece(piece: Piece, options: ReadOptions, **known: int) -> PartitionView | None:
+    """The partition of a piece; None: it has gone since it was planned, and may. Raises LogDirError."""
+    try:
+        return open_view(piece.directory, **known)
+    except LogDirError:
+        if options.fail_on_data_loss or ReadOnlyFiles().exists(piece.directory):
+            raise
+        return None
+
+
+def first_left(view: PartitionView, piece: Piece, options: ReadOptions) -> int:
+    """Where a piece begins, of which retention may have taken something since it was planned. Raises DataLossError."""
+    if piece.start >= view.log_start_offset:
+        return piece.start
+    if options.fail_on_data_loss:
+        what = f"{piece.topic}-{piece.partition}: offset {piece.start} is due, and the log begins at {view.log_start_offset}."
+        raise DataLossError(what)
+    return view.log_start_offset
 
 
 def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:

@@ -8,7 +8,8 @@ import shutil
 
 import pytest
 
-from kafkalog_spark.table.columns import level_schema
+from kafkalog_spark.errors import DataLossError, LogDirError
+from kafkalog_spark.table.columns import LEVELS, level_schema
 from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.following import first_offsets, last_offsets
 from kafkalog_spark.table.levels import plan_level, read_level
@@ -161,3 +162,50 @@ def test_a_copy_that_is_damaged_at_its_end_is_not_the_longest(corpus, tmp_path):
     log.write_bytes(data)
     options = read_options({"paths": json.dumps([str(tmp_path / "one"), str(tmp_path / "two")])})
     assert {piece.directory for split in plan(options, Bounds()) for piece in split} == {str(tmp_path / "two" / "t-0")}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_partition_that_a_broker_has_just_made_holds_nothing(corpus, tmp_path, level):
+    for name in ("small_segments-0", "multi-0"):
+        shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
+
+    def rows(path):
+        options = read_options({"path": str(path), "level": level})
+        schema = level_schema(level, options.columns)
+        return [row for split in plan_level(options, Bounds()) for one in read_level(split, schema, options) for row in one.to_pylist()]
+
+    before = rows(tmp_path)
+    (tmp_path / "new-0").mkdir()
+    (tmp_path / "new-1").mkdir()
+    (tmp_path / "new-1" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    assert rows(tmp_path) == before
+    if level in ("records", "batches", "segments"):  # the others look at files one by one
+        with pytest.raises(ValueError, match="new-0: no log of a partition is there"):
+            rows(tmp_path / "new-0")
+        (tmp_path / "new-1" / "00000000000000000000.index").write_bytes(b"")  # something was there
+        with pytest.raises(ValueError, match="new-1: no log of a partition is there"):
+            rows(tmp_path)
+
+
+@pytest.mark.parametrize("level", ["records", "batches"])
+def test_what_retention_takes_between_planning_and_reading(corpus, tmp_path, level):
+    for name in ("small_segments-0", "multi-0"):
+        shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
+
+    def planned(**more):
+        options = read_options({"path": str(tmp_path), "level": level, **more})
+        schema, splitted = level_schema(level, options.columns), plan_level(options, Bounds())
+        return lambda: [row for split in splitted for one in read_level(split, schema, options) for row in one.to_pylist()]
+
+    offset = "offset" if level == "records" else "baseOffset"
+    every = planned()()
+    strict, lenient = planned(), planned(failOnDataLoss="false")
+    for path in (tmp_path / "small_segments-0").glob("00000000000000000000.*"):
+        path.unlink()
+    with pytest.raises(DataLossError, match="small_segments-0: offset 0 is due, and the log begins at 22"):
+        strict()
+    assert lenient() == [row for row in every if row["topic"] == "multi" or row[offset] >= 22]
+    shutil.rmtree(tmp_path / "small_segments-0")
+    with pytest.raises(LogDirError, match="small_segments-0: No such file or directory"):
+        strict()
+    assert lenient() == [row for row in every if row["topic"] == "multi"]
