@@ -59,7 +59,7 @@ def run(
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         options = OperationOptions(
             operation, opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
-            opening.keep_deleted, opening.jobs,
+            opening.keep_deleted, opening.jobs, for_snapshots=operation != "append",
         )
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:

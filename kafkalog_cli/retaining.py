@@ -51,7 +51,7 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
 
         options = OperationOptions(
             "retain", opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
-            opening.keep_deleted, opening.jobs,
+            opening.keep_deleted, opening.jobs, for_snapshots=True,
         )
         def work_07(log: Log07, report: Report) -> None:
             if plan is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from engine.files import Buffer, WritableFile
 
 WORTH_IT = 64 << 10  # bytes of one write: less stays in memory
-IN_MEMORY = 16 << 20  # bytes of such writes that stay in memory too
+IN_MEMORY = 2 << 20  # bytes of such writes that stay in memory too
 
 
 class Spill:

@@ -5,6 +5,7 @@ Mirrors LogLoader.load and UnifiedLog.create. Where Kafka's loading ends with an
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -158,7 +159,7 @@ class LogLoader:
         self.epochs, self.producers, self.report = epochs, producers, report
         self.segments = LogSegments()
         self.deferred = DeferredDeletion(files, directory, report)
-        producers.on_corrupt_snapshot = self._note_corrupt_snapshot
+        producers.on_corrupt_snapshot = partial(_note_corrupt_snapshot, report)  # no circle: a table may be large
         self._scans = ScanAhead(jobs)
         self.names = names  # of the files that are there, once left-overs are settled; at the end those that surely are
         self._listed: list[str] = []
@@ -236,9 +237,6 @@ class LogLoader:
                        "that is not mounted) before a broker starts, which goes on without")
                 self.report.add(Action.MISSING, log_file_name(offset), why, severity=Severity.ERROR,
                                 offsets=(first, None if higher is None else higher.base_offset))
-
-    def _note_corrupt_snapshot(self, path: str, error: str) -> None:
-        self.report.add(Action.REMOVED, file_name(path), error, severity=Severity.WARNING)
 
     def _retry_on_overflow(self, work: Callable[[], T]) -> T:
         """Do `work` until no segment's offsets overflow its index; each that does is split."""
@@ -451,6 +449,10 @@ class LogLoader:
             scan = segment.scan()  # reads all of it: these records are lost
             note_removed(self.report, segment, reason, end_offset=scan.next_offset, records=scan.records, severity=severity)
         self.deferred.mark_segments(segments, newest_first=True)
+
+
+def _note_corrupt_snapshot(report: Report, path: str, error: str) -> None:
+    report.add(Action.REMOVED, file_name(path), error, severity=Severity.WARNING)
 
 
 def _stands_beside_its_log(name: str, there: set[str]) -> bool:

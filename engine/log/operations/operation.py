@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ class OperationOptions:
     """How logs are opened and closed.
 
     Offsets that are None come from the checkpoints of the log dir; a high watermark that stands nowhere is the log end.
+    for_snapshots  the work neither appends nor asks which transactions are decided: of producers only what snapshots need is
+                   remembered, see open_log
     """
 
     name: str
@@ -56,6 +59,7 @@ class OperationOptions:
     high_watermark: int | None = None
     keep_deleted: bool = False
     jobs: int = 1
+    for_snapshots: bool = False
 
 
 def operate(
@@ -125,10 +129,7 @@ def _tried(
 
 
 def _clean(options: OperationOptions) -> OperationOptions:
-    return OperationOptions(
-        options.name, True, options.recovery_point, options.log_start_offset, options.high_watermark, options.keep_deleted,
-        options.jobs,
-    )
+    return replace_in(options, clean_start=True)
 
 
 def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
@@ -204,7 +205,7 @@ def _load_without_loss(
     def opened(into: Report, files: Files) -> UnifiedLog:
         return manager.load(
             place, into, clean_start=clean_start, recovery_point=options.recovery_point,
-            log_start_offset=options.log_start_offset, files=files,
+            log_start_offset=options.log_start_offset, files=files, for_snapshots=options.for_snapshots,
         )
 
     disk = manager.files_of(place.log_dir)
