@@ -194,11 +194,25 @@ class Session:
             done = sum(one.last_offset - one.first_offset + 1 for one in self._intake.appended)
             self._report().add(Action.REFUSED, "", refusal.format(done), records=done)
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
+        self._note_cut_off()
         if kind in ("commit", "abort"):
             self._end_transaction(kind)
         self._flush()
         if self._json.skipped:
             click.echo(f"{self._json.skipped} lines of the input are no records of data: passed over", err=True)
+
+    def _note_cut_off(self) -> None:
+        """Say what of compressed sets is not in the log: Kafka leaves it out without a word."""
+        from engine.findings import Severity
+        from engine.log.report import Action
+
+        sets = [one for one in self._intake.appended if one.cut_off is not None]
+        if sets:
+            first = sets[0]
+            at = f"offsets {first.first_offset} to {first.last_offset}"
+            what = (f"{len(sets)} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
+                    "; a broker leaves out what is cut off, and so it is not in the log")
+            self._report().add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
 
     # ---- what depends on the kind of log; see Session07 -----------------------------------------------
 

@@ -46,6 +46,11 @@ _WHAT = {
 }
 
 
+def is_cut_off(remark: str) -> bool:
+    """Does a remark say that the last message of a set is not all there?"""
+    return remark.endswith(_WHAT[Status.TORN].partition("{}")[2])
+
+
 class Wrapper(NamedTuple):
     """What the entry around an inner set says."""
 

@@ -159,14 +159,14 @@ class ChunkReader:
     report   takes what is wrong
     limit    bytes that one batch may inflate to (--max-decompressed-bytes)
     records  columns to reuse: many small files are otherwise busy with making new ones
-    remarks  report also what is wrong in inner sets although Kafka reads over it in silence
+    on_remark  takes what is wrong in inner sets although Kafka reads over it in silence; None: nobody wants to know
     """
 
     def __init__(
         self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES,
-        records: RecordColumns | None = None, *, remarks: bool = False,
+        records: RecordColumns | None = None, *, on_remark: Callable[[Finding], None] | None = None,
     ) -> None:  # fmt: skip
-        self._remarks = remarks
+        self._on_remark = on_remark
         self._path = path
         self._report = report
         self._limit = limit
@@ -207,8 +207,8 @@ class ChunkReader:
             due = row + 1
         for problem in entry.problems:
             self._finding(problem.code, window, row, problem.what)
-        if entry.remark is not None and self._remarks and not entry.problems:
-            self._finding(entry.remark.code, window, row, entry.remark.what)
+        if entry.remark is not None and self._on_remark is not None and not entry.problems:
+            self._finding(entry.remark.code, window, row, entry.remark.what, self._on_remark)
 
     def _messages(self, window: Window, row: int, end: int) -> Iterator[Chunk]:
         """Plain v0/v1 entries row … end − 1, one message each."""
@@ -265,10 +265,12 @@ class ChunkReader:
             what = "the header says {count} records"
         self._finding(code, window, row, what.format(record=done, count=count))
 
-    def _finding(self, code: str, window: Window, row: int, what: str) -> None:
+    def _finding(
+        self, code: str, window: Window, row: int, what: str, report: Callable[[Finding], None] | None = None
+    ) -> None:
         table = window.batches.table
         position = window.base + table[BatchField.POSITION, row]
-        self._report(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
+        (report or self._report)(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
 
 
 def _end_of_run(window: Window, row: int, last_row: int) -> int:

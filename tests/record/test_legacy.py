@@ -290,7 +290,7 @@ def test_a_set_that_ends_inside_a_message():
 def remarks(data, *, wanted=True):
     found = []
     with MemoryFiles({"x.log": data}).open("x.log") as file:
-        reader = ChunkReader("x.log", found.append, remarks=wanted)
+        reader = ChunkReader("x.log", found.append, on_remark=found.append if wanted else None)
         records = sum(chunk.end - chunk.first for window in LogWalk(file) for chunk in reader.chunks(window))
     assert {finding.code for finding in found} <= {"record-invalid"}
     return records, [finding.what for finding in found]

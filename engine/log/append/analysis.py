@@ -63,6 +63,7 @@ class LogAppendInfo:
     max_timestamp              largest timestamp, ms; `log_append_time` −1 unless the topic has LogAppendTime
     source_codec               what the batches were compressed with; `valid_size` bytes in whole batches
     last_leader_epoch          of the last batch as it came, None where it had none
+    cut_off                    see Validated
     """
 
     first_offset: int = UNKNOWN_OFFSET
@@ -75,6 +76,7 @@ class LogAppendInfo:
     last_leader_epoch: int | None = None
     last_offset_of_first_batch: int = UNKNOWN_OFFSET
     is_duplicate: bool = False
+    cut_off: str | None = None
 
     @property
     def first_or_last_offset_of_first_batch(self) -> int:
@@ -208,7 +210,7 @@ def _assign_offsets(log: UnifiedLog, frame: Frame, info: LogAppendInfo, leader_e
     info.first_offset = log.log_end_offset
     validator = LogValidator(name, config, log.now, source_codec=info.source_codec, leader_epoch=leader_epoch, origin=origin)
     valid = validator.validate(frame, log.log_end_offset)
-    info.max_timestamp, info.last_offset = valid.max_timestamp, valid.next_offset - 1
+    info.max_timestamp, info.last_offset, info.cut_off = valid.max_timestamp, valid.next_offset - 1, valid.cut_off
     if timestamp_type(config) == LOG_APPEND_TIME:
         info.log_append_time = log.now
     for row in range(valid.frame.rows if valid.is_rebuilt else 0):

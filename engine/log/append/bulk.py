@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 
 class Appended(NamedTuple):
-    """A batch that is in the log; of a duplicate, where it was already."""
+    """A batch that is in the log; of a duplicate, where it was already. `cut_off`: see Validated."""
 
     first_offset: int
     last_offset: int
     is_duplicate: bool = False
+    cut_off: str | None = None
 
 
 class BulkAppender:
@@ -204,4 +205,4 @@ class BulkAppender:
         at = self._batches.table[BatchField.POSITION, row]
         one = data[at : at + self._batches.table[BatchField.SIZE, row]]
         info = append_as_leader(self._log, one, self._leader_epoch)
-        appended.append(Appended(info.first_offset, info.last_offset, info.is_duplicate))
+        appended.append(Appended(info.first_offset, info.last_offset, info.is_duplicate, info.cut_off))

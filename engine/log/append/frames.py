@@ -22,6 +22,7 @@ from engine.log.append_errors import CorruptRecord
 from engine.record.builder import NewRecord, stage
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import RECORD_ROWS, BatchColumns, RecordColumns
+from engine.record.legacy import is_cut_off
 from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
 from engine.record.windows import Window, check_large_batches, scan_range
 
@@ -99,6 +100,7 @@ class FrameRecords:
     data     the bytes that positions in `columns` count in
     is_own   headers are there too, in wire form: the columns can be encoded as they are
     broken   what is wrong behind the last of them, None where all is well
+    cut_off  what stands of a last message that is not all there, and so none of them; None: nothing does
     """
 
     data: Buffer
@@ -106,6 +108,7 @@ class FrameRecords:
     count: int
     is_own: bool
     broken: str | None = None
+    cut_off: str | None = None
 
     def key(self, index: int) -> bytes | None:
         """Key of a record; None is null."""
@@ -150,10 +153,11 @@ def decode_batch(frame: Frame, row: int) -> FrameRecords:
 def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
     """The records of an entry of format 0 or 1: one, or those of its inner set."""
     findings: list[Finding] = []
+    remarks: list[Finding] = []
     window = Window(memoryview(frame.data), 0, frame.batches, frame.rows)
     records: list[NewRecord] = []
     wrong: int | None = None
-    for chunk in ChunkReader("", findings.append).chunks(window, row, row + 1):
+    for chunk in ChunkReader("", findings.append, on_remark=remarks.append).chunks(window, row, row + 1):
         table = chunk.records.table
         for index in range(chunk.first, chunk.end):
             offset, timestamp = table[RecordField.OFFSET, index], table[RecordField.TIMESTAMP, index]
@@ -165,4 +169,5 @@ def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
     broken = findings[0].what if findings else None
     if wrong is not None:
         broken = f"Record is corrupt (stored crc = {wrong})"
-    return FrameRecords(data, columns, len(records), is_own=False, broken=broken)
+    cut_off = next((remark.what for remark in remarks if is_cut_off(remark.what)), None)
+    return FrameRecords(data, columns, len(records), is_own=False, broken=broken, cut_off=cut_off)

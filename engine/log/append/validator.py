@@ -57,12 +57,14 @@ class Validated(NamedTuple):
 
     max_timestamp  the largest of all records, or the append time
     is_rebuilt     the batches are not those that came: their sizes may have changed
+    cut_off        of a compressed set that ends inside a message: what is left out, as Kafka does without a word
     """
 
     frame: Frame
     next_offset: int
     max_timestamp: int
     is_rebuilt: bool
+    cut_off: str | None = None
 
 
 class LogValidator:
@@ -106,7 +108,8 @@ class LogValidator:
             found.append(records)
         if in_place and (plain or consecutive):
             return self._stamp(frame, found, next_offset)
-        return self._rebuild(frame, found, next_offset)
+        cut_off = next((one.cut_off for one in found if one.cut_off is not None), None)
+        return self._rebuild(frame, found, next_offset)._replace(cut_off=cut_off)
 
     def _may_stay(self, frame: Frame) -> bool:
         table = frame.batches.table

@@ -146,6 +146,10 @@ def note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offse
     )  # fmt: skip
     if stats.invalid_messages_read:
         log.report.add(Action.REMOVED, "", without_key(stats, "are dropped"), records=stats.invalid_messages_read)
+    if stats.sets_cut_off:
+        what = (f"{stats.sets_cut_off} compressed sets ended inside a message, which no reader gets and which is gone now: "
+                f"{stats.first_cut_off}")
+        log.report.add(Action.EXPLAINED, "", what)
 
 
 def _kinds(rounds: Sequence[CleanerStats]) -> str:

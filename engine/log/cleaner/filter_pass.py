@@ -20,6 +20,7 @@ from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
+from engine.record.legacy import is_cut_off
 from engine.record.lz4_frames import written_header
 from engine.record.windows import CASTAGNOLI_TABLES
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from engine.config import LogConfig
+    from engine.findings import Finding
     from engine.log.cleaner.later_offsets import LaterOffsets
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
@@ -93,7 +95,7 @@ class FilterPass:
     ) -> None:  # fmt: skip
         self._round, self._config, self._transactions = this_round, config, transactions
         self._last_records = last_records
-        self._walk = SegmentWalk(segment, 0, config.max_message_size, this_round.space.columns)
+        self._walk = SegmentWalk(segment, 0, config.max_message_size, this_round.space.columns, self._note_remark)
         self._how = Marking(this_round.now, segment.last_modified > this_round.legacy_delete_horizon)
         ends = {record.last_data_offset for record in last_records.values() if record.last_data_offset is not None}
         self._precious = memoryview(array("q", sorted(ends | {this_round.first_uncleanable_offset - 1})))
@@ -122,6 +124,13 @@ class FilterPass:
             stats.bytes_read += size
             self._round.on_bytes(size)
         self._out.flush()
+
+    def _note_remark(self, remark: Finding) -> None:
+        """A set that ends inside a message: what stands of that goes without a word in Kafka."""
+        if is_cut_off(remark.what):
+            stats = self._round.stats
+            stats.first_cut_off = stats.first_cut_off or f"{remark.where.file} at byte {remark.where.position}: {remark.what}"
+            stats.sets_cut_off += 1
 
     def _judge(self, window: Window) -> None:
         """Prepare the window: which batches stay or go as a whole because of their transactions."""

@@ -22,6 +22,8 @@ class CleanerStats:
     segments_after: int = 0
     buffer_utilization: float = 0.0
     seconds: float = 0.0
+    sets_cut_off: int = 0  # compressed sets of formats 0 and 1 that end inside a message, of which the rest stays
+    first_cut_off: str = ""  # which was the first, and how
 
     @property
     def messages_met(self) -> int:

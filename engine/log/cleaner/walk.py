@@ -18,7 +18,7 @@ from engine.record.reader import ChunkReader
 from engine.record.windows import MAX_BATCH_BYTES, LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.formats import AbortedTxn
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
@@ -58,14 +58,18 @@ class SegmentWalk:
 
     What would be lost or spread by rewriting it is left to people: a wrong checksum, a message format above 2, a codec
     that does not exist, records that do not decode, a batch that is not whole.
+    on_remark  takes what is wrong although Kafka reads over it in silence
     """
 
-    def __init__(self, segment: LogSegment, position: int, max_batch_bytes: int, columns: WalkColumns) -> None:
+    def __init__(
+        self, segment: LogSegment, position: int, max_batch_bytes: int, columns: WalkColumns,
+        on_remark: Callable[[Finding], None] | None = None,
+    ) -> None:
         self._path, self._columns = segment.log_path, columns
         largest = max(max_batch_bytes, MAX_BATCH_BYTES)
         self._walk = LogWalk(segment.log_file, position, segment.size, max_batch_bytes=largest, batches=columns.batches)
         self._findings: list[Finding] = []
-        self._reader = ChunkReader(self._path, self._findings.append, records=columns.records)
+        self._reader = ChunkReader(self._path, self._findings.append, records=columns.records, on_remark=on_remark)
 
     def windows(self) -> Iterator[Window]:
         """Window by window, all batches with right checksums."""

@@ -106,7 +106,7 @@ class RecordFetcher:
         """is_cut: the bytes may end within a batch."""
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
-        reader = ChunkReader(file.path, self._report, self._limit, remarks=True)
+        reader = ChunkReader(file.path, self._report, self._limit, on_remark=self._report)
         filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size))
         while True:

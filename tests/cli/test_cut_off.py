@@ -1,0 +1,66 @@
+"""Compressed sets of formats 0 and 1 that end inside a message: Kafka leaves out what is cut off; we do, and say so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.record.test_legacy import message, wrapper
+from tests.support.run import kafkalog
+
+NOW = "1700000000000"
+
+
+def cut_set(first, magic, cut=1):
+    """A wrapper around three messages with keys, of which the last is not all there."""
+    inner = b"".join(
+        message(first + number if magic == 0 else number, b"k%d" % number, b"v%d" % number, magic=magic) for number in range(3)
+    )
+    return wrapper(first + 2, inner[: len(inner) - cut], magic=magic)
+
+
+def values_of(partition):
+    done = kafkalog("fetch", "-f", "%s ", str(partition))
+    return done.out.decode().split()
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_append_says_what_it_leaves_out(tmp_path, magic):
+    (tmp_path / "in").write_bytes(cut_set(0, magic) + cut_set(0, magic) + cut_set(0, magic, cut=0))
+    words = ("--create", "--now", NOW, "--input-format", "raw", "--input", str(tmp_path / "in"), str(tmp_path / "t-0"))
+    done = kafkalog("append", "--format", "json", *words)
+    assert done.status == 1, done.err
+    *appended, report = map(json.loads, done.out.splitlines())
+    assert [(one["firstOffset"], one["lastOffset"]) for one in appended] == [(0, 6)]
+    [event] = [event for event in report["events"] if "end inside a message" in event["reason"]]
+    assert (event["action"], event["severity"]) == ("explained", "error")
+    assert event["reason"].startswith("2 compressed sets of the input end inside a message, the first one is at offsets 0 to 1: "
+                                      "message 2 is cut off")
+    assert values_of(tmp_path / "t-0") == ["v0", "v1", "v0", "v1", "v0", "v1", "v2"]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_append_has_nothing_to_say_of_whole_sets(tmp_path, magic):
+    (tmp_path / "in").write_bytes(cut_set(0, magic, cut=0))
+    words = ("--create", "--now", NOW, "--input-format", "raw", "--input", str(tmp_path / "in"), str(tmp_path / "t-0"))
+    done = kafkalog("append", *words)
+    assert (done.status, b"inside a message" in done.out) == (0, False)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("cut", [0, 1])
+def test_compaction_says_what_goes_with_a_set(tmp_path, magic, cut):
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / "00000000000000000000.log").write_bytes(cut_set(0, magic, cut=cut))
+    (partition / "00000000000000000003.log").write_bytes(b"")
+    assert kafkalog("recover", "--no-quarantine", "--now", NOW, str(partition)).status in (0, 1, 4)
+    done = kafkalog("compact", "--force", "--clean-start", "--now", NOW, "--config", "cleanup.policy=compact", "--format", "json",
+                    str(partition))  # fmt: skip
+    reports = [json.loads(line) for line in done.out.splitlines()]
+    told = [event for report in reports for event in report["events"] if "ended inside a message" in event["reason"]]
+    assert done.status == 0, done.out
+    assert [(event["action"], event["severity"]) for event in told] == [("explained", "info")] * cut
+    assert all("00000000000000000000.log at byte 0: message 2 is cut off" in event["reason"] for event in told)
+    assert values_of(partition) == ["v0", "v1", "v2"][: 3 - cut]
