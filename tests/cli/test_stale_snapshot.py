@@ -1,35 +1,31 @@
-"""A log whose newest producer snapshot is old: what does not append keeps no batches of producers. There may be a million."""
+"""What does not append keeps no batches of producers: behind a snapshot that is old there may be a million of them."""
 
 from __future__ import annotations
 
 import pytest
 
-from engine.log.producers import state_manager
+from engine.log.logdir import log_manager
 from tests.support.run import kafkalog
 
 NOW = "1700000000000"
 
 
-@pytest.fixture
-def partition(tmp_path):
-    """Two segments of one producer, the second behind the newest snapshot."""
-    (tmp_path / "in").write_text("one\ntwo\n")
-    partition = tmp_path / "t-0"
-    for _ in range(2):
-        done = kafkalog("append", "--create", "--now", NOW, "--input-format", "text", "--input", str(tmp_path / "in"),
-                        "--producer-id", "7", str(partition))  # fmt: skip
-        assert done.status == 0, done.err
-        assert kafkalog("roll", "--clean-start", "--now", NOW, str(partition)).status == 0
-    for snapshot in sorted(partition.glob("*.snapshot"))[1:]:
-        snapshot.unlink()
-    return partition
+@pytest.mark.parametrize(("words", "is_for_snapshots"), [
+    (("retain",), True), (("roll",), True), (("truncate", "--to", "1"), True), (("delete-records", "--before", "1"), True),
+    (("recover", "--no-quarantine"), True), (("append", "--input-format", "text", "--input", "/dev/null"), False),
+    (("compact", "--config", "cleanup.policy=compact"), False),
+], ids=lambda words: words[0] if isinstance(words, tuple) else "")  # fmt: skip
+def test_what_is_remembered_of_producers(tmp_path, monkeypatch, words, is_for_snapshots):
+    source, partition = tmp_path / "in", str(tmp_path / "t-0")
+    source.write_text("one\ntwo\n")
+    made = kafkalog("append", "--create", "--now", NOW, "--input-format", "text", "--input", str(source), "--producer-id", "7", partition)
+    assert made.status == 0, made.err
+    asked, opened = set(), log_manager.open_log
 
+    def open_log(*arguments, **settings):
+        asked.add(settings["for_snapshots"])
+        return opened(*arguments, **settings)
 
-@pytest.mark.parametrize(
-    "words", [("retain",), ("roll",), ("truncate", "--to", "3"), ("delete-records", "--before", "1")], ids=lambda words: words[0]
-)
-def test_producers_are_taken_from_the_batches_as_rows(partition, monkeypatch, words):
-    monkeypatch.setattr(state_manager, "ProducerAppendInfo", None)
-    done = kafkalog(*words, "--clean-start", "--now", NOW, str(partition))
-    assert done.status == 0, done.err
-    assert max(partition.glob("*.snapshot")).stat().st_size == 56, "with its producer"
+    monkeypatch.setattr(log_manager, "open_log", open_log)
+    done = kafkalog(*words, "--clean-start", "--now", NOW, partition)
+    assert (done.status, asked) == (0, {is_for_snapshots}), done.err
