@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -18,6 +19,7 @@ _STARTED = "Kafka Server started"
 _PATIENCE = 240  # seconds
 _OPTIONS = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]  # fmt: skip
+_RECORD = re.compile(rb"Offset:(\d+)\x01([^\x01]*)\x01(.*)")  # as consumers print it
 _DYNAMIC = "controller.quorum.bootstrap.servers=127.0.0.1:{controller}"
 _STATIC = "controller.quorum.voters=1@127.0.0.1:{controller}"
 
@@ -94,15 +96,29 @@ class Broker:
         found = re.findall(r"^(.+):(\d+):(\d+)$", done.stdout, re.MULTILINE)
         return {f"{topic}-{partition}": int(offset) for topic, partition, offset in found}
 
-    def consume(self, topic: str) -> dict[bytes, bytes | None]:
-        """The last value of every key of a topic, as a consumer reads them from the beginning on; all of them text."""
+    def consume(self, topic: str, end: int) -> dict[bytes, bytes | None]:
+        """The last value of every key of a topic's partition 0, as a consumer reads them up to offset `end`; all of them text."""
         tool = ["java", *_OPTIONS[:-1], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(),
                 "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", f"127.0.0.1:{self.port}", "--topic", topic,
-                "--from-beginning", "--timeout-ms", "15000", "--formatter-property", "print.key=true",
+                "--partition", "0", "--offset", "earliest", "--formatter-property", "print.offset=true",
+                "--formatter-property", "print.key=true",
                 "--formatter-property", "key.separator=\x01", "--formatter-property", "null.literal=\x02"]  # fmt: skip
-        done = subprocess.run(tool, capture_output=True, env=ENVIRONMENT, check=False, timeout=_PATIENCE)
-        lines = (line.split(b"\x01", 1) for line in done.stdout.split(b"\n") if b"\x01" in line)
-        return {key: None if value == b"\x02" else value for key, value in lines}
+        found: dict[bytes, bytes | None] = {}
+        with subprocess.Popen(tool, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as process:
+            patience = threading.Timer(_PATIENCE, process.kill)
+            patience.start()
+            assert process.stdout is not None
+            try:
+                for line in process.stdout:  # it would wait for more behind the last one
+                    if record := _RECORD.match(line):  # else more of a value of several lines
+                        offset, key, value = record.groups()
+                        found[key] = None if value == b"\x02" else value
+                        if int(offset) >= end - 1:
+                            break
+            finally:
+                process.kill()
+                patience.cancel()
+        return found
 
 
 def _free_port() -> int:
