@@ -1,4 +1,8 @@
-"""One Spark session for all tests of a process, on two cores of this machine; a task may fail once."""
+"""One Spark session for all tests of a process, on two cores of this machine; a task may fail once.
+
+Most of what it works for is its own start and warm-up: it compiles as little as it can, of bytecode and of queries. That
+queries that are compiled give the same is seen in test_elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +27,12 @@ def pytest_collection_modifyitems(items):
     ours = [item for item in items if "tests/spark/" in str(item.path)]
     for item in ours:
         item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("xdist_group") is None:
+        if "spark" in item.fixturenames and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("spark"))  # one JVM, not one for each worker
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)  # the longest group begins first, beside all others
+
+
+QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # options of a JVM that lives for some tests
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +52,8 @@ def spark(tmp_path_factory):
         "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(place / "warehouse"), "spark.local.dir": str(place / "local"),
         "spark.python.unix.domain.socket.enabled": "true", "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={place / 'derby'}", "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"{QUICK_TO_START} -Dderby.system.home={place / 'derby'}", "spark.driver.memory": "1g",
+        "spark.sql.codegen.wholeStage": "false",
     }  # fmt: skip
     builder = SparkSession.builder.master("local[2,2]").appName("kafkalog")
     for name, value in settings.items():

@@ -14,12 +14,14 @@ from kafkalog_spark.jobs.export import export
 from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.jobs.stats import stats
 from kafkalog_spark.jobs.verify import verify
+from tests.spark.conftest import QUICK_TO_START
 
 COLUMNS = ("topic", "partition", "offset", "key", "value")
 SETTINGS = {
     "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "2",
     "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "1g",
     "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"], "spark.python.unix.domain.socket.enabled": "true",
+    "spark.driver.extraJavaOptions": QUICK_TO_START, "spark.executor.extraJavaOptions": QUICK_TO_START,
 }  # fmt: skip
 
 

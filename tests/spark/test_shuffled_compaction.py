@@ -197,6 +197,7 @@ import sys, time
 from pathlib import Path
 from kafkalog_spark.jobs import compact as job
 from kafkalog_spark.session import session
+from tests.spark.conftest import QUICK_TO_START
 from tests.spark.test_shuffled_compaction import by_job
 
 def stands_still(*_):
@@ -204,7 +205,7 @@ def stands_still(*_):
     time.sleep(600)
 
 job.run_here = stands_still
-with session("local[2]") as spark:
+with session("local[2]", (("spark.driver.extraJavaOptions", QUICK_TO_START),)) as spark:
     by_job(spark, Path(sys.argv[1]))
 """
 

@@ -123,6 +123,7 @@ def test_a_worker_that_is_killed_in_the_middle(spark, rows, tmp_path):
 DRIVER = """
 import sys, time
 from pyspark.sql import SparkSession
+from tests.spark.conftest import QUICK_TO_START
 
 def slowly(batches):
     for batch in batches:
@@ -130,6 +131,7 @@ def slowly(batches):
         time.sleep(60)
 
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+builder = builder.config("spark.driver.extraJavaOptions", QUICK_TO_START)
 spark = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
 frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "'t' topic", "0 partition")
 frame.mapInArrow(slowly, frame.schema).write.format("kafkalog").mode("append").save(sys.argv[1])
