@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -10,9 +10,6 @@ from engine.formats import LONG_MIN
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
-
-if TYPE_CHECKING:
-    from engine.log.partition.unified_log import UnifiedLog
 
 _SECTIONS = (Section("What is done", ("--to", "--fully", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
 _EXAMPLES = (
@@ -28,12 +25,7 @@ _EXAMPLES = (
 @click.option("--fully", is_flag=True, help="Delete everything: the log begins and ends at N.")
 def command(target: int, fully: bool, **values: Any) -> int:
     """Cut the end of partitions, as a follower does whose leader does not have these records."""
+    from engine.log.operations.truncate import LogTruncator
     from kafkalog_cli.partitions import run
 
-    def truncate(log: UnifiedLog) -> None:
-        if fully:
-            log.truncate_fully_and_start_at(target)
-        else:
-            log.truncate_to(target)
-
-    return run("truncate", values, truncate)
+    return run("truncate", values, LogTruncator(target, fully=fully).work)

@@ -107,3 +107,69 @@ def test_an_index_without_its_log_in_the_gap_tells_of_a_loss(ahead):
     told, status, found, verified = checked(ahead)
     assert (told, status, verified) == ([("missing", 24, 500)], 4, 4)
     assert {"offset-gap", "log-missing"} <= set(found)
+
+
+@pytest.mark.parametrize("how", [(), ("--fully",)], ids=["cut", "fully"])
+def test_no_log_ends_at_a_negative_offset(partition, how):
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    done = kafkalog("truncate", "--clean-start", "--now", NOW, "--to", "-5", *how, str(partition))
+    assert (done.status, "can not be truncated to the negative offset -5" in done.out.decode()) == (4, True)
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "left"),
+    [
+        (("--to", "14"), 20, 12),  # the last segment is now the one of 12 to 14
+        (("--to", "14"), 12, 12),
+        (("--to", "14"), 4, 4),
+        (("--to", "24"), 24, 24),  # nothing is cut
+        (("--to", "-5", "--fully"), 20, 20),
+        (("--to", "5000", "--fully"), 20, 20),
+        (("--to", "7", "--fully"), 20, 7),
+    ],
+)
+def test_what_comes_behind_a_cut_is_not_clean(partition, how, said, left):
+    assert (partition / f"{12:020}.log").exists()
+    checkpoint = partition.parent / "cleaner-offset-checkpoint"
+    checkpoint.write_text(f"0\n3\nother 1 700\nt 0 {said}\ngone 0 5\n")
+    arguments = ("truncate", "--clean-start", "--now", NOW, *how, str(partition))
+    planned = kafkalog(*arguments, "--dry-run")
+    assert checkpoint.read_text() == f"0\n3\nother 1 700\nt 0 {said}\ngone 0 5\n"
+    done = kafkalog(*arguments)
+    assert planned.out.decode().splitlines()[:-1] == done.out.decode().splitlines()
+    assert checkpoint.read_text() == f"0\n3\nother 1 700\nt 0 {left}\ngone 0 5\n", "other lines are none of our business"
+    told = f"moved (offset {said} to {left}) - cleaner-offset-checkpoint: what comes from here on is not clean"
+    assert (told in done.out.decode()) is (said != left)
+
+
+def test_a_copy_that_is_on_its_way_leaves_the_line_of_its_log(partition):
+    copy = partition.rename(partition.parent / "t-0.0123456789abcdef0123456789abcdef-future")
+    (partition.parent / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 20\n")
+    assert kafkalog("truncate", "--clean-start", "--now", NOW, "--to", "10", str(copy)).status == 0
+    assert (partition.parent / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 20\n"
+
+
+def test_a_key_that_is_deleted_behind_a_cut_stays_deleted(tmp_path):
+    """A tombstone that counts as clean goes one day; the value before it must have gone first."""
+    day, policy = 86_400_000, ("--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0")
+    log_dir, partition, source = tmp_path / "d", tmp_path / "d/t-0", tmp_path / "in"
+    log_dir.mkdir()
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\n")
+
+    def append(*records):
+        source.write_text("".join(json.dumps({"key": key, "value": value, "timestamp": int(NOW)}) + "\n" for key, value in records))
+        done = kafkalog("append", "--create", "--clean-start", "--now", NOW, "--input", str(source), "--batch-size", "1",
+                        "--config", "segment.bytes=130", str(partition))  # fmt: skip
+        assert done.status == 0, done.err
+
+    append(("deleted", "v"), *((f"a{number}", "v") for number in range(11)))
+    assert kafkalog("compact", "--clean-start", "--now", NOW, *policy, str(partition)).status == 0
+    assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 11\n"
+    assert kafkalog("truncate", "--clean-start", "--now", NOW, "--to", "6", str(partition)).status == 0
+    append(("deleted", None), *((f"b{number}", "v") for number in range(11)))
+    for days in (2, 4, 6):
+        done = kafkalog("compact", "--force", "--clean-start", "--now", str(int(NOW) + days * day), *policy, str(partition))
+        assert done.status == 0, done.err
+    left = kafkalog("dump-log", "--print-data-log", "--format", "jsonl", str(partition)).out.splitlines()
+    assert not [one for one in map(json.loads, left) if one["type"] == "record" and one["offset"] == 0]

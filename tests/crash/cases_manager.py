@@ -10,6 +10,7 @@ from engine.log.logdir.log_manager import LogManager, Settings, purge_deleted_di
 from engine.log.logdir.startup import Effect, foresee, survey
 from engine.log.operations.operation import OperationOptions, operate
 from engine.log.operations.recover import RecoverOptions, recover
+from engine.log.operations.truncate import LogTruncator
 from engine.log.report import Report
 from engine.log.retention.rules import delete_old_segments
 from engine.record.batch import read_batches
@@ -210,10 +211,28 @@ def purge_case():
     return Case("log-dir-purge", disk, work, check)
 
 
+def truncate_clean_case():
+    """A log that is clean up to its last segment: where anything is cut, what comes there later never counts as clean."""
+    checkpoint = "d/cleaner-offset-checkpoint"
+    case = operation_case("truncate-clean", LogTruncator(20, fully=False).work, 0, 20)
+    disk = case.disk._replace(contents=case.disk.contents | {checkpoint: b"0\n1\nt 0 33\n"})
+    whole = case.disk.contents.keys()
+
+    def check(after, acknowledged, done):
+        case.check(after, acknowledged, done)
+        (line,) = decode_offset_checkpoint(after.contents[checkpoint], checkpoint).entries
+        is_cut = any(path.endswith(".log") and after.contents.get(path) != disk.contents[path] for path in whole)
+        assert line.offset == 12 or not (is_cut or done)
+        assert line.offset in (12, 33)
+
+    return Case(case.name, disk, case.work, check)
+
+
 CASES_MANAGER = [
     operation_case("delete-records", delete_records, 26),
     operation_case("roll", lambda log: log.roll(), 0),
     operation_case("truncate", lambda log: log.truncate_to(20), 0, 20),
+    truncate_clean_case(),
     recover_case("log-dir-recover", mark_clean=False),
     recover_case("log-dir-mark-clean"),
     recover_case("log-dir-mark-clean-again", clean_before=True),

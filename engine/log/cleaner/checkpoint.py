@@ -75,10 +75,28 @@ class CleanerCheckpoint:
         """
         if not self.is_kept or self._partition is None:
             return
-        exists, is_a_brokers = files.exists(self._path), files.exists(f"{self._log_dir}/{_LOG_DIR_MARK}")
-        entries = read_offset_checkpoint(files, self._path).entries if exists else []
+        is_a_brokers = files.exists(f"{self._log_dir}/{_LOG_DIR_MARK}")
         mine = PartitionOffset(*self._partition, offset)
-        others = [entry for entry in entries if (entry.topic, entry.partition) != self._partition
-                  and entry.partition >= 0 and entry.offset >= 0
+        others = [entry for entry in self._lines(files) if (entry.topic, entry.partition) != self._partition
                   and (not is_a_brokers or files.exists(f"{self._log_dir}/{entry.topic}-{entry.partition}"))]  # fmt: skip
         replace(files, self._path, [encode_offset_checkpoint([*others, mine])])
+
+    def lower(self, files: Files, offset: int) -> int | None:
+        """Set the line of the partition to `offset` where it says more → what it said; None: it did not, nothing is written.
+
+        Other lines stay. Raises UnreadableFile, UnwritableFile. Mirrors LogCleanerManager.maybeTruncateCheckpoint, which
+        asks whether the topic is compacted: here its settings may not be known, and that there is a line says it was.
+        """
+        lines = self._lines(files)
+        said = max((line.offset for line in lines if (line.topic, line.partition) == self._partition), default=0)
+        if said <= offset:
+            return None
+        lowered = [PartitionOffset(line.topic, line.partition, min(line.offset, offset))
+                   if (line.topic, line.partition) == self._partition else line for line in lines]  # fmt: skip
+        replace(files, self._path, [encode_offset_checkpoint(lowered)])
+        return said
+
+    def _lines(self, files: Files) -> list[PartitionOffset]:
+        """All that make sense, also in a file that a broker can not read."""
+        entries = read_offset_checkpoint(files, self._path).entries if files.exists(self._path) else []
+        return [entry for entry in entries if entry.partition >= 0 and entry.offset >= 0]

@@ -270,8 +270,7 @@ class UnifiedLog:
 
         A batch that holds the offset goes as a whole. Raises OffsetOutOfRange for a negative offset.
         """
-        if target_offset < 0:
-            raise OffsetOutOfRange(f"{self.directory}: can not be truncated to the negative offset {target_offset}")
+        self._refuse_negative(target_offset)
         if target_offset >= self.log_end_offset:
             self.report.add(Action.EXPLAINED, "", f"nothing to cut: the log ends at offset {self.log_end_offset}")
             self.leader_epoch_cache.truncate_from_end(self.log_end_offset)
@@ -293,13 +292,21 @@ class UnifiedLog:
         return True
 
     def truncate_fully_and_start_at(self, new_offset: int, reason: str = "truncated fully") -> None:
-        """Delete everything; the log begins and ends at `new_offset`. The recovery point does not move up."""
+        """Delete everything; the log begins and ends at `new_offset`. The recovery point does not move up.
+
+        Raises OffsetOutOfRange for a negative offset.
+        """
+        self._refuse_negative(new_offset)
         self.local_log.truncate_fully_and_start_at(new_offset, reason)
         self.leader_epoch_cache.clear_and_flush()
         self.producer_state.truncate_fully_and_start_at(new_offset)
         self.log_start_offset = new_offset
         self._rebuild_producer_state(new_offset)
         self._set_high_watermark(self.local_log.next_offset)
+
+    def _refuse_negative(self, offset: int) -> None:
+        if offset < 0:
+            raise OffsetOutOfRange(f"{self.directory}: can not be truncated to the negative offset {offset}")
 
     def _rebuild_producer_state(self, last_offset: int) -> None:
         rebuild_producer_state(self.producer_state, self.segments, self.log_start_offset, last_offset, now=self.now,

@@ -1,0 +1,47 @@
+"""The operation `truncate`: the end of a log is cut, and with it what the cleaner's checkpoint says of the part that goes.
+
+Mirrors LogManager.truncateTo and truncateFullyAndStartAt, which look at more than the log.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from engine.layout import FileKind
+from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.report import Action
+
+if TYPE_CHECKING:
+    from engine.log.partition.unified_log import UnifiedLog
+
+
+class LogTruncator:
+    """Cuts logs so that they end at `target`, or with `fully` begin and end there; several at a time."""
+
+    def __init__(self, target: int, *, fully: bool) -> None:
+        self._target, self._fully = target, fully
+        self._checkpoints = Lock()  # one file for all logs of a log dir
+
+    def work(self, log: UnifiedLog) -> None:
+        """Cut one open log. Raises OffsetOutOfRange for a negative offset, and what changes of files raise."""
+        if self._target >= 0 and (self._fully or self._target < log.log_end_offset):
+            self._forget_clean(log)
+        if self._fully:
+            log.truncate_fully_and_start_at(self._target)
+        else:
+            log.truncate_to(self._target)
+
+    def _forget_clean(self, log: UnifiedLog) -> None:
+        """Nothing from the active segment on is clean. With the old line, what comes there later would count as clean.
+
+        Kafka lowers the line behind the cut; ahead of it, a stop in between leaves a line that says too little, never too much.
+        """
+        kept = None if self._fully else log.segments.floor_segment(self._target)
+        active = self._target if kept is None else kept.base_offset
+        files = log.local_log.files
+        with self._checkpoints:
+            said = CleanerCheckpoint(files, log.directory).lower(files, active)
+        if said is not None:
+            name = FileKind.CLEANER_CHECKPOINT.value
+            log.report.add(Action.MOVED, "", f"{name}: what comes from here on is not clean", offsets=(said, active))
