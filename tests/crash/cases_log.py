@@ -33,6 +33,7 @@ from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import CLOCK_MS, Disk
 
+EPOCHS = f"{TOPIC}/leader-epoch-checkpoint"
 END = 39  # log end offset of `segments()`
 
 
@@ -84,8 +85,7 @@ def torn_tail():
 
 def only_logs_and_epochs():
     """Without leader-epoch-checkpoint it would depend on the order of recovery, as in Kafka, which epochs are known."""
-    epochs = f"{TOPIC}/leader-epoch-checkpoint"
-    return raw(segments(), **{epochs: closed(segments()).contents[epochs]})
+    return raw(segments(), **{EPOCHS: closed(segments()).contents[EPOCHS]})
 
 
 def recover_below_case():
@@ -488,7 +488,27 @@ def restore_everything_case():
     return restore_case("restore-everything", "/q", disk, change)
 
 
+def mend_epochs_case(case_name, work):
+    """A leader-epoch-checkpoint that nobody can read: whoever comes after a stop mends it, or finds it mended."""
+    sound = closed(segments())
+    disk = Disk(sound.contents | {EPOCHS: b"garbage"}, sound.directories)
+    wanted = see(sound, clean=True)
+    assert wanted.epochs
+
+    def check(disk, _acknowledged, done):
+        assert see(disk, clean=True) == wanted
+        assert not done or disk.contents[EPOCHS] == sound.contents[EPOCHS]
+
+    return Case(case_name, disk, work, check)
+
+
+def rebuild_epochs(files, _acknowledge):
+    assert Rebuilder(files, DIRECTORY, CONFIG, [Finding("epochs-mismatch", Where(f"/{EPOCHS}"), "broken")], NOW).run()
+
+
 CASES_LOG = [
+    mend_epochs_case("mend-epochs", lambda files, _acknowledge: opened(files).close()),
+    mend_epochs_case("rebuild-epochs", rebuild_epochs),
     recover_case("recover-middle", *damaged_middle()),
     recover_case("recover-tail", *torn_tail(), recovery_point=33),
     recover_below_case(),

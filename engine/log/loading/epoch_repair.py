@@ -26,16 +26,22 @@ _LOG = FileKind.LOG.value
 
 
 def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEpochFileCache:
-    """The epochs of the partition in `directory`; where Kafka can not read the file, it is removed and rebuilt."""
+    """The epochs of the partition in `directory`; where Kafka can not read the file, it is made anew."""
     try:
         return LeaderEpochFileCache(files, directory)
     except (MalformedCheckpoint, IllegalArgument) as error:
         reason = f"a broker would not start: {error}"
-    files.remove(f"{directory}/{_NAME}")
-    epochs = LeaderEpochFileCache(files, directory)
-    epochs.assign_all(epochs_in_logs(files, directory))
+    epochs = rebuild_leader_epochs(files, directory)
     report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
     return epochs
+
+
+def rebuild_leader_epochs(files: Files, directory: str) -> LeaderEpochFileCache:
+    """The epochs that the batches carry, in the place of what the file holds. Raises UnreadableFile, UnwritableFile.
+
+    The file changes in one step, once all of the log is read: one without entries is sound, and nobody would mend it again.
+    """
+    return LeaderEpochFileCache(files, directory, list(epochs_in_logs(files, directory)))
 
 
 def epochs_in_logs(files: Files, directory: str) -> Iterator[EpochEntry]:
@@ -51,7 +57,8 @@ def epochs_in_logs(files: Files, directory: str) -> Iterator[EpochEntry]:
                 row = next_epoch(table, 0, rows, latest)
                 while row < rows:
                     latest = table[BatchField.LEADER_EPOCH, row]
-                    yield EpochEntry(latest, table[BatchField.BASE_OFFSET, row])
+                    if table[BatchField.BASE_OFFSET, row] >= 0:  # no checksum covers it
+                        yield EpochEntry(latest, table[BatchField.BASE_OFFSET, row])
                     row = next_epoch(table, row + 1, rows, latest)
                 if rows < window.rows:
                     break

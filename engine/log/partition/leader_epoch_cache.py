@@ -26,14 +26,22 @@ class LeaderEpochFileCache:
 
     Opening makes an empty file where there is none. Raises MalformedCheckpoint where Kafka can not read it;
     IllegalArgument for a negative epoch or offset in it.
+
+    rebuilt  entries that take the place of what the file holds, which is not read; None: it is
     """
 
-    def __init__(self, files: Files, directory: str) -> None:
+    def __init__(self, files: Files, directory: str, rebuilt: Iterable[EpochEntry] | None = None) -> None:
         self._files = files
         self._path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         self._entries: list[EpochEntry] = []
         self._stored = b""  # what the file holds
-        if files.exists(self._path):
+        if rebuilt is not None:
+            for entry in rebuilt:
+                self._assign(entry)
+            # without entries as it is made where there is none
+            self._stored = encode_leader_epochs(self._entries) if self._entries else b""
+            replace(files, self._path, [self._stored])
+        elif files.exists(self._path):
             self._stored = files.read(self._path, MAX_CHECKPOINT_SIZE)
             for entry in parse_leader_epochs(self._stored, self._path):
                 self._assign(entry)

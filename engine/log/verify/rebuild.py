@@ -14,8 +14,7 @@ from engine.findings import Severity
 from engine.formats import INT_MAX
 from engine.layout import FileKind, file_name, log_file_name, parse_file_name, producer_snapshot_file_name
 from engine.log.errors import whole_recovery
-from engine.log.loading.epoch_repair import epochs_in_logs
-from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+from engine.log.loading.epoch_repair import rebuild_leader_epochs
 from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.leftovers import offset_of
@@ -134,6 +133,5 @@ class Rebuilder:
     def _leader_epochs(self) -> str:
         """The epochs that the batches carry."""
         name = FileKind.LEADER_EPOCH_CHECKPOINT.value
-        self._files.remove(f"{self._directory}/{name}")
-        LeaderEpochFileCache(self._files, self._directory).assign_all(epochs_in_logs(self._files, self._directory))
+        rebuild_leader_epochs(self._files, self._directory)
         return name
