@@ -114,20 +114,22 @@ class _Commit:
     def run(self, manifest: jobs.Manifest, stream: tuple[str, int] | None) -> None:
         """Prepare, publish, and let it hold; undo it where that fails."""
         files, job = self._files, self._job
-        marker_path = f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}"
-        marker = files.read(marker_path, 1 << 16).decode("latin-1") if files.exists(marker_path) else None
-        ends = self._ends(clean=marker is not None)
+        own = jobs.own_files(files, job.root)
+        is_clean = own[FileKind.CLEAN_SHUTDOWN.value] is not None
+        ends = self._ends(clean=is_clean)
         standing = self._build()
         name = job.name if stream is None else f"{job.name}/{stream[1]}"
         journal = jobs.Journal(
-            name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], marker,
+            name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], own,
             dict(self._options.settings),
         )  # fmt: skip
-        if ends or journal.new or journal.replaced:
+        changes = bool(ends or journal.new or journal.replaced)
+        if changes:
             jobs.begin(files, job)
             jobs.write_journal(files, job, journal)
         try:
-            self._publish(standing, marker)
+            if changes:
+                self._publish(standing, is_clean=is_clean)
             streams = dict(manifest.streams)
             if stream is not None:
                 streams[stream[0]] = stream[1]
@@ -135,7 +137,8 @@ class _Commit:
         except KafkalogError:
             if jobs.read_manifest(files, job.root).last == name:  # it is there, and may not stay
                 jobs.write_manifest(files, job.root, manifest)
-            jobs.roll_back(files, job, journal, self._now)
+            if changes:
+                jobs.roll_back(files, job, journal, self._now)
             raise
 
     # ---- before anything is visible -------------------------------------------------------------------
@@ -191,7 +194,7 @@ class _Commit:
 
     # ---- what others see ------------------------------------------------------------------------------
 
-    def _publish(self, standing: Mapping[Key, Standing], marker: str | None) -> None:
+    def _publish(self, standing: Mapping[Key, Standing], *, is_clean: bool) -> None:
         files, job = self._files, self._job
         manager = self._manager(self._root, files)
         taken = take_marker(manager, self._root)
@@ -204,9 +207,10 @@ class _Commit:
         files.sync_directory(job.root)
         if self._appended:
             log_dir = LogDir(job.root, False, tuple(self._appended), (), ())
-            self._operate(log_dir, self._append, files, clean=marker is not None)
+            self._operate(log_dir, self._append, files, clean=is_clean)
+        fresh = self._manager(self._root, files)  # the checkpoints as they are by now
+        fresh.forget(self._root, {place.key for place in (*self._replaced, *self._new)})
         if self._new and (self._is_fresh or is_a_brokers(manager, self._root)):
-            fresh = self._manager(self._root, files)  # the checkpoints as they are by now
             fresh.checkpoint(self._root, {self._place(job.root, key): how for key, how in standing.items()})
         if taken is not None or (self._is_fresh and self._new):
             put_marker(manager, self._root, _CLEAN if taken is None else taken)

@@ -6,6 +6,7 @@ changes; the manifest `<path>/.kafkalog-sink.json`, replaced last, makes it hold
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -15,12 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import LogConfig
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import replace
 from engine.layout import FileKind, log_file_name, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.locking import locked
+from engine.log.logdir.log_manager import CHECKPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -31,7 +34,8 @@ STAGING = ".kafkalog-staging"
 MANIFEST = ".kafkalog-sink.json"
 JOURNAL, OWNER = "commit.json", "job.json"
 NEW, OLD = "new", "old"  # partitions that are about to come, and that had to go
-_LIMIT = 64 << 20  # bytes of such a file
+_OWN = (*CHECKPOINTS, FileKind.CLEAN_SHUTDOWN)  # files of a log dir that a commit changes
+_LIMIT = 256 << 20  # bytes of such a file
 _ABANDONED = 24 * 3600 * 1000  # ms after which a job of another machine counts as dead
 PATIENCE = 60  # seconds that a commit waits for another one
 _LOG = logging.getLogger("kafkalog")
@@ -68,14 +72,15 @@ class Journal:
 
     ends      of those that records are appended to: where they ended
     new       that come, those that come in the place of others included        replaced  that go
-    marker    what the marker of a clean shutdown held      settings  of topics, as the job had them
+    own       files of the log dir itself: what they held, in base64; None of those that were not there
+    settings  of topics, as the job had them
     """
 
     commit: str
     ends: dict[str, int]
     new: list[str]
     replaced: list[str]
-    marker: str | None
+    own: dict[str, str | None]
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -139,6 +144,15 @@ def write_manifest(files: Files, root: str, manifest: Manifest) -> None:
     """The moment from which a commit holds."""
     text = json.dumps({"version": 1, "last": manifest.last, "streams": manifest.streams})
     replace(files, f"{root}/{MANIFEST}", [text.encode()])
+
+
+def own_files(files: Files, root: str) -> dict[str, str | None]:
+    """What the files of the log dir itself hold, for a journal. Raises KafkalogError, also for one that is too large."""
+    paths = {kind.value: f"{root}/{kind.value}" for kind in _OWN}
+    return {
+        name: base64.b64encode(files.read(path, MAX_CHECKPOINT_SIZE)).decode() if files.exists(path) else None
+        for name, path in paths.items()
+    }  # fmt: skip
 
 
 def write_journal(files: Files, job: Job, journal: Journal) -> None:
@@ -224,6 +238,9 @@ def _remove_empty(files: Files, root: str) -> None:
 
 def roll_back(files: Files, job: Job, journal: Journal, now: int) -> None:
     """Make the directory what it was before the commit. May be done again after it was stopped."""
+    marker = f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}"
+    if files.exists(marker):  # it speaks of what was committed
+        files.remove(marker)
     for name in journal.new:
         if not files.exists(f"{job.directory}/{NEW}/{name}"):  # it is published
             back = f"{job.directory}/{OLD}/{name}"
@@ -235,9 +252,22 @@ def roll_back(files: Files, job: Job, journal: Journal, now: int) -> None:
             files.rename(back, f"{job.root}/{name}")
     for name, end in journal.ends.items():
         _cut(files, f"{job.root}/{name}", end, LogConfig.of(journal.settings), now)
+    for kind in CHECKPOINTS:
+        _put_back(files, f"{job.root}/{kind.value}", journal.own[kind.value])
     files.sync_directory(job.root)
-    if journal.marker is not None:
-        replace(files, f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}", [journal.marker.encode()])
+    _put_back(files, marker, journal.own[FileKind.CLEAN_SHUTDOWN.value])
+
+
+def _put_back(files: Files, path: str, kept: str | None) -> None:
+    """Let the file at `path` hold again what a journal kept of it. That a file is gone again the caller brings to the disk."""
+    exists = files.exists(path)
+    if kept is None:
+        if exists:
+            files.remove(path)
+        return
+    data = base64.b64decode(kept)
+    if not exists or files.read(path, MAX_CHECKPOINT_SIZE) != data:
+        replace(files, path, [data])
 
 
 def _cut(files: Files, directory: str, end: int, config: LogConfig, now: int) -> None:

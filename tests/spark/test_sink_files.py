@@ -12,8 +12,9 @@ import os
 import pytest
 
 from engine.errors import KafkalogError, LogDirLocked
-from engine.files import Files
+from engine.files import Files, replace
 from engine.formats import CODEC_NAMES, Codec
+from engine.log.logdir.log_manager import CHECKPOINTS
 from engine.log.operations.operation import LogDamaged
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.sink import staging as jobs
@@ -273,7 +274,7 @@ def test_a_log_that_is_damaged_stays_as_it_is(root):
 # ---- stops and failures -----------------------------------------------------------------------------
 
 ROOT = "/d/logs"
-BEFORE = {"a-0": [(0, b"a"), (1, b"b")], "b-0": [(0, b"c")], "c-0": [(0, b"d")]}
+BEFORE = {"a-0": [(1, b"b")], "b-0": [(0, b"c")], "c-0": [(0, b"d")]}
 APPENDED = {**BEFORE, "a-0": [*BEFORE["a-0"], (2, b"e"), (3, b"f")], "b-0": [(0, b"c"), (1, b"g")], "n-1": [(0, b"h")]}
 OVERWRITTEN = {"a-0": [(0, b"e"), (1, b"f")], "b-0": [(0, b"g")], "n-1": [(0, b"h")], "c-0": [(0, b"d")]}
 
@@ -287,9 +288,24 @@ def first_written():
     return files.disk()
 
 
-def prepared():
-    """As `first_written`, with a job that has staged what it will commit: (disk, pieces)."""
+OWN = (*(kind.value for kind in CHECKPOINTS), ".kafka_cleanshutdown")
+
+
+def own_files(files):
+    """What stands in the log dir's own files; None: there is none."""
+    return {name: files.read(f"{ROOT}/{name}", 1000) if files.exists(f"{ROOT}/{name}") else None for name in OWN}
+
+
+def prepared(*, clean=True):
+    """As `first_written`, with a job that has staged what it will commit: (disk, pieces).
+
+    A broker and its cleaner have left their lines, and the first record of `a` is deleted. clean: as after an orderly stop
+    """
     files = CrashFiles(first_written())
+    for name in OWN[1:4]:
+        replace(files, f"{ROOT}/{name}", [b"0\n1\na 0 1\n"])
+    if not clean:
+        files.remove(f"{ROOT}/.kafka_cleanshutdown")
     pieces = SinkRun(files, ROOT).stage(
         [batch(value=[b"e", b"g"], topic=["a", "b"], partition=[0, 0])],
         [batch(value=[b"f", b"h"], topic=["a", "n"], partition=[0, 1])],
@@ -301,7 +317,8 @@ def prepared():
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeypatch):
     monkeypatch.setattr("kafkalog_spark.sink.commit._COPIED", copied)
-    disk, pieces = prepared()
+    disk, pieces = prepared(clean=bool(copied))
+    own = own_files(CrashFiles(disk))
     after = OVERWRITTEN if overwrite else APPENDED
 
     def work(files):
@@ -319,7 +336,9 @@ def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeyp
             found = read(files, ROOT)
             assert found in (BEFORE, after), what
             assert not files.exists(f"{ROOT}/{jobs.STAGING}"), what
-            assert files.exists(f"{ROOT}/.kafka_cleanshutdown"), what
+            assert files.exists(f"{ROOT}/.kafka_cleanshutdown") == bool(copied), what
+            if found == BEFORE:
+                assert own_files(files) == own, what
             seen.add(found == after)
             if number == changes:
                 assert found == after, what
@@ -328,7 +347,8 @@ def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeyp
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_commit_that_fails_undoes_itself(overwrite):
-    disk, pieces = prepared()
+    disk, pieces = prepared(clean=overwrite)
+    own = own_files(CrashFiles(disk))
     after = OVERWRITTEN if overwrite else APPENDED
     operations = run(lambda files: SinkRun(files, ROOT).commit(pieces, overwrite=overwrite), disk).operations
     told = 0
@@ -340,12 +360,38 @@ def test_a_commit_that_fails_undoes_itself(overwrite):
             told += 1
             assert jobs.read_manifest(files, ROOT).last == "first", operations[number]
             assert read(files, ROOT) == BEFORE, operations[number]
+            assert own_files(files) == own, operations[number]
             with jobs.holding(files, ROOT):
                 jobs.drop(files, SinkRun(files, ROOT).job, NOW)
             assert read(files, ROOT) == BEFORE, operations[number]
         else:
             assert read(files, ROOT) == after, operations[number]
     assert told > 10
+
+
+def test_a_first_commit_that_stops_leaves_a_directory_without_a_brokers_files():
+    files = CrashFiles(Disk({}, frozenset({"d"})))
+    pieces = SinkRun(files, ROOT).stage([values("a", topic=["a"], partition=[0])])
+    disk = files.disk()
+    changes = [operation.path for operation in run(lambda files: SinkRun(files, ROOT).commit(pieces), disk).operations
+               if operation.changes]  # fmt: skip
+    stopped = run(lambda files: SinkRun(files, ROOT).commit(pieces), disk, stop_at=changes.index(f"{ROOT}/{jobs.MANIFEST}.tmp"))
+    files = CrashFiles(stopped.disk())
+    assert None not in (own_files(files)[OWN[0]], own_files(files)[OWN[-1]])
+    with jobs.holding(files, ROOT):
+        jobs.clear_leftovers(files, ROOT, NOW)
+    assert set(own_files(files).values()) == {None}
+    assert read(files, ROOT) == {}
+
+
+def test_what_replaces_a_log_inherits_nothing_of_it():
+    """A cleaner that took it for clean would let old values outlive their tombstones."""
+    disk, pieces = prepared()
+    files = CrashFiles(disk)
+    SinkRun(files, ROOT).commit(pieces, overwrite=True)
+    points, starts, watermarks, cleaned, _ = (set((data or b"").splitlines()[2:]) for data in own_files(files).values())
+    assert points == {b"a 0 2", b"b 0 1", b"c 0 1", b"n 1 1"}
+    assert starts == watermarks == cleaned == set()
 
 
 def test_a_power_cut_is_no_error_that_is_undone(monkeypatch):

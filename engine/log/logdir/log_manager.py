@@ -27,7 +27,7 @@ from engine.log.logdir.logs_07 import config_07, is_log_07, open_reported_07
 from engine.server_config import ServerConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from engine.config import LogConfig
     from engine.files import Files
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
     Offsets = Mapping[tuple[str, int], int]
 
+CHECKPOINTS = (
+    FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
+    FileKind.CLEANER_CHECKPOINT,
+)  # fmt: skip
 _LOG_07 = FileKind.LOG_07.value
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
 
@@ -183,6 +187,18 @@ class LogManager:
                 starts[place.key] = log.log_start_offset
         self._write(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT, points)
         self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
+
+    def forget(self, log_dir: LogDir, keys: Container[tuple[str, int]]) -> None:
+        """Drop the lines of partitions whose logs are gone from every checkpoint of `log_dir`.
+
+        What comes by the same name is another log: the cleaner, and who may read up to where, must not go by the old one's.
+        Mirrors LogManager.asyncDelete, behind which the checkpoints are written without it.
+        """
+        for kind in CHECKPOINTS:
+            offsets = self.offsets(log_dir.path, kind)
+            left = {key: offset for key, offset in offsets.items() if key not in keys}
+            if len(left) < len(offsets):
+                self._write(log_dir.path, kind, left)
 
     def _write(self, log_dir: str, kind: FileKind, offsets: dict[tuple[str, int], int]) -> None:
         """Write a checkpoint, unless it says the same already."""
