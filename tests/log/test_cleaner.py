@@ -9,7 +9,7 @@ import pytest
 from engine.config import LogConfig
 from engine.errors import UnwritableFile
 from engine.formats import LONG_MAX, Codec, ControlType
-from engine.log.cleaner.cleaner import Cleaner
+from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.cleaner.offset_map import BYTES_PER_ENTRY, SkimpyOffsetMap
 from engine.log.loading.loader import open_log
@@ -231,3 +231,23 @@ def test_rounds_are_summed_up():
     assert (summary.first_offset, summary.end_offset, summary.records) == (0, 79, 79 - 20)
     assert all(stats.seconds == 1 for stats in done.rounds)
     log.close()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_overflowed_segment_ends_the_round_also_of_a_dry_run(dry_run):
+    far = (1 << 31) + 10
+    disk = disk_of((0, put(0, (b"a", b"1"))), (far + 1, put(far + 1, (b"b", b"1"))), (far + 2, put(far + 2, (b"c", b"1"))))
+    files = CrashFiles(disk)
+    open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS), now=NOW, clean_shutdown=False).close()
+    contents = files.disk().contents
+    contents[f"{TOPIC}/{0:020}.log"] += put(far, (b"d", b"1"))
+    files = CrashFiles(Disk(contents, frozenset({"d", TOPIC})))
+    log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS), now=NOW, clean_shutdown=True)
+    try:
+        log.update_high_watermark(log.log_end_offset)
+        cleaner = Cleaner(SkimpyOffsetMap(1 << 20, (1, 2)), NOW, lambda _: None, dry_run=dry_run)
+        with pytest.raises(LogCleaningAborted, match=f"overflow at offset {far} "):
+            cleaner.clean(log, 0, far + 2)
+        assert len(log.segments.values(0, far + 1)) == (1 if dry_run else 2)
+    finally:
+        log.close()

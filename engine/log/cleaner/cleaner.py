@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.log.cleaner.filter_pass import Counted, LastRecord, Round, Workspace
+from engine.log.cleaner.filter_pass import Counted, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, place_of, put_in_place, write_group
 from engine.log.cleaner.headway import Headway
 from engine.log.cleaner.key_pass import build_offset_map
+from engine.log.cleaner.last_records import LastRecords
 from engine.log.cleaner.later_offsets import OffsetsByKey
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
@@ -68,7 +69,8 @@ class Cleaner:
         end_offset = self.offset_map.latest_offset + 1
         self._headway.begin_filtering(_size(segments.values(0, end_offset)))
         this_round = Round(
-            OffsetsByKey(self.offset_map, survivors), self._now, first_uncleanable_offset, horizon, stats,
+            OffsetsByKey(self.offset_map, survivors), self._now, first_uncleanable_offset, horizon,
+            LastRecords(log.producer_state.producers.values(), first_uncleanable_offset - 1), stats,
             self._on_filtered, self._space,
         )  # fmt: skip
         transactions = CleanedTransactionMetadata()
@@ -104,9 +106,8 @@ class Cleaner:
         )
         try:
             cleaned = write_group(
-                place, with_aborted, group[0].base_offset, this_round, transactions, last_records_of_active_producers(log),
-                dry_run=self._dry_run,
-            )  # fmt: skip
+                place, with_aborted, group[0].base_offset, this_round, transactions, dry_run=self._dry_run
+            )
         except GroupOverflow as error:
             if not self._dry_run:
                 gone, _ = split_overflowed_segment(place, error.segment)
@@ -132,11 +133,3 @@ def with_ends(group: Sequence[LogSegment]) -> Iterator[tuple[LogSegment, int]]:
     """The segments of a group, each with the offset behind it."""
     for number, segment in enumerate(group):
         yield segment, group[number + 1].base_offset if number + 1 < len(group) else segment.read_next_offset()
-
-
-def last_records_of_active_producers(log: UnifiedLog) -> dict[int, LastRecord]:
-    """What the cleaner must not lose of each producer that the log remembers (UnifiedLog.lastRecordsOfActiveProducers)."""
-    return {
-        entry.producer_id: LastRecord(entry.last_data_offset if entry.last_data_offset >= 0 else None, entry.producer_epoch)
-        for entry in log.producer_state.producers.values()
-    }

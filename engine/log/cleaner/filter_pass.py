@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CODEC_MASK, LONG_MAX, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
+from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.blocks import TABLE
 from engine.kernels.cleaning import end_of_run, next_run, total
 from engine.kernels.settling import settle
@@ -19,16 +19,18 @@ from engine.kernels.tables import COUNTS, Count, Fate, Verdict
 from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
+from engine.log.errors import SegmentOffsetOverflow
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
 from engine.record.legacy import is_cut_off
 from engine.record.lz4_frames import written_header
 from engine.record.windows import CASTAGNOLI_TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.config import LogConfig
     from engine.findings import Finding
+    from engine.log.cleaner.last_records import LastRecords
     from engine.log.cleaner.later_offsets import LaterOffsets
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
@@ -63,26 +65,23 @@ class Round(NamedTuple):
     now: int
     first_uncleanable_offset: int
     legacy_delete_horizon: int  # ms: segments of formats 0 and 1 that were changed later keep their tombstones
+    last_records: LastRecords
     stats: CleanerStats
     on_bytes: Callable[[int], None]
     space: Workspace
 
 
-class LastRecord(NamedTuple):
-    """The last batch of a producer; `last_data_offset` None: only markers are known of it. Mirrors LastRecord."""
-
-    last_data_offset: int | None
-    producer_epoch: int
-
-
 class Counted:
-    """Takes what a segment would take, and only counts it."""
+    """Takes what a segment of that base offset would take, and only counts it."""
 
-    def __init__(self) -> None:
+    def __init__(self, base_offset: int, log_path: str) -> None:
+        self.base_offset, self.log_path = base_offset, log_path
         self.size = 0
 
-    def append(self, _largest_offset: int, data: bytes | memoryview) -> None:
-        """Count `data`."""
+    def append(self, largest_offset: int, data: bytes | memoryview) -> None:
+        """Count `data`. Raises SegmentOffsetOverflow as LogSegment.append."""
+        if not 0 <= largest_offset - self.base_offset <= INT_MAX:
+            raise SegmentOffsetOverflow(self.log_path, self.base_offset, largest_offset)
         self.size += len(data)
 
 
@@ -91,14 +90,12 @@ class FilterPass:
 
     def __init__(
         self, this_round: Round, config: LogConfig, segment: LogSegment, cleaned: LogSegment | Counted,
-        transactions: CleanedTransactionMetadata, last_records: Mapping[int, LastRecord],
+        transactions: CleanedTransactionMetadata,
     ) -> None:  # fmt: skip
         self._round, self._config, self._transactions = this_round, config, transactions
-        self._last_records = last_records
         self._walk = SegmentWalk(segment, 0, config.max_message_size, this_round.space.columns, self._note_remark)
         self._how = Marking(this_round.now, segment.last_modified > this_round.legacy_delete_horizon)
-        ends = {record.last_data_offset for record in last_records.values() if record.last_data_offset is not None}
-        self._precious = memoryview(array("q", sorted(ends | {this_round.first_uncleanable_offset - 1})))
+        self._precious = memoryview(this_round.last_records.precious)
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
         self._verdicts = memoryview(b"")  # of the window, by batch
         self._idle_markers: set[int] = set()  # of the window: markers of transactions that have no data left
@@ -266,7 +263,7 @@ class FilterPass:
         """Is it the last batch of an active producer, or the last one of the round? Mirrors checkBatchRetention."""
         table = batches.table
         producer_id, last_offset = table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row]
-        last = self._last_records.get(producer_id) if producer_id > NO_PRODUCER_ID else None
+        last = self._round.last_records.get(producer_id) if producer_id > NO_PRODUCER_ID else None
         if last is not None:
             if last.last_data_offset is not None:
                 is_last = last_offset == last.last_data_offset

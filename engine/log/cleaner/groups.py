@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.formats import INT_MAX
+from engine.layout import log_file_name
 from engine.log.cleaner.filter_pass import Counted, FilterPass
 from engine.log.errors import SegmentOffsetOverflow
 from engine.log.producers.loading import delete_producer_snapshots
 from engine.log.segment.splitting import Place, new_cleaned_segment, replace_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.formats import AbortedTxn
-    from engine.log.cleaner.filter_pass import LastRecord, Round
+    from engine.log.cleaner.filter_pass import Round
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
@@ -62,23 +63,24 @@ def group_segments_by_size(
 
 def write_group(
     place: Place, group: Iterable[tuple[LogSegment, Sequence[AbortedTxn]]], base_offset: int, this_round: Round,
-    transactions: CleanedTransactionMetadata, last_records: Mapping[int, LastRecord], *, dry_run: bool = False,
+    transactions: CleanedTransactionMetadata, *, dry_run: bool = False,
 ) -> LogSegment | Counted:  # fmt: skip
     """Write segments anew as one, whose files end in `.cleaned`: on the disk and with the time of the last of them.
 
     place         its directory and seam: where the new segment is made
     group         with each segment the aborted transactions of its offsets
-    transactions  as the segments in front of the group left it      last_records  see `last_records_of_active_producers`
+    transactions  as the segments in front of the group left it
     dry_run       only count what would be written
     Raises Uncleanable, GroupOverflow, UnwritableFile, IndexFull: nothing is left of it then.
     """
-    cleaned = Counted() if dry_run else new_cleaned_segment(place, base_offset)
+    name = f"{place.directory}/{log_file_name(base_offset)}"
+    cleaned = Counted(base_offset, name) if dry_run else new_cleaned_segment(place, base_offset)
     transactions.keep = None if isinstance(cleaned, Counted) else cleaned.txn_index.append
     try:
         for segment, aborted in group:
             transactions.add_aborted_transactions(aborted)
             try:
-                FilterPass(this_round, place.config, segment, cleaned, transactions, last_records).run()
+                FilterPass(this_round, place.config, segment, cleaned, transactions).run()
             except SegmentOffsetOverflow as error:
                 raise GroupOverflow(segment, error) from error
             this_round.stats.segments_before += 1

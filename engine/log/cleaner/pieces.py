@@ -164,12 +164,12 @@ def write_planned(
     report = Report(directory, "compact")
     place = Place(files, directory, plan.config, plan.now, LogSegments(), report, DeferredDeletion(files, directory, report))
     this_round = Round(
-        SurvivingOffsets(survivors), plan.now, plan.first_uncleanable_offset, plan.legacy_delete_horizon, stats,
-        lambda _size: None, Workspace(),
+        SurvivingOffsets(survivors), plan.now, plan.first_uncleanable_offset, plan.legacy_delete_horizon, plan.last_records,
+        stats, lambda _size: None, Workspace(),
     )  # fmt: skip
     sources = [(_open(files, plan, segment), segment.aborted) for segment in group]
     try:
-        cleaned = write_group(place, sources, group[0].base_offset, this_round, transactions, plan.last_records)
+        cleaned = write_group(place, sources, group[0].base_offset, this_round, transactions)
     except GroupOverflow as error:
         raise OutOfOrder(str(error)) from error
     finally:

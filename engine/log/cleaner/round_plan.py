@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import AbortedTxn, ControlType
-from engine.log.cleaner.cleaner import last_records_of_active_producers, legacy_delete_horizon, with_ends
+from engine.log.cleaner.cleaner import legacy_delete_horizon, with_ends
 from engine.log.cleaner.groups import group_segments_by_size
+from engine.log.cleaner.last_records import LastRecords
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.log.cleaner.walk import aborted_transactions, segments_with_aborted
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from engine.config import LogConfig
-    from engine.log.cleaner.filter_pass import LastRecord
     from engine.log.partition.unified_log import UnifiedLog
 
 _MOST_OFFSETS = 1 << 28  # of a group: 32 MiB of bits
@@ -61,7 +61,7 @@ class RoundPlan:
     legacy_delete_horizon: int
     groups: tuple[tuple[SegmentToClean, ...], ...]
     aborted: tuple[AbortedTxn, ...]
-    last_records: Mapping[int, LastRecord]
+    last_records: LastRecords
 
     @property
     def segments(self) -> list[SegmentToClean]:
@@ -108,7 +108,8 @@ def plan_round(log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offse
     return RoundPlan(
         log.directory, config, log.now, first_dirty_offset, first_uncleanable_offset,
         legacy_delete_horizon(log, first_dirty_offset), groups,
-        tuple(aborted_transactions(log, first_dirty_offset, first_uncleanable_offset)), last_records_of_active_producers(log),
+        tuple(aborted_transactions(log, first_dirty_offset, first_uncleanable_offset)),
+        LastRecords(log.producer_state.producers.values(), first_uncleanable_offset - 1),
     )  # fmt: skip
 
 
