@@ -18,7 +18,9 @@ from engine.log.loading.loader import open_log
 from engine.log.report import Action, loses_records
 from engine.record.builder import NewRecord, build_batch
 from engine.record.crc import crc32c
+from tests.crash.partitions import CONFIG, DIRECTORY, NOW, closed, name, segments
 from tests.support.cases import case_named, cases
+from tests.support.crash_files import CrashFiles
 from tests.support.damage import batches
 
 RECOVERED = cases(frozenset(("recover",)))
@@ -201,3 +203,17 @@ def test_producers_without_number_take_little_memory(tmp_path, left):
     assert next(opened.producer_state.producers.values()).last_seq == 1
     assert peak < 200 * producers  # an object for each, and for each of its last batches, take 600 bytes and more
     opened.close()
+
+
+def test_what_lies_behind_damage_is_told_where_the_recovery_begins_anew():
+    """Damage below the recovery point stops the first attempt; what that would have cut away is a loss, and no left-over."""
+    disk = closed(segments())
+    damaged = {path: bytearray(data) for path, data in disk.contents.items() if not path.endswith(".snapshot")}
+    damaged[name(0)][8:12] = b"\xff" * 4  # a size
+    damaged[name(12)][-1] ^= 1
+    files = CrashFiles(disk._replace(contents={path: bytes(data) for path, data in damaged.items()}))
+    log = open_log(files, DIRECTORY, CONFIG, now=NOW, clean_shutdown=False, recovery_point=12)
+    lost = {event.path: (event.first_offset, event.end_offset, event.records) for event in log.report.events if loses_records(event)}
+    log.close()
+    assert lost.pop(f"{0:020}.log")[0] == 0
+    assert lost == {f"{12:020}.log": (12, 20, 8), f"{23:020}.log": (23, 33, 10), f"{33:020}.log": (33, 39, 6)}

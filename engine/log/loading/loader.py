@@ -353,10 +353,15 @@ class LogLoader:
 
     # ---- recovery ---------------------------------------------------------------------------------
 
-    def _recover_segment(self, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
-        """Recover `segment`; returns the bytes cut. Raises SegmentOffsetOverflow where it can be split."""
+    def _recover_segment(
+        self, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool, before_cut: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Recover `segment`; returns the bytes cut. Raises SegmentOffsetOverflow where it can be split.
+
+        before_cut  see Recovering
+        """
         log = Recovering(self.files, self.directory, self.config, self.now, self.log_start_offset, self.segments, self.epochs,
-                         self.producers, self.report, self._known_snapshots())
+                         self.producers, self.report, self._known_snapshots(), before_cut)
         try:
             return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
         except SegmentOffsetOverflow as error:
@@ -400,16 +405,17 @@ class LogLoader:
         self._scans.expect(unflushed)
         for number, segment in enumerate(unflushed):
             scan = self._scans.take(segment)
-            if scan.valid_size < segment.size and not isinstance(scan.error, SegmentOffsetOverflow | IndexFull):
-                # before the cut: a crash in between must not bring them back behind it
-                self.deferred.mark_segments(unflushed[number + 1 :], newest_first=True)
-            if self._recover_segment(segment, scan, damage_ends_it=True):
+            if self._recover_segment(segment, scan, damage_ends_it=True, before_cut=partial(self._mark, unflushed, number + 1)):
                 self._scans.close()
                 behind = unflushed[number + 1 :]
                 self._remove_segments(behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR)
                 self._remove_set_aside()
                 delete_producer_snapshots(behind, self.producers, self.deferred)
                 return
+
+    def _mark(self, segments: list[LogSegment], first: int) -> None:
+        """Mark the segments from the one numbered `first` on as deleted: a crash in between must not bring them back."""
+        self.deferred.mark_segments(segments[first:], newest_first=True)
 
     def _note_torn_tail(self) -> None:
         """Report bytes behind the last batch: after a clean stop nobody cuts them, and appends land behind them."""

@@ -26,6 +26,8 @@ from engine.record.soundness import searched_up_to
 from engine.record.windows import LogWalk, only_zeros
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.config import LogConfig
     from engine.errors import KafkalogError
     from engine.files import Files
@@ -50,6 +52,8 @@ class Recovering(NamedTuple):
     """What recovery needs of the log that is being loaded. `producers` only lends its settings.
 
     snapshots  those on the disk, kept up to date from segment to segment: a directory of thousands is not listed for each
+    before_cut  is called before bytes of the segment go, once nothing more is asked of the segments before it: what
+                these hold may stop the recovery, and then nothing must have changed behind it
     """
 
     files: Files
@@ -62,6 +66,7 @@ class Recovering(NamedTuple):
     producers: ProducerStateManager
     report: Report
     snapshots: SnapshotFiles
+    before_cut: Callable[[], object]
 
 
 def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
@@ -94,6 +99,8 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     """As Kafka does it. `error` is why the scan was shortened."""
     state = _state_before(log, segment)
     cut_bytes = _lost(segment, scan) if scan.valid_size < segment.size and scan.error is None else None
+    if cut_bytes is not None:
+        log.before_cut()
     cut = segment.recover(state, log.epochs, scan)
     state.take_snapshot()
     name, end = log_file_name(segment.base_offset), _end(segment, scan)
@@ -163,6 +170,7 @@ def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
 
 def _empty(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
     lost = segment.size
+    log.before_cut()
     cut = segment.truncate_to(segment.base_offset, log.now)
     log.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), f"emptied: {error}",
                    offsets=(segment.base_offset, None), size=lost, severity=Severity.ERROR)
