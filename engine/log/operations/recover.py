@@ -22,6 +22,7 @@ from engine.log.operations.mending import mend
 from engine.log.operations.operation import closed
 from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report
+from engine.log.segment.leftovers import Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,6 +213,8 @@ def _one(
     files = manager.files_of(place.log_dir)
     prepare(place, report)
     if options.salvage:
+        # first what an interrupted replacement left: what a `.swap` becomes is looked through, not what it replaces
+        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report).settle()
         salvage(files, place.path, report)
     log = manager.load(
         place, report, clean_start=options.clean_start,

@@ -1,0 +1,46 @@
+"""recover --salvage: what it looks through is what the log is going to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.log.operations.recover import RecoverOptions, recover
+from engine.log.report import Action, loses_records
+from tests.crash.cases_log import swapped
+from tests.crash.cases_manager import broker_sees, log_dir, managed
+from tests.crash.partitions import batches_of, name, segments
+from tests.support.crash_files import CrashFiles
+
+
+def damaged(data, at):
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def salvaged(disk):
+    files = CrashFiles(log_dir(disk, clean=False))
+    events = managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+    return broker_sees(files.disk()), events
+
+
+@pytest.mark.parametrize("where", [".log.swap", ".log"])
+def test_a_segment_that_is_to_replace_others_is_salvaged_and_they_are_not(where):
+    disk, whole = swapped()
+    first = segments()[1][1]
+    path = name(12 if where == ".log.swap" else 23, where)
+    at = sum(map(len, first[:2])) + 70 if where == ".log.swap" else 70
+    disk = disk._replace(contents=disk.contents | {path: damaged(disk.contents[path], at)})
+    seen, events = salvaged(disk)
+    lost = [(event.path, event.first_offset, event.end_offset) for event in events if event.action is Action.SALVAGED]
+    assert lost == ([(f"{12:020}.log", 17, 19)] if where == ".log.swap" else [])
+    assert seen.batches == {base: batch for base, batch in whole.items() if where == ".log" or base != 17}
+    assert [event for event in events if loses_records(event)] == [event for event in events if event.action is Action.SALVAGED]
+
+
+def test_what_is_left_over_is_told_once():
+    disk, whole = swapped()
+    seen, events = salvaged(disk)
+    told = [event.path for event in events if event.action in (Action.REMOVED, Action.RENAMED)]
+    assert f"{0:020}.log.deleted" in told
+    assert f"{12:020}.log.swap" in told
+    assert len(told) == len(set(told))
+    assert seen.batches == whole == batches_of(segments())
