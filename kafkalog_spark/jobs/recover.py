@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.files import Files, now_ms
 from engine.log.logdir.log_manager import Settings
-from engine.log.operations.recover import RecoverOptions, recovery_order
+from engine.log.operations.recover import RecoverOptions
 from engine.log.operations.recover import recover as recover_logs
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.server_config import ServerConfig
-from kafkalog_spark.jobs.upkeep import TaskLogManager, Work, event_rows, finish, frame_of, only, opened, run_tasks
+from kafkalog_spark.jobs.upkeep import TaskLogManager, Work, event_rows, finish, frame_of, opened, run_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from engine.errors import KafkalogError
     from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_manager import LogManager
     from engine.log.report import Report
 
 _TASK_BYTES = 128 << 20
@@ -33,22 +35,29 @@ def recover(
     """Recover every partition below `paths`; what was done, as a table of events.
 
     Each log dir has a quarantine beside it, each task a part of that: `kafkalog restore` takes them one by one. The small
-    files of a log dir are mended first. A damaged metadata log stops everything, as it does there.
+    files of a log dir are mended first; what of them can not be mended is refused, and partitions are recovered all the same. A
+    damaged metadata log stops everything, as it does there.
     config   topic settings over those of the metadata log        options  see RecoverOptions; mark_clean has no effect
     Raises LogDirError, also where a broker runs on one of the log dirs.
     """
     moment = now_ms() if now is None else now
-    asked = options or RecoverOptions()
+    asked = replace(options or RecoverOptions(), mark_clean=False)
     stamp = datetime.fromtimestamp(moment / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
     errors: list[KafkalogError] = []
+    places: list[Place] = []  # none where a damaged metadata log stops us
+
+    def by_tasks(
+        _manager: LogManager, _options: RecoverOptions, chosen: list[Place], *_: object
+    ) -> Iterator[tuple[Place, Report]]:
+        places.extend(chosen)
+        return iter(())
+
     with opened(paths, settings, moment, partial(_log_dirs_quarantine, stamp, moment)) as job:
-        places = [place for log_dir in job.log_dirs for place in recovery_order(log_dir)]
-        reports = list(recover_logs(only(job, []), asked, errors))
+        reports = list(recover_logs(job.manager, asked, errors, each=by_tasks))
         rows = [row for report in reports for row in event_rows(report)]
-        if not any(row["action"] == "refused" for row in rows):
-            work = Work(settings, moment, partial(_quarantined, stamp, moment), partial(_recover, asked))
-            rows += run_tasks(spark, job, places, work, _TASK_BYTES)
+        work = Work(settings, moment, partial(_quarantined, stamp, moment), partial(_recover, asked))
+        rows += run_tasks(spark, job, places, work, _TASK_BYTES)
         for log_dir in job.log_dirs:
             finish(job.manager.files_of(log_dir.path))
     return frame_of(spark, rows)

@@ -245,12 +245,3 @@ def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
 
     schema = pa.schema(list(EVENT_TYPES.items()))
     return spark.createDataFrame([tuple(row.get(name) for name in EVENT_TYPES) for row in rows], ddl_of(schema))
-
-
-def only(job: Job, places: list[Place]) -> LogManager:
-    """The driver's manager with these partitions instead of all."""
-    log_dirs = tuple(
-        replace(log_dir, places=tuple(place for place in places if place.log_dir == log_dir.path)) for log_dir in job.log_dirs
-    )
-    job.manager.cluster = replace(job.manager.cluster, log_dirs=log_dirs)
-    return job.manager

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from engine.log.cleaner.compaction import CompactionOptions
+from engine.log.operations.recover import RecoverOptions
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs import recover as recover_job
 from kafkalog_spark.jobs import upkeep
@@ -100,3 +101,60 @@ def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(corpus, tmp
     monkeypatch.setattr(recover_job, "frame_of", lambda _spark, rows: rows)
     recover_job.recover(None, str(logs))
     assert asked == ["refused"]
+
+
+@pytest.fixture
+def no_session(monkeypatch):
+    """Tasks run here, one after the other; jobs give their rows as dicts."""
+
+    class Rows(list):
+        def toLocalIterator(self, **_):  # noqa: N802  # Spark's name
+            return iter(self)
+
+    class Row(dict):
+        asDict = dict.copy  # noqa: N815
+
+    def run(_spark, splits, _schema, work):
+        return Rows(Row(row) for split in splits for batch in work(split) for row in batch.to_pylist())
+
+    monkeypatch.setattr(upkeep, "run", run)
+    monkeypatch.setattr(recover_job, "frame_of", lambda _spark, rows: rows)
+
+
+@pytest.fixture
+def torn(corpus, tmp_path):
+    """A log dir that a broker has left, with a torn log in it."""
+    logs = tmp_path / "logs"
+    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
+    (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    with max((logs / "small_segments-0").glob("*.log")).open("ab") as log:
+        log.write(b"torn")
+    return logs
+
+
+def done(rows):
+    return {(row["action"], row["directory"].rpartition("/")[2]) for row in rows}
+
+
+@pytest.mark.usefixtures("no_session")
+def test_no_marker_is_left_before_tasks_have_proven_anything(torn):
+    rows = recover(None, str(torn), options=RecoverOptions(mark_clean=True), now=NOW)
+    assert ("truncated", "small_segments-0") in done(rows)
+    assert not (torn / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.usefixtures("no_session")
+def test_what_is_refused_of_a_log_dir_keeps_no_partition_from_being_recovered(torn):
+    (torn / "meta.properties").unlink()
+    (torn / "not-kafkas").mkdir()
+    rows = recover(None, str(torn), now=NOW)
+    assert {row["file"] for row in rows if row["action"] == "refused"} == {"meta.properties", "not-kafkas"}
+    assert ("truncated", "small_segments-0") in done(rows)
+
+
+@pytest.mark.usefixtures("no_session")
+def test_logs_of_07_are_recovered_and_their_log_dir_gets_nothing_of_later_brokers(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "old/0.7.2/logs/torn-0", tmp_path / "d/torn-0")
+    rows = recover(None, str(tmp_path / "d"), now=NOW)
+    assert done(rows) == {("truncated", "torn-0")}
+    assert {path.name for path in (tmp_path / "d").iterdir()} - {".lock"} == {"torn-0"}

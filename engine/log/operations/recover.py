@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.startup import Trouble
 
+    Each = Callable[
+        [LogManager, "RecoverOptions", list[Place], dict[Place, Standing], Callable[[Place, Report], object]],
+        Iterator[tuple[Place, Report]],
+    ]
+
 OPERATION = "recover"
 _TRIPPED = "a broker still trips over what is named above"
 
@@ -64,10 +69,11 @@ class RecoverOptions:
 
 def recover(
     manager: LogManager, options: RecoverOptions, errors: list[KafkalogError],
-    progress: Callable[[Place], object] | None = None,
+    progress: Callable[[Place], object] | None = None, each: Each | None = None,
 ) -> Iterator[Report]:
     """Recover everything in the manager's log dirs, and report as it goes. `progress` is called behind each partition.
 
+    each  recovers the partitions, instead of `_each`: for who has it done elsewhere
     What can not be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
     Log dirs that were named as a whole also get their small files mended and their checkpoints written.
     """
@@ -97,7 +103,7 @@ def recover(
         if not _mend_all(manager, by_place[place], report):
             unproven[place.log_dir] = _TRIPPED
 
-    for place, report in _each(manager, options, places, standing, mend_place):
+    for place, report in (each or _each)(manager, options, places, standing, mend_place):
         if report.failure is not None:
             errors.append(report.failure)
             unproven[place.log_dir] = "a partition could not be recovered"
