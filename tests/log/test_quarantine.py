@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import tempfile
 from hashlib import sha256
 from pathlib import Path
@@ -205,6 +206,30 @@ def test_a_stop_of_the_restoring_is_gone_on_with(place, at):
     except Stop:
         restore(Files(), place[1])
     assert tree(ReadOnlyFiles(), place[0]) == before
+
+
+@pytest.mark.parametrize(("change", "at"), [*(("d/later", at) for at in (5, 14, 20, 26)), *(("b", at) for at in (5, 14, 20, 23)),
+                                            *(("d/a", at) for at in (17, 20, 26))])  # fmt: skip
+def test_what_came_while_the_restoring_stood_still_is_not_lost(place, change, at):
+    """A broker starts meanwhile and writes: a new file, one that was about to be put back, one that is back already."""
+    files = quarantining(place)
+    with files.open_writable(f"{place[0]}/b") as file:  # undone last
+        file.truncate(30)
+    work(files, place[0])
+    files.finish()
+    with pytest.raises(Stop):
+        restore(StoppingFiles(at), place[1])
+    assert Path(place[1], "restored").read_bytes()
+    with open(f"{place[0]}/{change}", "ab") as file:
+        file.write(b"a broker went on")
+    os.utime(f"{place[0]}/{change}", (4e9, 4e9))
+    after = tree(ReadOnlyFiles(), place[0])
+    with pytest.raises(ChangedSince, match=change):
+        restore(Files(), place[1])
+    assert tree(ReadOnlyFiles(), place[0]) == after
+    done = restore(Files(), place[1], force=True)
+    kept = () if done.aside is None else Path(done.aside.directory, STORED).iterdir()
+    assert change in [one.path[len(place[0]) + 1 :] for one in done.differences] or after[change] in [one.read_bytes() for one in kept]
 
 
 def test_damage_and_later_changes_are_met_before_anything_changes(place):

@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError, UnwritableFile
+from engine.files import look
 from engine.layout import parent_of
 from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, Manifest, QuarantineDamaged, read_manifest
 from engine.log.quarantine.seam import QuarantiningFiles
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PROGRESS = "restored"  # file in the quarantine: a line for each entry that is undone, from the last to the first
 _CHUNK = 1 << 20  # bytes at a time
 _MAX_PROGRESS_SIZE = 1 << 26  # bytes
+_ASIDE = ".tmp"  # ends the name of a file that is not whole yet
 _NAMED = 10  # files that an error names
 _SALVAGE = "kafkalog restore --salvage {}    # undoes what can be undone, and says what is not"
 
@@ -61,8 +63,8 @@ def restore(
 ) -> Restored:
     """Undo everything that the quarantine `directory` tells of, from the last change to the first.
 
-    Everything stored is checked first. After a crash, the next call goes on where the last one stopped. The quarantine
-    stays. progress(done, all) is called for each step.
+    Everything stored is checked first. After a crash, the next call goes on where the last one stopped, unless others wrote
+    since. The quarantine stays. progress(done, all) is called for each step.
 
     force    over what was changed meanwhile as well, and without the files that came since: with `keep` all of that goes
              to a quarantine of its own, `now` (ms) is when it was made
@@ -76,19 +78,17 @@ def restore(
     skipped: list[str] = []
     if not salvage:
         _check_finished(files, directory, manifest)
-    since: list[Difference] | None = None
     if not is_begun or salvage:
         for number, problem in _stored_faults(files, directory, entries[: max(0, len(entries) - undone)]):
             if not salvage:
                 raise QuarantineDamaged(problem, do=_SALVAGE.format(directory))
             skipped.append(problem)
             entries[number] = None
-    if not is_begun:
-        since = None if manifest.left is None else changed_since(files, manifest.left, manifest.before)
-        if since and not force:
-            raise _changed(manifest, since)
+    since = None if undone > len(entries) else _changed_since(files, directory, manifest, undone if is_begun else None)
+    if since and not force:
+        raise _changed(manifest, since)
     seam = files
-    if force and keep and since != []:
+    if force and keep and (is_begun or since != []):
         seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
     try:
         steps = _undo_all(seam, directory, manifest, entries, undone, progress, forget_new=force)
@@ -98,6 +98,34 @@ def restore(
     left = differences(files, manifest.before)
     aside = seam if isinstance(seam, QuarantiningFiles) and seam.is_used else None
     return Restored(manifest, steps, undone > len(entries), [*manifest.faults, *skipped], left, aside)
+
+
+def _changed_since(files: Files, directory: str, manifest: Manifest, undone: int | None) -> list[Difference] | None:
+    """What others changed since the command ended; None: nobody can tell, for it does not say how it left its files.
+
+    undone  so many entries were undone before; None: the work was not begun. What they changed, and the one behind them,
+            which may be half done, is not as the command left it: of that counts what is younger than the last step.
+    """
+    if manifest.left is None:
+        return None
+    since = changed_since(files, manifest.left, manifest.before)
+    if undone is None:
+        return since
+    last_step = files.info(f"{directory}/{PROGRESS}").modified_ms
+    backwards = manifest.entries[::-1]
+    ours, half_done = _paths(backwards[:undone]), _paths(backwards[undone : undone + 1])
+    found = [one for one in since if one.path not in ours | half_done]
+    for path in sorted(ours - half_done):
+        info = look(files, path)
+        if info is not None and info.is_file and info.modified_ms > last_step:
+            found.append(Difference(path, "written to", is_new=False))
+    return found
+
+
+def _paths(entries: tuple[Entry | None, ...]) -> set[str]:
+    """The files that `entries` are about, and where each is on its way back."""
+    paths = {path for entry in entries if entry is not None for path in (entry.path, entry.to) if path is not None}
+    return paths | {path + _ASIDE for path in paths}
 
 
 def _undo_all(
@@ -298,7 +326,7 @@ def _move(files: Files, stored: str, path: str) -> None:
     except UnwritableFile as error:
         if getattr(error.__cause__, "errno", None) != errno.EXDEV:
             raise
-        aside = path + ".tmp"  # the file has its name only when it is whole
+        aside = path + _ASIDE  # the file has its name only when it is whole
         modified_ms = files.info(stored).modified_ms
         _put(files, stored, aside, 0)
         files.set_modified(aside, modified_ms)
