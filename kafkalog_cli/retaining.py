@@ -37,7 +37,7 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         before = 0 if wanted is None else _size(manager)
-        purged = [] if opening.keep_deleted else list(_purge(manager))
+        purged = [] if opening.keep_deleted else list(_purge(manager, errors))
         yield from purged
         plan = None if wanted is None else _plan(manager, wanted - (before - _size(manager)))
 
@@ -68,13 +68,16 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
     return session(values, perform, errors)
 
 
-def _purge(manager: LogManager) -> Iterator[Report]:
-    """Remove the directories of deleted topics in log dirs that were named themselves."""
+def _purge(manager: LogManager, errors: list[KafkalogError]) -> Iterator[Report]:
+    """Remove the directories of deleted topics in log dirs that were named themselves. What fails goes to `errors` as well."""
     for log_dir in manager.cluster.log_dirs:
         if log_dir.is_whole and log_dir.partitions(PartitionKind.DELETE):
             report = Report(log_dir.path, "retain")
-            purge_deleted_directories(manager.files_of(log_dir.path), log_dir, report)
+            failed = purge_deleted_directories(manager.files_of(log_dir.path), log_dir, report)
             yield report
+            for place, error in failed.items():
+                errors.append(error)
+                yield Report(place.path, "retain", failure=error)
 
 
 def _plan(manager: LogManager, wanted: int) -> FreePlan:

@@ -173,11 +173,11 @@ class OverlayFiles(Files):
         """Remove the file at `path`; that there is none is no error."""
         with self._changes.lock:
             node = self._tree.find(path)
-            if node is None:
+            if node is None and not self._leads_nowhere(path):
                 return
-            if isinstance(node, Directory):
-                raise UnwritableFile(f"{path}: Is a directory")
             parent, name = self._tree.parent(path)
+            if isinstance(node, Directory) and not self._is_link(node, parent, name):
+                raise UnwritableFile(f"{path}: Is a directory")
             parent.changed[name] = None
             self._changes.note(Operation("remove", path))
 
@@ -242,6 +242,20 @@ class OverlayFiles(Files):
         except UnreadableFile as error:
             return error
         return UnreadableFile(f"{path}: {NO_ENTRY}")
+
+    def _is_link(self, node: Directory, parent: Directory, name: str) -> bool:
+        """Is `node` the directory behind a link of that name on the disk? The link itself can be removed."""
+        if node.source is None or parent.source is None:
+            return False
+        return self._special_on_disk(parent.source).get(name) == LINK
+
+    def _leads_nowhere(self, path: str) -> bool:
+        """Is there a link on the disk at `path` behind which is nothing? It can be removed, too."""
+        around, _, name = path.rpartition("/")
+        parent = self._tree.find(around)
+        if not isinstance(parent, Directory) or parent.source is None or name in parent.changed:
+            return False
+        return self._special_on_disk(parent.source).get(name) == LINK
 
     def _special_on_disk(self, directory: str) -> dict[str, str]:
         """What `special` tells of a directory on the disk, asked once."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 
 import pytest
 
 from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 NOW = 1_764_000_000_000
@@ -96,6 +98,42 @@ def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_p
     assert doomed.exists()
     kafkalog("retain", "--now", str(NOW), str(top))
     assert not doomed.exists()
+
+
+@pytest.mark.parametrize("free", [(), ("--free", "3000")])
+def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, free):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
+    gone = log_dir / f"gone-0.{'1' * 32}-delete"
+    (gone / ".kafkalog-compaction/deep").mkdir(parents=True)
+    (gone / ".kafkalog-compaction/deep/00000000000000000000.log").write_bytes(bytes(700))
+    (log_dir.parent / "outside").mkdir()
+    (log_dir.parent / "outside/kept").write_bytes(b"kept")
+    (gone / "link").symlink_to(log_dir.parent / "outside")
+    (gone / "nowhere").symlink_to("nowhere")
+    os.mkfifo(gone / "pipe")
+    arguments = ("retain", "--clean-start", "--now", str(NOW), "--config", f"retention.ms={DAY}", *free, str(log_dir))
+    planned, done = kafkalog(*arguments, "--dry-run"), kafkalog(*arguments)
+    assert planned.status == done.status == (4 if free else 0), done.err
+    for shown in (planned, done):
+        assert f"removed {gone.name} (700 bytes) - its topic or replica was deleted" in shown.out.decode()
+        assert "a-0: offsets 1 to 2" in shown.out.decode()
+    assert not gone.exists()
+    assert (log_dir.parent / "outside/kept").read_bytes() == b"kept"
+
+
+def test_a_deleted_directory_that_stays_does_not_end_it(log_dir):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
+    stays, goes = (log_dir / f"{name}-0.{'1' * 32}-delete" for name in ("first", "second"))
+    for directory in (stays, goes):
+        directory.mkdir()
+        (directory / "00000000000000000000.log").write_bytes(bytes(700))
+    with without_permission(stays):
+        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--config", f"retention.ms={DAY}", str(log_dir))
+    assert done.status == 8
+    assert f"{stays}: Permission denied" in done.err
+    assert f"removed {goes.name} (700 bytes)" in done.out.decode()
+    assert "a-0: offsets 1 to 2" in done.out.decode()
+    assert (stays.exists(), goes.exists()) == (True, False)
 
 
 def test_explain_changes_nothing(corpus, tmp_path):

@@ -19,7 +19,7 @@ from engine.checkpoint.offsets import (
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import is_known
 from engine.errors import KafkalogError
-from engine.files import replace
+from engine.files import look, replace
 from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.cluster_metadata import METADATA_TOPIC
@@ -223,22 +223,40 @@ class Standing:
         return cls(log.segments.base_offsets[0], log.log_start_offset, log.recovery_point)
 
 
-def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> int:
-    """Remove the directories of deleted topics and replicas, files first; returns the bytes that they held.
+def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[Place, KafkalogError]:
+    """Remove the directories of deleted topics and replicas, and what is in them; those that could not be, and why.
 
-    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs.
+    A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on behind a failure, too.
     """
     from engine.log.report import Action
 
-    freed = 0
+    failed: dict[Place, KafkalogError] = {}
     for place in log_dir.partitions(PartitionKind.DELETE):
-        size = 0
-        for name in files.list(place.path):
-            size += files.info(f"{place.path}/{name}").size
-            files.remove(f"{place.path}/{name}")
-        files.remove_directory(place.path)
+        try:
+            size = _remove_tree(files, place.path)
+        except KafkalogError as error:
+            failed[place] = error
+            continue
         report.add(Action.REMOVED, place.path.removeprefix(log_dir.path + "/"), "its topic or replica was deleted", size=size)
-        freed += size
     if log_dir.partitions(PartitionKind.DELETE):
         files.sync_directory(log_dir.path)
-    return freed
+    return failed
+
+
+def _remove_tree(files: Files, top: str) -> int:
+    """Remove the directory at `top` with everything in it; returns the bytes of its files. Links are not followed."""
+    size = 0
+    directories = [top]
+    for directory in directories:  # which grows meanwhile
+        special = files.special(directory)
+        for name in files.list(directory):
+            path = f"{directory}/{name}"
+            info = None if name in special else look(files, path)
+            if info is not None and info.is_directory:
+                directories.append(path)
+                continue
+            size += 0 if info is None else info.size
+            files.remove(path)
+    for directory in reversed(directories):
+        files.remove_directory(directory)
+    return size
