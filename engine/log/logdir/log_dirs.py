@@ -50,10 +50,16 @@ class Place(NamedTuple):
 class LogDir:
     """A log dir that was listed.
 
-    is_whole  it was named itself, not one of its partitions; only then its own files may be changed
+    is_whole  it was named itself, not one of its partitions
     places    partition directories of every kind: all, or those that were named
     foreign   names of directories that stop a broker
     files     names of plain files
+
+    What becomes of its own files. The clean shutdown marker is gone while any of its logs is worked on, and put back where it
+    stood unless something failed; `recover` of the whole dir leaves it out. The checkpoints of a broker's dir get the lines of
+    logs that were worked on, as what was done (deleted records, a lower end) stands nowhere else; `recover` of single partitions
+    leaves them as they are. All else is for a dir that is whole: small files are mended, directories of deleted topics
+    removed, a marker made.
     """
 
     path: str
