@@ -51,6 +51,10 @@ def run(values: dict[str, Any]) -> int:
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         from engine.log.operations.recover import RecoverOptions, recover
 
+        part = next((log_dir for log_dir in manager.cluster.log_dirs if not log_dir.is_whole), None)
+        if part is not None and values["mark_clean"]:
+            what = f"{part.places[0].path}: a partition; --mark-clean is said of a log dir, when all its logs are proven"
+            raise UsageError(what, do=f"name the log dir: kafkalog recover --mark-clean {part.path}")
         options = RecoverOptions(
             opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.keep_deleted, values["salvage"],
             values["accept_metadata_loss"], values["start_beyond_end"], values["mark_clean"], opening.jobs,

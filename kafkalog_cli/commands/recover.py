@@ -45,7 +45,7 @@ def command(**values: Any) -> int:
     it is removed. Indexes are rebuilt, left-overs of interrupted deletions, compactions and splits are settled,
     producer snapshots and leader epochs brought in line.
 
-    Small files that would stop a broker are rebuilt from what else is on the disk, or set aside, and said so in the
+    Small files that would stop a broker are rebuilt from what else is on the disk, or removed, and said so in the
     broker's own words. If a start would cut the metadata log, and with it every topic, nothing at all is done.
 
     Batches below the recovery point are not read; --recovery-point 0 reads all. What is wrong and stays, such as

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.files import Files, now_ms
 from engine.log.logdir.log_manager import Settings
+from engine.log.operations.operation import put_marker, take_marker
 from engine.log.operations.recover import RecoverOptions
 from engine.log.operations.recover import recover as recover_logs
 from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.report import Action
 from engine.server_config import ServerConfig
 from kafkalog_spark.jobs.upkeep import TaskLogManager, Work, event_rows, finish, frame_of, opened, run_tasks
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
 
 _TASK_BYTES = 128 << 20
+_FAILED = "failed"  # the action of a row that tells of a failure
 
 
 def recover(
@@ -57,10 +60,26 @@ def recover(
         reports = list(recover_logs(job.manager, asked, errors, each=by_tasks))
         rows = [row for report in reports for row in event_rows(report)]
         work = Work(settings, moment, partial(_quarantined, stamp, moment), partial(_recover, asked))
+        named = {place.log_dir for place in places}
+        markers = {
+            log_dir: take_marker(job.manager, log_dir)
+            for log_dir in job.log_dirs if not log_dir.is_whole and log_dir.path in named
+        }  # fmt: skip
         rows += run_tasks(spark, job, places, work, _TASK_BYTES)
+        for log_dir, marker in markers.items():
+            if marker is not None and not _is_wrong(log_dir, rows):
+                put_marker(job.manager, log_dir, marker)
         for log_dir in job.log_dirs:
             finish(job.manager.files_of(log_dir.path))
     return frame_of(spark, rows)
+
+
+def _is_wrong(log_dir: LogDir, rows: list[dict[str, Any]]) -> bool:
+    """Do the events of the log dir say that something could not be done, or is still wrong?"""
+    return any(
+        (row["action"] in (_FAILED, Action.REFUSED.value) or (row["action"] == Action.KEPT.value and row["severity"] != "info"))
+        for row in rows if f"{row['directory']}/".startswith(f"{log_dir.path}/")
+    )  # fmt: skip
 
 
 def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]:

@@ -210,6 +210,35 @@ def test_other_commands_keep_the_marker_and_note_where_logs_begin(own_corpus, tm
     assert "append.time 0 95" in (top / "recovery-point-offset-checkpoint").read_text().splitlines()
 
 
+def test_a_partition_that_is_recovered_keeps_the_marker_unless_something_is_wrong(own_corpus, tmp_path):
+    top = tmp_path / "d0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)
+    marker = (top / ".kafka_cleanshutdown").read_bytes()
+    asked = ("recover", "--no-quarantine", "--recovery-point", "0", str(top / "append.time-0"))
+    assert kafkalog(*asked).status in (0, 1)
+    assert (top / ".kafka_cleanshutdown").read_bytes() == marker
+    (top / "append.time-0/00000000000000000000.log").unlink()
+    (top / "append.time-0/00000000000000000000.log").symlink_to("nowhere")
+    assert kafkalog(*asked).status == 8
+    assert not (top / ".kafka_cleanshutdown").exists()
+
+
+def test_what_is_removed_is_not_said_to_be_kept(log_dirs):
+    (log_dirs / "d0/recovery-point-offset-checkpoint").write_bytes(b"garbage")
+    said = [kafkalog("recover", *words, "--no-quarantine", str(log_dirs / "d0")).out.decode() for words in (("--dry-run",), ())]
+    assert all("removed recovery-point-offset-checkpoint - no line of it can be trusted; " in text for text in said), said
+    assert "set aside" not in "".join(said)
+
+
+def test_a_partition_is_not_marked_as_clean(log_dirs):
+    before = bytes_of(log_dirs)
+    done = kafkalog("recover", "--mark-clean", "--no-quarantine", str(log_dirs / "d0/u-plain-1"))
+    assert (done.status, done.out) == (2, b"")
+    assert "u-plain-1: a partition; --mark-clean is said of a log dir" in done.err
+    assert f"kafkalog recover --mark-clean {log_dirs / 'd0'}" in done.err
+    assert bytes_of(log_dirs) == before
+
+
 def test_options_that_exclude_each_other(log_dirs):
     assert kafkalog("recover", "--quarantine", "x", "--no-quarantine", str(log_dirs)).status == 2
     assert kafkalog("recover", "--mark-clean", "--clean-start", str(log_dirs)).status == 2

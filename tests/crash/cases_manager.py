@@ -40,9 +40,9 @@ def log_dir(disk, *, clean=True):
     return Disk(contents, disk.directories, unsynced=unsynced)
 
 
-def managed(files, perform):
+def managed(files, perform, path="/d"):
     """Everything around a command."""
-    dirs = find_log_dirs(files, ["/d"])
+    dirs = find_log_dirs(files, [path])
     with locked(files, [one.path for one in dirs]):
         manager = LogManager(lambda _: files, survey(files, dirs), Settings(overrides=tuple(SETTINGS.items())), NOW)
         errors = []
@@ -133,6 +133,29 @@ def recover_case(case_name, *, extra=None, clean_before=False, salvage=False, ma
         assert not (done and mark_clean) or MARKER in after.contents
 
     return Case(case_name, disk, work, check)
+
+
+def recover_partition_case():
+    """A partition that is named, of a log dir that was stopped cleanly: the marker stands only where the log is whole."""
+    disk = log_dir(damaged_middle()[0])
+
+    def work(files, _acknowledge):
+        options = RecoverOptions(recovery_point=0)
+        managed(files, lambda manager, errors: recover(manager, options, errors), "/" + TOPIC)
+
+    whole = CrashFiles(disk)
+    work(whole, None)
+    wanted = whole.disk().below(TOPIC)
+    assert wanted != disk.below(TOPIC)
+
+    def check(after, _acknowledged, done):
+        assert after.contents.get(MARKER) in (None, disk.contents[MARKER])
+        if MARKER in after.contents:
+            assert after.below(TOPIC) in ((wanted,) if done else (disk.below(TOPIC), wanted))
+        assert not done or MARKER in after.contents
+        assert {POINTS, STARTS} <= after.contents.keys()
+
+    return Case("log-dir-recover-partition", disk, work, check)
 
 
 def salvage_below_case():
@@ -238,6 +261,7 @@ CASES_MANAGER = [
     recover_case("log-dir-mark-clean-again", clean_before=True),
     recover_case("log-dir-mend", extra={POINTS: b"garbage", f"{TOPIC}/leader-epoch-checkpoint": b"garbage"}),
     recover_case("log-dir-salvage", salvage=True),
+    recover_partition_case(),
     salvage_below_case(),
     mend_metadata_case(),
     purge_case(),

@@ -55,6 +55,21 @@ def test_recover_leaves_what_the_command_leaves(spark, twins):
     assert list(by_job.glob("d?.quarantine-*"))
 
 
+def test_partitions_that_are_recovered_keep_the_marker_unless_something_is_wrong(spark, own_corpus, tmp_path):
+    top = tmp_path / "d0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)
+    marker = (top / ".kafka_cleanshutdown").read_bytes()
+    named = [str(top / name) for name in ("append.time-0", "codec.none-0")]
+    rows = recover(spark, *named, now=NOW).collect()
+    assert not [row for row in rows if row.action in ("failed", "refused")]
+    assert (top / ".kafka_cleanshutdown").read_bytes() == marker
+    log = top / "append.time-0/00000000000000000000.log"
+    log.unlink()
+    log.symlink_to(tmp_path)
+    assert [row.directory for row in recover(spark, *named, now=NOW + 1000).collect() if row.action == "failed"] == named[:1]
+    assert not (top / ".kafka_cleanshutdown").exists()
+
+
 def test_a_running_broker_is_left_alone(spark, twins):
     _, by_job = twins
     before = state(by_job)

@@ -1,4 +1,4 @@
-"""Mending the small files that stop a broker: rebuilt where their truth is elsewhere on the disk, else set aside.
+"""Mending the small files that stop a broker: rebuilt where their truth is elsewhere on the disk, else removed.
 
 What is replaced or removed goes through the seam, and so into the quarantine.
 """
@@ -60,8 +60,8 @@ def _mend(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str
     if trouble.kind is FileKind.BOOTSTRAP_CHECKPOINT:
         return _mend_bootstrap(files, cluster, trouble)
     if trouble.kind is FileKind.QUORUM_STATE:
-        _set_aside(files, trouble.path)
-        return Action.REMOVED, "set aside: the broker takes the epoch from the metadata log"
+        _remove(files, trouble.path)
+        return Action.REMOVED, "the broker takes the epoch from the metadata log"
     return None
 
 
@@ -74,7 +74,7 @@ def _mend_epochs(files: Files, trouble: Trouble, shown: str, report: Report) -> 
         report.events.append(event._replace(path=shown, reason=how))
 
 
-def _set_aside(files: Files, path: str) -> None:
+def _remove(files: Files, path: str) -> None:
     files.remove(path)
     files.sync_directory(parent_of(path))
 
@@ -89,8 +89,8 @@ def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
         if sound:
             replace(files, trouble.path, [encode_offset_checkpoint(sound)])
             return Action.REBUILT, f"{len(sound)} lines that make sense are kept"
-    _set_aside(files, trouble.path)
-    return Action.REMOVED, "set aside: no line of it can be trusted"
+    _remove(files, trouble.path)
+    return Action.REMOVED, "no line of it can be trusted"
 
 
 def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
@@ -140,5 +140,5 @@ def _mend_bootstrap(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[A
             if batches and not findings:
                 replace(files, trouble.path, [file.read(0, file.size())])
                 return Action.REBUILT, f"copied from {path}"
-    _set_aside(files, trouble.path)
-    return Action.REMOVED, "set aside: it is only needed while the metadata log is empty"
+    _remove(files, trouble.path)
+    return Action.REMOVED, "it is only needed while the metadata log is empty"

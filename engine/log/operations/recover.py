@@ -19,7 +19,7 @@ from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
-from engine.log.operations.operation import closed
+from engine.log.operations.operation import closed, put_marker, take_marker
 from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report
 from engine.log.segment.leftovers import Leftovers
@@ -75,7 +75,8 @@ def recover(
 
     each  recovers the partitions, instead of `_each`: for who has it done elsewhere
     What can not be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
-    Log dirs that were named as a whole also get their small files mended and their checkpoints written.
+    Log dirs that were named as a whole also get their small files mended and their checkpoints written. The clean shutdown
+    marker is gone while we work; it comes back where only partitions were named, and nothing is left that is wrong.
     """
     troubles = foresee(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
     losses = [trouble for trouble in troubles if trouble.effect is Effect.LOSES_TOPICS]
@@ -87,13 +88,15 @@ def recover(
     by_place = {place: [one for one in troubles if one.path.startswith(place.path + "/")] for place in places}
     of_places = {id(trouble) for found in by_place.values() for trouble in found}
     unproven: dict[str, str] = {}  # why a log dir can not be marked as clean
+    markers: dict[str, bytes] = {}  # of log dirs whose other partitions are as they were
     for log_dir in manager.cluster.log_dirs:
         report = Report(log_dir.path, OPERATION)
         own = [trouble for trouble in troubles if trouble.log_dir == log_dir.path and id(trouble) not in of_places]
         if not _mend_all(manager, own, report):
             unproven[log_dir.path] = _TRIPPED
-        if log_dir.is_whole:
-            _forget_clean_shutdown(manager, log_dir)
+        marker = take_marker(manager, log_dir)  # from here on the directory is no longer as a broker left it
+        if marker is not None and not log_dir.is_whole:
+            markers[log_dir.path] = marker
         if report.events:
             yield report
     standing: dict[Place, Standing] = {}
@@ -117,6 +120,8 @@ def recover(
     for log_dir in manager.cluster.log_dirs:
         if not log_dir.is_whole:
             manager.leave(log_dir, {place: one for place, one in standing.items() if place.log_dir == log_dir.path})
+            if log_dir.path in markers and log_dir.path not in unproven:
+                put_marker(manager, log_dir, markers[log_dir.path])
         else:
             yield from _finish(manager, options, log_dir, standing, unproven.get(log_dir.path), log_dir.path in incomplete)
 
@@ -143,14 +148,6 @@ def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> b
             continue  # accepted; recovering the metadata log says what goes
         mended &= mend(manager.files_of(trouble.log_dir), manager.cluster, trouble, report)
     return mended
-
-
-def _forget_clean_shutdown(manager: LogManager, log_dir: LogDir) -> None:
-    """From here on the directory is no longer as a broker left it."""
-    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-    if files.exists(path):
-        files.remove(path)
-        files.sync_directory(log_dir.path)
 
 
 def _each(
