@@ -57,7 +57,7 @@ class LogDir:
 
     What becomes of its own files. The clean shutdown marker is gone while any of its logs is worked on, and put back where it
     stood unless something failed; `recover` of the whole dir leaves it out. The checkpoints of a broker's dir get the lines of
-    logs that were worked on, as what was done (deleted records, a lower end) stands nowhere else; `recover` of single partitions
+    logs that were worked on, as what was done (deleted records, a lower end) stands nowhere else; `recover` of partitions
     leaves them as they are. All else is for a dir that is whole: small files are mended, directories of deleted topics
     removed, a marker made.
     """
