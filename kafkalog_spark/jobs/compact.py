@@ -68,13 +68,13 @@ def compact(
     asked = replace(asked, secret=(randbits(64), randbits(64)))
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
     with opened(paths, settings, moment, lambda files, _log_dir: files) as job:
+        for place in (place for log_dir in job.log_dirs for place in log_dir.places):  # whether it is due still or not
+            remove_tree(Files(), f"{place.path}/{STAGING}")  # of a job that died
         chooser = LogCompactor(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter)
         chooser.choose(job.manager, 1)
         places = [
             place for log_dir in job.manager.cluster.log_dirs for place in log_dir.places if place.name.topic != METADATA_TOPIC
         ]
-        for place in places:
-            remove_tree(Files(), f"{place.path}/{STAGING}")  # of a job that died
         markers = {log_dir: take_marker(job.manager, log_dir) for log_dir in job.log_dirs}
         clean = {log_dir.path for log_dir, marker in markers.items() if clean_start or marker is not None}
         work = Work(settings, moment, _plain, partial(_compact, asked, clean, shuffle))
@@ -83,7 +83,7 @@ def compact(
             if place.path in job.plans:
                 rows += _by_shuffle(spark, job, place, asked, clean, work)
         for log_dir, marker in markers.items():
-            if marker is not None and not _failed(log_dir, rows):
+            if marker is not None and not _is_half_done(log_dir, job):
                 put_marker(job.manager, log_dir, marker)
     return frame_of(spark, rows)
 
@@ -136,8 +136,8 @@ def _unsaid(_size: int) -> None:
     """Nobody is told of bytes."""
 
 
-def _failed(log_dir: LogDir, rows: list[dict[str, Any]]) -> bool:
-    return any(row["action"] == "failed" and row["directory"].startswith(log_dir.path + "/") for row in rows)
+def _is_half_done(log_dir: LogDir, job: Job) -> bool:
+    return any(directory.startswith(log_dir.path + "/") for directory in job.half_done)
 
 
 def _compact(asked: CompactionOptions, clean: set[str], shuffle: str, manager: TaskLogManager) -> Iterator[Report]:

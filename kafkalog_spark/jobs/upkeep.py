@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.startup import survey
+from engine.log.operations.operation import LEFT_ALONE
 from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.table.levels import rows_as_batches
@@ -41,8 +42,9 @@ EVENT_TYPES: dict[str, pa.DataType] = {
     "firstOffset": pa.int64(), "endOffset": pa.int64(), "records": pa.int64(), "bytes": pa.int64(), "severity": pa.string(),
 }  # fmt: skip
 _NOTE_TYPES = EVENT_TYPES | {"firstBaseOffset": pa.int64(), "logStartOffset": pa.int64(), "recoveryPoint": pa.int64(),
-                             "cleanUntil": pa.int64(), "plan": pa.binary()}  # fmt: skip
+                             "cleanUntil": pa.int64(), "plan": pa.binary(), "leftAlone": pa.bool_()}  # fmt: skip
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
+FAILED = "failed"  # why a log was not worked on to the end
 STANDING = "standing"  # how a log was left: for the driver, not for the user
 _LOCKS = ".kafkalog-task-"  # names of the tasks' locks; plain files in a log dir are nothing to a broker
 
@@ -79,11 +81,13 @@ class Job:
     """Log dirs that are locked, with the driver's manager.
 
     plans  by partition directory what tasks left to the driver, see TaskLogManager
+    half_done  partition directories in which something failed in the middle
     """
 
     log_dirs: list[LogDir]
     manager: LogManager
     plans: dict[str, bytes] = field(default_factory=dict)
+    half_done: set[str] = field(default_factory=set)
 
     @property
     def cluster(self) -> Cluster:
@@ -99,17 +103,27 @@ def opened(paths: Sequence[str], settings: Settings, now: int, wrap: Callable[[F
         log_dirs = find_log_dirs(files, [one for path in paths for one in expand(files, path)])
         with locked(files, [log_dir.path for log_dir in log_dirs]):
             seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
-            yield Job(log_dirs, LogManager(seams.__getitem__, survey(files, log_dirs), settings, now))
-            for log_dir in log_dirs:
-                _remove_locks(files, log_dir.path)
+            try:
+                yield Job(log_dirs, LogManager(seams.__getitem__, survey(files, log_dirs), settings, now))
+            finally:
+                for log_dir in log_dirs:
+                    _remove_locks(files, log_dir.path)
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
 
 def _remove_locks(files: Files, log_dir: str) -> None:
+    """Remove the locks of tasks that have ended. An attempt that Spark gave up may run on: its lock stays."""
     for name in files.list(log_dir):
         if name.startswith(_LOCKS):
-            files.remove(f"{log_dir}/{name}")
+            try:
+                lock = files.lock(f"{log_dir}/{name}")
+            except LogDirLocked:
+                continue
+            try:
+                files.remove(f"{log_dir}/{name}")
+            finally:
+                lock.release()
 
 
 def pieces_of(places: Iterable[Place]) -> list[Piece]:
@@ -159,6 +173,8 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
         for row in found:
             if row["action"] != STANDING:
                 rows.append({name: row.get(name) for name in EVENT_TYPES})
+                if row["action"] == FAILED and not row["leftAlone"]:
+                    job.half_done.add(row["directory"])
                 continue
             place = by_path[row["directory"]]
             if row.get("recoveryPoint") is not None:
@@ -236,7 +252,8 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
         yield same | {"action": "found", "file": finding.where.file, "reason": f"{finding.code}: {finding.what}",
                       "firstOffset": finding.where.offset, "severity": finding.severity.value}  # fmt: skip
     if report.failure is not None:
-        yield same | {"action": "failed", "file": "", "reason": str(report.failure), "severity": "error"}
+        yield same | {"action": FAILED, "file": "", "reason": str(report.failure), "severity": "error",
+                      "leftAlone": isinstance(report.failure, LEFT_ALONE)}  # fmt: skip
 
 
 def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:

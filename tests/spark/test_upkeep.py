@@ -7,8 +7,10 @@ import shutil
 import pytest
 
 from engine.log.cleaner.compaction import CompactionOptions
+from engine.log.logdir.log_manager import Settings
 from engine.log.operations.recover import RecoverOptions
 from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.jobs import compact as compact_job
 from kafkalog_spark.jobs import recover as recover_job
 from kafkalog_spark.jobs import upkeep
 from kafkalog_spark.jobs.compact import compact
@@ -133,7 +135,8 @@ def no_session(monkeypatch):
         return Rows(Row(row) for split in splits for batch in work(split) for row in batch.to_pylist())
 
     monkeypatch.setattr(upkeep, "run", run)
-    monkeypatch.setattr(recover_job, "frame_of", lambda _spark, rows: rows)
+    for job in (recover_job, compact_job):
+        monkeypatch.setattr(job, "frame_of", lambda _spark, rows: rows)
 
 
 @pytest.fixture
@@ -173,3 +176,41 @@ def test_logs_of_07_are_recovered_and_their_log_dir_gets_nothing_of_later_broker
     rows = recover(None, str(tmp_path / "d"), now=NOW)
     assert done(rows) == {("truncated", "torn-0")}
     assert {path.name for path in (tmp_path / "d").iterdir()} - {".lock"} == {"torn-0"}
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_log_that_was_left_alone_leaves_its_log_dir_clean(torn, tmp_path):
+    (torn / ".kafka_cleanshutdown").write_bytes(b"{}")
+    with max((torn / "small_segments-0").glob("*.log")).open("r+b") as log:
+        log.truncate(log.seek(0, 2) - 4)
+    odd = torn / "odd-0"
+    odd.mkdir()
+    (odd / "00000000000000000000.log").symlink_to(tmp_path)
+    how = {"config": {"cleanup.policy": "compact"}, "options": CompactionOptions(force=True), "now": NOW}
+    rows = compact(None, str(torn / "small_segments-0"), str(odd), **how)
+    assert ("failed", "odd-0") in done(rows)
+    assert (torn / ".kafka_cleanshutdown").read_bytes() == b"{}"
+
+
+@pytest.mark.usefixtures("no_session")
+def test_what_a_dead_job_left_goes_where_nothing_is_due_too(torn):
+    left = torn / "small_segments-0" / compact_job.STAGING
+    (left / "one").mkdir(parents=True)
+    assert compact(None, str(torn), config={"cleanup.policy": "delete"}, now=NOW) == []
+    assert not left.exists()
+
+
+def test_the_lock_of_an_attempt_that_runs_on_outlives_its_job(torn):
+    held, free = torn / ".kafkalog-task-a-0", torn / ".kafkalog-task-b-0"
+    free.touch()
+
+    def fail():
+        with upkeep.opened([str(torn)], Settings(), NOW, lambda files, _: files):
+            raise ValueError("a job that fails")
+
+    with lock_held(str(held)), pytest.raises(ValueError, match="a job that fails"):
+        fail()
+    assert (held.exists(), free.exists()) == (True, False)
+    with upkeep.opened([str(torn)], Settings(), NOW, lambda files, _: files):
+        pass
+    assert not held.exists()

@@ -43,6 +43,9 @@ class LogDamaged(KafkalogError):
     exit_status = 4
 
 
+LEFT_ALONE = (LogDamaged, NoLogOfBrokers)  # failures of logs in which nothing was changed
+
+
 @dataclass(frozen=True, slots=True)
 class OperationOptions:
     """How logs are opened and closed.
@@ -88,7 +91,7 @@ def operate(
             for place, result in zip(places, (map if pool is None else pool.map)(one, places), strict=True):
                 if result.failure is not None:
                     errors.append(result.failure)
-                    failed_in_the_middle |= not isinstance(result.failure, LogDamaged | NoLogOfBrokers)
+                    failed_in_the_middle |= not isinstance(result.failure, LEFT_ALONE)
                 yield result
                 if progress is not None:
                     progress(place)
