@@ -24,9 +24,14 @@ def exit_status(report: Report) -> int:
     """That of its failure · 4: something was refused, or is still wrong · 1: something was wrong and is repaired · 0."""
     if report.failure is not None:
         return report.failure.exit_status
-    if report.has_problems_left:
+    return max((event_status(event.action, event.severity) for event in report.events), default=0)
+
+
+def event_status(action: Action, severity: Severity) -> int:
+    """What one event makes of the exit status, see `exit_status`."""
+    if action in (Action.REFUSED, Action.MISSING) or (action is Action.KEPT and severity is not Severity.INFO):
         return 4
-    return 0 if report.worst is Severity.INFO else 1
+    return 0 if severity is Severity.INFO else 1
 
 
 def text_lines(report: Report) -> Iterator[str]:

@@ -167,12 +167,16 @@ def _compact(spark: SparkSession, given: Given) -> int:
 
 
 def _events(frame: DataFrame, given: Given) -> int:
-    """Show what was done → 0, 1 where something was wrong and is mended, 4 where records were lost, 8 where it failed."""
+    """Show what was done → exit status: that of the command for the same events, 8 where something failed."""
+    from engine.findings import Severity
+    from engine.log.report import Action
+    from kafkalog_cli.render_report import event_status
+
     rows = _shown(frame, given.form, _event_line)
     if any(row["action"] == "failed" for row in rows):
         return 8
-    severities = {row["severity"] for row in rows}
-    return 4 if "error" in severities else 1 if "warning" in severities else 0
+    events = [row for row in rows if row["action"] != "found"]  # what is found besides is no event there either
+    return max((event_status(Action(row["action"]), Severity(row["severity"])) for row in events), default=0)
 
 
 def _show(frame: DataFrame, form: str) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
+from engine.findings import Severity
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.logdir.log_manager import Settings
 from engine.log.operations.recover import RecoverOptions
+from engine.log.report import Action, Report
+from kafkalog_cli import spark as command
+from kafkalog_cli.render_report import exit_status
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs import compact as compact_job
 from kafkalog_spark.jobs import recover as recover_job
@@ -214,3 +219,22 @@ def test_the_lock_of_an_attempt_that_runs_on_outlives_its_job(torn):
     with upkeep.opened([str(torn)], Settings(), NOW, lambda files, _: files):
         pass
     assert not held.exists()
+
+
+@pytest.mark.parametrize(("events", "status"), [
+    ([("recovered", "info")], 0),
+    ([("truncated", "error"), ("rebuilt", "warning")], 1),
+    ([("refused", "info")], 4),
+    ([("missing", "warning"), ("truncated", "error")], 4),
+    ([("kept", "warning")], 4),
+    ([("failed", "error"), ("kept", "info")], 8),
+])  # fmt: skip
+def test_a_job_ends_with_the_status_of_the_command(monkeypatch, events, status):
+    rows = [{"action": action, "severity": severity} for action, severity in events]
+    monkeypatch.setattr(command, "_shown", lambda *_: rows)
+    assert command._events(None, SimpleNamespace(form="json")) == status
+    if status != 8:
+        report = Report("t-0", "recover")
+        for action, severity in events:
+            report.add(Action(action), "", "", severity=Severity(severity))
+        assert exit_status(report) == status
