@@ -78,6 +78,8 @@ class LargestTimestamps:
             windows = LogWalk(self._log, batch.position, end, max_batch_bytes=limit, batches=self._batches)
         answer = NO_TIMESTAMP
         for part in windows:
+            if not part.rows:
+                continue
             if part.batches.table[BatchField.COUNT, 0] == 0:
                 return None  # the cleaner emptied the batch, and with it went what the entry was made from
             largest = self._read(part)

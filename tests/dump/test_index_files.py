@@ -225,6 +225,13 @@ def test_a_batch_larger_than_a_block_is_read_in_windows(monkeypatch):
     assert timed(times((1, 1)), max_batch_bytes=10).codes == ["batch-too-large"]
 
 
+def test_a_batch_too_small_for_its_header_has_no_timestamps():
+    log = DATA[:8] + struct.pack(">i", 14) + DATA[12:]
+    done = timed(times((1, 1)), log, beside=b"")
+    assert done.codes == ["timeindex-timestamp-mismatch"]
+    assert done.lines[1:] == ["  Index timestamp: 1, log timestamp: -1"]
+
+
 @pytest.mark.parametrize("beside", [None, b"", SOUND, bytes(80), b"\xff" * 16, index((7, AT[3]))])
 def test_whatever_the_offset_index_says_the_batch_is_found_or_reported(beside):
     done = timed(SOUND_TIMES, beside=beside)
