@@ -18,6 +18,8 @@ from kafkalog_spark.tasks import options_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from pyiceberg.table import Transaction
+
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 MODES = ("error", "append", "overwrite")
 _AT_ONCE = 128 << 20  # bytes of Arrow that one append to a partitioned table of Iceberg takes
@@ -94,6 +96,7 @@ def write_iceberg(
         table = None
     if table is not None and mode == "error":
         raise OptionError(f"{to}: there is a table already; set the mode to append or overwrite")
+    creation: Transaction
     if table is None:
         tables.create_namespace_if_not_exists(namespace)
         creation = tables.create_table_transaction(to, rows.schema)
