@@ -15,14 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.dump.selection import EVERYTHING
-from engine.dump.skipping import segments_behind
 from engine.findings import Finding, Where
 from engine.formats import MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_cleaned, next_gap
 from engine.layout import FileKind
-from engine.log.scan.cleaned import has_traces, was_cleaned
+from engine.log.scan.cleaned import was_cleaned
 from engine.log.scan.gaps import KEPT, Gap, HeaderGaps, explained_finding, loss_findings
-from engine.log.scan.keys import keys_explain_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,10 +145,16 @@ def report_gaps(
         reports.more_gaps(absolute, more)
         report(Finding("offset-order", Where(path), f"{more} more offsets that do not follow the one before"))
     losses = gaps.losses()
-    following = segments_behind(files, path, name) if losses else []
+    if not losses:
+        return
+    from engine.dump.skipping import segments_behind
+    from engine.log.scan.cleaned import has_traces
+    from engine.log.scan.keys import keys_explain_gaps
+
+    following = segments_behind(files, path, name)
     if has_traces(files, following):
         return  # the cleaner works from the beginning on: it was here, too
-    if losses and keys_explain_gaps(files, path, [gap.position for gap in losses], following):
+    if keys_explain_gaps(files, path, [gap.position for gap in losses], following):
         report(explained_finding(gaps, path))
         return
     for gap in losses:

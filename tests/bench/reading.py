@@ -14,12 +14,14 @@ from engine.files import ReadOnlyFiles
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
 from engine.log.fetch.view import PartitionView
 from engine.record.builder import NewRecord, build_batch
+from engine.record.crc import crc32c
 from tests.bench.measure import WrongRunError, median, run
 from tests.bench.report import Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.findings import Finding
     from tests.bench.setting import Bench
 
 LOOKUP_LIMIT = 0.005
@@ -58,7 +60,7 @@ def raw(bench: Bench) -> Iterator[Result]:
 
 def lookup(bench: Bench) -> Iterator[Result]:
     """A lookup by offset and one by timestamp, opening the partition included, start of the process excluded."""
-    directory = bench.home / "sparse-0"
+    directory = bench.home / "sparse-1"
     done = subprocess.run([sys.executable, "-m", "tests.bench.reading", str(directory)], capture_output=True, text=True,
                           check=False, cwd=Path(__file__).parents[2])  # fmt: skip
     if done.returncode:
@@ -83,6 +85,7 @@ def sparse_partition(directory: Path) -> Path:
             for number in (*range(count // 2, count // 2 + 20), *range(count - 20, count)):
                 first = base + number * _RECORDS
                 template[:8], template[27:43] = struct.pack(">q", first), struct.pack(">qq", _EPOCH + first, _EPOCH + first + 9)
+                template[17:21] = struct.pack(">I", crc32c(template[21:]))
                 log.seek(number * size)
                 log.write(template)
         entries = [(number * _RECORDS + _RECORDS - 1, number * size) for number in range(1, count)]
@@ -91,6 +94,10 @@ def sparse_partition(directory: Path) -> Path:
         path.with_suffix(".timeindex").write_bytes(b"".join(struct.pack(">qi", *entry) for entry in stamps))
     (directory / "complete").touch()
     return directory
+
+
+def _refuse(finding: Finding) -> None:
+    raise WrongRunError(f"lookup: {finding}")
 
 
 def main(directory: str) -> None:
@@ -102,7 +109,7 @@ def main(directory: str) -> None:
     for _ in range(20):
         for what in ("offset", "timestamp"):
             start = time.perf_counter()
-            view = PartitionView(ReadOnlyFiles(), directory, print)
+            view = PartitionView(ReadOnlyFiles(), directory, _refuse)
             if what == "offset":
                 place = read(view, middle, 1 << 20, FetchIsolation.LOG_END).place.message_offset
             else:
