@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from engine.formats import INT_MAX, LONG_MAX
 
+METADATA_TOPIC = "__cluster_metadata"  # of a KRaft cluster; one partition, which only controllers write
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
+
 
 class FileKind(Enum):
     """What a file is, as far as its name tells. The value is the suffix or the whole name."""
@@ -167,6 +170,16 @@ def _digits(offset: int) -> str:
 # plain names: these functions are called for every file of a log dir, and the value of an enum takes its time
 _LOG, _OFFSET_INDEX, _TIME_INDEX = FileKind.LOG.value, FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value
 _TRANSACTION_INDEX, _PRODUCER_SNAPSHOT = FileKind.TRANSACTION_INDEX.value, FileKind.PRODUCER_SNAPSHOT.value
+
+
+def is_topic_name(name: str) -> bool:
+    """May a topic be called this? Mirrors Topic.isValid."""
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def is_log_file_name(name: str) -> bool:
+    """Is it the name of a segment's .log, as Kafka writes it?"""
+    return name[20:] == FileKind.LOG.value and name[:20].isascii() and name[:20].isdigit()
 
 
 def log_file_name(base_offset: int, suffix: str = "") -> str:

@@ -116,7 +116,9 @@ class LogWalk:
                     self.stop = Stop.TORN
                     return
                 if size > self._max_batch_bytes:
-                    yield self._header_only(size)
+                    window = self._header_only(size)
+                    self._note_suspects(1)
+                    yield window
                     self.position += size
                 else:
                     self._buffer = bytearray(size)

@@ -8,7 +8,7 @@ from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action, loses_records
 from tests.crash.cases_log import swapped
 from tests.crash.cases_manager import broker_sees, log_dir, managed
-from tests.crash.partitions import batches_of, name, segments
+from tests.crash.partitions import batches_of, closed, name, segments
 from tests.support.crash_files import CrashFiles
 
 
@@ -44,3 +44,16 @@ def test_what_is_left_over_is_told_once():
     assert f"{12:020}.log.swap" in told
     assert len(told) == len(set(told))
     assert seen.batches == whole == batches_of(segments())
+
+
+@pytest.mark.parametrize("swallowed", [1, 2, 3])
+def test_a_wrong_size_that_ends_where_a_batch_begins_hides_none(swallowed):
+    """Of the third segment the first batch claims the next ones as well, up to the end of the log or before another."""
+    disk = log_dir(closed(segments()), clean=False)
+    first, *others = segments()[2][1]
+    size = (len(first) + sum(map(len, others[:swallowed])) - 12).to_bytes(4, "big")
+    path, whole = name(23), batches_of(segments())
+    disk = disk._replace(contents=disk.contents | {path: first[:8] + size + first[12:] + b"".join(others)})
+    files = CrashFiles(disk)
+    managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+    assert broker_sees(files.disk()).batches == {base: batch for base, batch in whole.items() if base != 23}

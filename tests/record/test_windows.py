@@ -62,10 +62,10 @@ def test_a_cut_log_is_torn_unless_cut_between_batches(size):
     assert stop == (Stop.END if position == size else Stop.TORN)
 
 
-def salvage(data):
+def salvage(data, **options):
     """Positions of the sound batches that a walk with searches finds, and how often it searched."""
     with MemoryFiles({"x.log": data}).open("x.log") as file:
-        log, found, searches = LogWalk(file), [], 0
+        log, found, searches = LogWalk(file, **options), [], 0
         while True:
             found += [at for at, valid in positions(log) if valid]
             if log.stop == Stop.END:
@@ -89,8 +89,10 @@ def test_what_is_not_damaged_is_found(at, damage):
 def test_a_wrong_size_field_costs_one_batch(change):
     at = STARTS[4]
     size = (int.from_bytes(LOG[at + 8 : at + 12], "big") + change).to_bytes(4, "big")
-    found, _ = salvage(LOG[: at + 8] + size + LOG[at + 12 :])
-    assert found == [start for start in STARTS if start != at]
+    data = LOG[: at + 8] + size + LOG[at + 12 :]
+    rest = [start for start in STARTS if start != at]
+    assert salvage(data)[0] == rest
+    assert salvage(data, max_batch_bytes=max(map(len, BATCHES)))[0] == rest  # above it a batch is not read as a whole
 
 
 def test_zeros_are_skipped_without_a_look_at_each_place(monkeypatch):

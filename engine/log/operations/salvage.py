@@ -12,7 +12,7 @@ from engine.findings import Severity
 from engine.formats import BatchField
 from engine.layout import (
     ASIDE,
-    FileKind,
+    is_log_file_name,
     log_file_name,
     offset_index_file_name,
     time_index_file_name,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from engine.files import Files, OpenFile
     from engine.log.report import Report
-
 
 
 class Run(NamedTuple):
@@ -53,7 +52,7 @@ def salvage(files: Files, directory: str, report: Report) -> int:
 
     A torn end is left to recovery. Returns how many segments were written. Raises UnreadableFile, UnwritableFile.
     """
-    names = [name for name in files.list(directory) if _is_log(name)]
+    names = [name for name in files.list(directory) if is_log_file_name(name)]
     bases = sorted(int(name[:20]) for name in names)
     count = 0
     expected = 0
@@ -101,19 +100,45 @@ def sound_runs(
 
 def _sound_batches(file: OpenFile, limit: int | None, gave_up: Callable[[int], object]) -> Iterator[Run]:
     """Every batch with a right checksum whose offsets lie below `limit`."""
-    walk = LogWalk(file)
+    walk, damaged = LogWalk(file), None
     while True:
-        for window in walk:
-            table = window.batches.table
-            for row in range(window.rows):
-                base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
-                if table[BatchField.VALID, row] == 1 and base <= last and (limit is None or last < limit):
-                    start = window.base + table[BatchField.POSITION, row]
-                    yield Run(start, start + table[BatchField.SIZE, row], base, last + 1)
-        if walk.stop is Stop.END or walk.resynchronise() is None:
+        for is_sound, batch in _batches(walk, limit):
+            if not is_sound:
+                damaged = damaged or batch
+                continue
+            if damaged is not None and batch.first_offset > damaged.end_offset:
+                yield from _hidden(file, damaged.start, batch.start, limit, gave_up)
+            damaged = None
+            yield batch
+        if (walk.stop is Stop.END and damaged is None) or walk.resynchronise() is None:
             if walk.gave_up is not None:
                 gave_up(walk.gave_up)
             return
+        damaged = None
+
+
+def _hidden(
+    file: OpenFile, start: int, end: int, limit: int | None, gave_up: Callable[[int], object]
+) -> Iterator[Run]:
+    """The sound batches in bytes [start, end), which damaged ones claim: a wrong size may end where a batch begins."""
+    walk = LogWalk(file, start, end)
+    found: int | None = start
+    while found is not None:
+        yield from (batch for is_sound, batch in _batches(walk, limit) if is_sound)
+        found = walk.resynchronise()
+    if walk.gave_up is not None:
+        gave_up(walk.gave_up)
+
+
+def _batches(walk: LogWalk, limit: int | None) -> Iterator[tuple[bool, Run]]:
+    """(is its checksum right and do its offsets lie below `limit`?, batch)"""
+    for window in walk:
+        table = window.batches.table
+        for row in range(window.rows):
+            base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
+            start = window.base + table[BatchField.POSITION, row]
+            is_sound = table[BatchField.VALID, row] == 1 and base <= last and (limit is None or last < limit)
+            yield is_sound, Run(start, start + table[BatchField.SIZE, row], base, last + 1)
 
 
 def _fitting(batches: Iterator[Run], expected: int) -> Iterator[Run]:
@@ -168,7 +193,3 @@ def _write(files: Files, directory: str, name: str, file: OpenFile, runs: list[R
     files.sync_directory(directory)
     files.rename(aside, path)
     files.sync_directory(directory)
-
-
-def _is_log(name: str) -> bool:
-    return name[20:] == FileKind.LOG.value and name[:20].isascii() and name[:20].isdigit()
