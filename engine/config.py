@@ -64,6 +64,11 @@ class LogConfig:
     local_retention_size: int = _setting("local.retention.bytes", -2, -2)
 
     @property
+    def max_segment_ms(self) -> int:
+        """How long a segment may wait to be rolled, ms (LogConfig.maxSegmentMs)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+    @property
     def compact(self) -> bool:
         """Is the topic compacted?"""
         return "compact" in self.cleanup_policy.split(",")

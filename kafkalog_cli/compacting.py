@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from engine.errors import UsageError
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.operations.compact import LogCompactor
-from engine.log.operations.operation import OperationOptions, operate
+from engine.log.operations.operation import operate
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.partitions import session
 
@@ -57,11 +57,7 @@ def run(values: dict[str, Any]) -> int:
             values["max_bytes_per_second"],
         )
         compactor.on_share = progress.share
-        options = OperationOptions(
-            "compact", opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
-            opening.keep_deleted, opening.jobs,
-        )
-        yield from operate(manager, options, compactor.work, errors, progress.done)
+        yield from operate(manager, opening.options("compact"), compactor.work, errors, progress.done)
 
     whole = {**values, "dry_run": values["dry_run"] or values["explain"]}
     return session(whole, perform, errors, metrics=compactor.metrics.gauges)

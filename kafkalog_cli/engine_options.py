@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from engine.config import LogConfig
     from engine.log.logdir.log_manager import Settings
+    from engine.log.operations.operation import OperationOptions
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
@@ -97,6 +98,15 @@ class Opening:
     def config(self) -> LogConfig:
         """The settings of a topic that has none of its own."""
         return self.settings.server.topics.with_settings(dict(self.settings.overrides))
+
+    def options(self, operation: str, *, for_snapshots: bool = False) -> OperationOptions:
+        """The same for `operate`."""
+        from engine.log.operations.operation import OperationOptions
+
+        return OperationOptions(
+            operation, self.clean_start, self.recovery_point, self.log_start_offset, self.high_watermark, self.keep_deleted,
+            self.jobs, for_snapshots,
+        )
 
 
 def opening_from(values: dict[str, Any]) -> Opening:

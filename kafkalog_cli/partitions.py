@@ -13,8 +13,7 @@ import click
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, is_locked, nameless_file
 from engine.findings import Severity
-from engine.layout import FileKind, PartitionKind, file_name
-from engine.log.logdir.cluster_metadata import METADATA_TOPIC
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.log.logdir.metrics import FlushStats, write_textfile
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import opening_from, paths_from
@@ -54,13 +53,10 @@ def run(
     work_07  for logs of Kafka 0.7; None: they are refused
     meet     is called with the manager of these logs before
     """
-    from engine.log.operations.operation import OperationOptions, operate
+    from engine.log.operations.operation import operate
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
-        options = OperationOptions(
-            operation, opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
-            opening.keep_deleted, opening.jobs, for_snapshots=operation != "append",
-        )
+        options = opening.options(operation, for_snapshots=operation != "append")
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
             raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")

@@ -9,7 +9,7 @@ from engine.findings import Severity
 from engine.layout import PartitionKind
 from engine.log.logdir.log_manager import purge_deleted_directories
 from engine.log.operations.kafka07 import explain_retention_07, retain_07
-from engine.log.operations.operation import OperationOptions, operate
+from engine.log.operations.operation import operate
 from engine.log.quarantine.standing import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.explain import explain_retention
@@ -49,10 +49,7 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
             if explain:
                 explain_retention(log)
 
-        options = OperationOptions(
-            "retain", opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.high_watermark,
-            opening.keep_deleted, opening.jobs, for_snapshots=True,
-        )
+        options = opening.options("retain", for_snapshots=True)
         def work_07(log: Log07, report: Report) -> None:
             if plan is not None:
                 raise UsageError(f"{log.directory}: a log of Kafka 0.7, which --free does not know", path=log.directory)

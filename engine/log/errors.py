@@ -22,6 +22,7 @@ __all__ = [
     "InvalidIndexSize",
     "InvalidOffset",
     "InvalidTimestamp",
+    "LogDamaged",
     "OffsetIndexMissing",
     "OffsetOutOfRange",
     "RollRefused",
@@ -77,6 +78,13 @@ class CorruptRecord(KafkalogError):
 def no_such_size(path: str, position: int) -> CorruptRecord:
     """Of the log at `path`: what lies at byte `position` says a size that no batch can have."""
     return CorruptRecord(f"{path}: no batch has the size found at byte {position}", do=whole_recovery(parent_of(path)))
+
+
+class LogDamaged(KafkalogError):
+    """A log that was left as it is: opening it would lose records, or what it holds is no ground for other files."""
+
+    code = "log-damaged"
+    exit_status = 4
 
 
 class RollRefused(KafkalogError):

@@ -16,11 +16,11 @@ from uuid import uuid4
 
 from engine.files import Files, now_ms
 from engine.findings import Severity
+from engine.layout import METADATA_TOPIC
 from engine.log.cleaner.compaction import CompactionOptions, note_round
 from engine.log.cleaner.offset_map import capacity_of
 from engine.log.cleaner.pieces import put_planned
 from engine.log.cleaner.round_plan import plan_round
-from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.log_manager import Settings
 from engine.log.operations.compact import LogCompactor
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker

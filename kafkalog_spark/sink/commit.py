@@ -12,10 +12,9 @@ import uuid
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.identity import ZERO_UUID, decode_partition_metadata, read_identity
+from engine.checkpoint.identity import ZERO_UUID
 from engine.errors import KafkalogError
-from engine.files import replace
-from engine.layout import FileKind, PartitionDir, PartitionKind, file_name, log_file_name, parse_partition_dir
+from engine.layout import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
 from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
 from engine.log.append.intake import FollowerIntake
 from engine.log.loading.loader import REPAIRABLE
@@ -23,6 +22,7 @@ from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager, Settings, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, is_a_brokers, operate, put_marker, take_marker
+from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging as jobs
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.files import Files
-    from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
     from kafkalog_spark.sink.options import SinkOptions
@@ -182,9 +181,8 @@ class _Commit:
             files.make_directory(place.path)
             topic = place.name.topic
             if topic not in ids:
-                ids[topic] = _topic_id(files, self._cluster, topic) or new_topic_id()
-            path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
-            replace(files, path, [f"version: 0\ntopic_id: {ids[topic]}".encode()])
+                ids[topic] = find_topic_id(files, self._cluster, place)[0] or new_topic_id()
+            write_topic_id(files, f"{place.path}/{FileKind.PARTITION_METADATA.value}", ids[topic])
         log_dir = LogDir(directory, False, tuple(self._new), (), ())
         reports = self._operate(log_dir, self._append, files, clean=True)  # their names last by the sync behind the renames
         return {
@@ -274,21 +272,6 @@ class _Commit:
 
 def _name(place: Place) -> str:
     return f"{place.name.topic}-{place.name.partition}"
-
-
-def _topic_id(files: Files, cluster: Cluster, topic: str) -> str | None:
-    """The id that the topic has already: in the cluster's metadata, or in another partition here."""
-    known = None if cluster.metadata is None else cluster.metadata.by_name(topic)
-    if known is not None:
-        return known.topic_id
-    for log_dir in cluster.log_dirs:
-        for place in log_dir.partitions(PartitionKind.PLAIN):
-            path = f"{place.path}/{FileKind.PARTITION_METADATA.value}"
-            if place.name.topic == topic and files.exists(path):
-                decoded = decode_partition_metadata(read_identity(files, path), path).value
-                if decoded is not None:
-                    return decoded.topic_id
-    return None
 
 
 def new_topic_id() -> str:

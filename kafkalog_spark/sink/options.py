@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.config import LogConfig
 from engine.errors import UsageError
 from engine.formats import CODEC_NAMES, INT_MAX, Codec
+from engine.layout import METADATA_TOPIC, is_topic_name
 from engine.record.codecs import LEVELS
 from engine.record.packing import BATCH_SIZE
 from kafkalog_spark.errors import OptionError
@@ -32,8 +32,6 @@ _TYPES = {
     "topic": ("string",), "key": ("string", "binary"), "value": ("string", "binary"), "headers": (_HEADERS,),
     "partition": ("int",), "timestamp": ("timestamp",), "offset": ("bigint",),
 }  # fmt: skip
-_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")
-METADATA_TOPIC = "__cluster_metadata"
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def check_topic(name: str) -> None:
         raise OptionError("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
         raise OptionError("Topic name is invalid: '.' or '..' is not allowed")
-    if _TOPIC.fullmatch(name) is None:
+    if not is_topic_name(name):
         what = "it has other characters than ASCII alphanumerics, '.', '_' and '-', or more than 249"
         raise OptionError(f"Topic name is invalid: '{name[:300]}' is illegal: {what}")
     if name == METADATA_TOPIC:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from engine.arrow.incoming import IncomingRows, RowRefused, Sheet, groups
 from engine.formats import INT_MAX, BatchField
-from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.log_segment import Appending, LogSegment
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec
 from engine.record.columns import BatchColumns
 from engine.record.packing import Packer
@@ -152,7 +152,6 @@ class StagedPartition:
         self._next_offset = self._written = 0
         self._batches = batches
         self._segment: LogSegment | None = None
-        self._based = 0  # largest timestamp of the segment's first batch
         self._segments: list[tuple[int, int]] = []
         self._size = 0
         self._is_roomy, self._stays_open = True, True
@@ -220,8 +219,6 @@ class StagedPartition:
             if end == row:
                 self._end_segment()
                 continue
-            if not segment.size:
-                self._based = table[BatchField.MAX_TIMESTAMP, row]
             start = table[BatchField.POSITION, row]
             stop = table[BatchField.POSITION, end - 1] + table[BatchField.SIZE, end - 1]
             last_offset = table[BatchField.LAST_OFFSET, end - 1]
@@ -232,20 +229,9 @@ class StagedPartition:
 
     def _fitting(self, segment: LogSegment, row: int, rows: int) -> int:
         """Behind the last batch that goes into the segment without a roll (LogSegment.shouldRoll)."""
-        config, table = self._config, self._batches.table
-        limit = min(rows, row + segment.offset_index.room, row + segment.time_index.room)
-        longest = min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
-        size, based = segment.size, self._based
-        while row < limit:
-            batch_size, stamp = table[BatchField.SIZE, row], table[BatchField.MAX_TIMESTAMP, row]
-            if not size:
-                based = stamp
-            elif size > config.segment_size - batch_size or (based >= 0 and stamp - based > longest):
-                break
-            if table[BatchField.LAST_OFFSET, row] - segment.base_offset > INT_MAX:
-                break
-            size, row = size + batch_size, row + 1
-        return row
+        config, fields = self._config, (BatchField.SIZE, BatchField.LAST_OFFSET, BatchField.MAX_TIMESTAMP)
+        appends = list(map(Appending, *(self._batches.field(field)[row:rows].tolist() for field in fields)))
+        return row + segment.count_fitting(appends, config.segment_size, config.max_segment_ms, self._clock())
 
     def _begin(self, base_offset: int) -> LogSegment:
         self._segment = LogSegment(

@@ -9,8 +9,9 @@ import pytest
 from engine.config import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
+from engine.log.errors import LogDamaged
 from engine.log.verify.partition import verify_partition
-from engine.log.verify.rebuild import LogDamaged, Rebuilder
+from engine.log.verify.rebuild import Rebuilder
 from tests.support.cases import cases, differences
 
 INDEXES = (".index", ".timeindex", ".txnindex")

@@ -14,8 +14,8 @@ import pytest
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, replace
 from engine.formats import CODEC_NAMES, Codec
+from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import CHECKPOINTS
-from engine.log.operations.operation import LogDamaged
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.options import check_topic, read_sink_options

@@ -279,18 +279,12 @@ def maybe_roll(log: UnifiedLog, size: int, info: LogAppendInfo) -> LogSegment:
     """The segment that takes `size` bytes: the active one, or a new one."""
     segment, config = log.segments.active_segment, log.config
     params = RollParams(
-        segment_ms(log), config.segment_size, info.max_timestamp, info.last_offset, size, log.now,
+        config.max_segment_ms, config.segment_size, info.max_timestamp, info.last_offset, size, log.now,
     )  # fmt: skip
     if not segment.should_roll(params):
         return segment
     known = info.first_offset != UNKNOWN_OFFSET
     return log.roll(info.first_offset if known else info.last_offset - INT_MAX)
-
-
-def segment_ms(log: UnifiedLog) -> int:
-    """How long a segment may wait to be rolled, ms (LogConfig.maxSegmentMs)."""
-    config = log.config
-    return min(config.segment_ms, config.max_compaction_lag_ms) if config.compact else config.segment_ms
 
 
 def check_producers(log: UnifiedLog, frame: Frame, origin: AppendOrigin, transaction_version: int) -> ProducerChanges:

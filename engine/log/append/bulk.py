@@ -7,17 +7,20 @@ way, alone.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import BATCH_HEADER, INT_MAX, NO_TIMESTAMP, BatchField, Codec, Status
+from engine.formats import BATCH_HEADER, NO_TIMESTAMP, BatchField, Codec, Status
 from engine.kernels.admission import judge_records, stamp_batches
 from engine.kernels.decode import decode_records
 from engine.kernels.tables import TRAITS, Flaw, Trait
-from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row, segment_ms
+from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row
 from engine.log.append.frames import Frame
 from engine.log.append.validator import renew_checksum, target_codec, timestamp_bounds, timestamp_type
 from engine.log.append_errors import AppendRefused
 from engine.log.producers.append_info import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
+from engine.log.segment.log_segment import Appending
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.windows import check_large_batches, scan_range
@@ -124,24 +127,14 @@ class BulkAppender:
         sizes = self._batches.field(BatchField.SIZE)[row:rows].tolist()
         counts = self._batches.field(BatchField.COUNT)[row:rows].tolist()
         stamps = self._traits.field(Trait.LARGEST)[row:rows].tolist()
-        size, end_offset = segment.size, log.log_end_offset
-        longest = segment_ms(log) - segment.roll_jitter_ms
-        based = segment.rolling_based_timestamp if size else None
-        flush_at = log.recovery_point + config.flush_messages
-        for batch_size, count, stamp in zip(sizes, counts, stamps, strict=True):
-            timestamp = stamp if append_time is None else append_time
-            if size > config.segment_size - batch_size or end_offset + count - 1 - segment.base_offset > INT_MAX:
-                break
-            if size:
-                waited = timestamp - based if based is not None and based >= 0 else log.now - segment.created
-                if waited > longest:
-                    break
-            else:
-                based = timestamp
-            size, end_offset, row = size + batch_size, end_offset + count, row + 1
-            if end_offset >= flush_at:
-                break
-        return row
+        ends = list(accumulate(counts, initial=log.log_end_offset))[1:]
+        appends = [
+            Appending(size, end - 1, stamp if append_time is None else append_time)
+            for size, end, stamp in zip(sizes, ends, stamps, strict=True)
+        ]
+        count = segment.count_fitting(appends, config.segment_size, config.max_segment_ms, log.now)
+        before_flush = bisect_left(ends, log.recovery_point + config.flush_messages) + 1
+        return row + min(count, before_flush)
 
     def _check_producers(self, view: memoryview, row: int, end: int) -> tuple[int, AppendRefused | None, Appended | None]:
         """Take the batches of producers into their state, one by one → the first batch that is not to be written, and why.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.layout import FileKind, parse_file_name
+from engine.layout import METADATA_TOPIC, FileKind, parse_file_name
 from engine.server_config import topic_settings
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.record.batch import Record
 
-METADATA_TOPIC = "__cluster_metadata"
 METADATA_DIR = f"{METADATA_TOPIC}-0"
 _BROKER, _TOPIC = 4, 2  # ConfigResource.Type
 _TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # those that `_replay` knows; others are not decoded

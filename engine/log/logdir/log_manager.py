@@ -5,7 +5,6 @@ Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, rete
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,9 +19,8 @@ from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import is_known
 from engine.errors import KafkalogError
 from engine.files import look, replace
-from engine.layout import FileKind, PartitionKind, parse_file_name
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, is_topic_name, parse_file_name
 from engine.log.loading.loader import open_log
-from engine.log.logdir.cluster_metadata import METADATA_TOPIC
 from engine.log.logdir.logs_07 import config_07, is_log_07, open_reported_07
 from engine.server_config import ServerConfig
 
@@ -44,7 +42,6 @@ CHECKPOINTS = (
     FileKind.CLEANER_CHECKPOINT,
 )  # fmt: skip
 _LOG_07 = FileKind.LOG_07.value
-_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ def refuse_what_is_not_ours(files: Files, place: Place) -> list[str]:
 
     Raises NoLogOfBrokers where no broker of today opens it, or where it is no log of plain files.
     """
-    if _TOPIC.fullmatch(place.name.topic) is None or place.name.topic in (".", ".."):
+    if not is_topic_name(place.name.topic):
         what = f"{place.path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
     names = files.plain(place.path)

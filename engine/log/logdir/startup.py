@@ -23,8 +23,8 @@ from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.errors import UnreadableFile
-from engine.layout import FileKind, PartitionKind
-from engine.log.logdir.cluster_metadata import METADATA_DIR, METADATA_TOPIC, ClusterMetadata, read_cluster_metadata
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
+from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, read_cluster_metadata
 from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.metadata_proof import prove_metadata_log
 

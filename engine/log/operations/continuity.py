@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.findings import Severity
 from engine.index.offset import OffsetIndex
-from engine.layout import FileKind, log_file_name, offset_index_file_name, parse_file_name
+from engine.layout import FileKind, is_log_file_name, log_file_name, offset_index_file_name, parse_file_name
 from engine.log.errors import CorruptRecord
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.log.report import Report
 
-_LOG = FileKind.LOG.value
 
 
 def note_breaks(
@@ -61,7 +60,7 @@ def start_beyond_end(files: ReadOnlyFiles, directory: str, start: int) -> tuple[
 
     None: it does not, or holds nothing. Raises UnreadableFile.
     """
-    names = [name for name in files.list(directory) if _is_log(name) and files.exists(f"{directory}/{name}")]
+    names = [name for name in files.list(directory) if is_log_file_name(name) and files.exists(f"{directory}/{name}")]
     bases = sorted(int(name[:20]) for name in names)
     sizes = {base: files.info(f"{directory}/{log_file_name(base)}").size for base in bases}
     if not any(sizes.values()) or bases[-1] >= start:
@@ -87,10 +86,6 @@ def start_in_epochs(files: ReadOnlyFiles, directory: str, end: int) -> int:
         return 0
     start = checkpoint.entries[0].start_offset
     return start if start < end else 0
-
-
-def _is_log(name: str) -> bool:
-    return name[20:] == _LOG and name[:20].isascii() and name[:20].isdigit()
 
 
 def _last_position(files: ReadOnlyFiles, path: str, base: int) -> int:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
 from engine.files import replace
-from engine.layout import FileKind, PartitionKind
-from engine.log.logdir.cluster_metadata import METADATA_TOPIC
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
+from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import NoLogOfBrokers, Standing
 from engine.log.logdir.logs_07 import note_standing
 from engine.log.operations.kafka07 import refuse_offsets_07
@@ -34,13 +34,6 @@ if TYPE_CHECKING:
 
 _MARKER_SIZE = 1 << 16  # bytes
 _BROKERS_OWN = (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)
-
-
-class LogDamaged(KafkalogError):
-    """A log whose opening would lose records: it was left as it is."""
-
-    code = "log-damaged"
-    exit_status = 4
 
 
 LEFT_ALONE = (LogDamaged, NoLogOfBrokers)  # failures of logs in which nothing was changed

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from engine.errors import KafkalogError, UsageError
 from engine.files import replace
 from engine.findings import Severity
-from engine.layout import FileKind, PartitionKind
-from engine.log.logdir.cluster_metadata import METADATA_TOPIC
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.logdir.log_manager import Standing, refuse_what_is_not_ours
 from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs

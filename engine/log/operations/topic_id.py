@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.identity import ZERO_UUID, decode_partition_metadata, is_uuid, read_identity
 from engine.errors import UsageError
 from engine.files import replace
-from engine.layout import FileKind, PartitionKind, file_name, parse_partition_dir
-from engine.log.logdir.cluster_metadata import METADATA_TOPIC
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, parse_partition_dir
 from engine.log.report import Action
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def find_topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> tuple
     for log_dir in cluster.log_dirs:
         for name in files.list(log_dir.path):
             other, path = parse_partition_dir(name), f"{log_dir.path}/{name}/{_NAME}"
-            if other is None or other.topic != place.name.topic or other.kind not in _ALIVE or name == file_name(place.path):
+            if other is None or other.topic != place.name.topic or other.kind not in _ALIVE or path == f"{place.path}/{_NAME}":
                 continue
             if files.exists(path):
                 decoded = decode_partition_metadata(read_identity(files, path), path).value

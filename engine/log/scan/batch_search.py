@@ -15,7 +15,7 @@ from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from engine.files import OpenFile
     from engine.findings import Finding
@@ -106,22 +106,12 @@ def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:
 
 def kafkas_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
     """The whole batches in bytes [position, end), some at a time. Raises as `heads` does."""
-    if position >= end:
-        return
-    walk = _walk(file, position, end)
-    yield from walk
-    if walk.stop is Stop.BAD_SIZE:
-        raise no_such_size(file.path, walk.position)
+    return _windows(file, position, end, damage=(Stop.BAD_SIZE,))
 
 
 def whole_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
     """The same where it is known that byte `end` is behind a batch: one that goes on behind it is damage as well."""
-    if position >= end:
-        return
-    walk = _walk(file, position, end)
-    yield from walk
-    if walk.stop is not Stop.END:
-        raise no_such_size(file.path, walk.position)
+    return _windows(file, position, end, damage=(Stop.BAD_SIZE, Stop.TORN))
 
 
 def sound_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
@@ -132,6 +122,16 @@ def sound_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:
     yield from walk
     while walk.stop is not Stop.END and walk.resynchronise() is not None:
         yield from walk
+
+
+def _windows(file: OpenFile, position: int, end: int, damage: Container[Stop]) -> Iterator[Window]:
+    """The batches up to where their walk stops. Raises CorruptRecord where that stop is one of `damage`."""
+    if position >= end:
+        return
+    walk = _walk(file, position, end)
+    yield from walk
+    if walk.stop in damage:
+        raise no_such_size(file.path, walk.position)
 
 
 def _walk(file: OpenFile, position: int, end: int) -> LogWalk:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
@@ -27,7 +28,7 @@ from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from engine.config import LogConfig
     from engine.files import Buffer, Files, OpenFile
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
 
 _COPY = 1 << 20  # bytes that a split copies at a time
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
+
+
+class Appending(NamedTuple):
+    """Batches that go into a log together, as far as their segment asks: bytes, last offset, largest timestamp (ms)."""
+
+    size: int
+    last_offset: int
+    max_timestamp: int
 
 
 class RollParams(NamedTuple):
@@ -88,14 +97,26 @@ class LogSegment(SegmentFiles):
 
     def should_roll(self, params: RollParams) -> bool:
         """Must a new segment begin before this append?"""
-        waited = self.time_waited_for_roll(params.now, params.max_timestamp_in_messages)
-        return (
-            self.size > params.max_segment_size - params.messages_size
-            or (self.size > 0 and waited > params.max_segment_ms - self.roll_jitter_ms)
-            or self.offset_index.is_full
-            or self.time_index.is_full
-            or not self.can_convert_to_relative_offset(params.max_offset_in_messages)
-        )
+        appends = [Appending(params.messages_size, params.max_offset_in_messages, params.max_timestamp_in_messages)]
+        return not self.count_fitting(appends, params.max_segment_size, params.max_segment_ms, params.now)
+
+    def count_fitting(self, appends: Sequence[Appending], max_segment_size: int, max_segment_ms: int, now: int) -> int:
+        """How many of `appends`, done one after the other, need no new segment: the rules of LogSegment.shouldRoll.
+
+        Each of them takes an entry of both indexes at most.
+        """
+        size, based = self.size, self.rolling_based_timestamp
+        longest = max_segment_ms - self.roll_jitter_ms
+        room = max(0, min(len(appends), self.offset_index.room, self.time_index.room))
+        for number, (added, last_offset, timestamp) in enumerate(islice(appends, room)):
+            if size > max_segment_size - added or not self.can_convert_to_relative_offset(last_offset):
+                return number
+            if not size:
+                based = timestamp
+            elif self._waited(based, now, timestamp) > longest:
+                return number
+            size += added
+        return room
 
     def append(
         self, largest_offset: int, data: Buffer, batches: BatchColumns | None = None, rows: int = 0, first: int = 0
@@ -181,8 +202,10 @@ class LogSegment(SegmentFiles):
 
     def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
         """How long the segment waits to be rolled, ms: by timestamps, without them by the clock."""
-        timestamp = self.rolling_based_timestamp
-        return message_timestamp - timestamp if timestamp is not None and timestamp >= 0 else now - self.created
+        return self._waited(self.rolling_based_timestamp, now, message_timestamp)
+
+    def _waited(self, based: int | None, now: int, message_timestamp: int) -> int:
+        return message_timestamp - based if based is not None and based >= 0 else now - self.created
 
     # repairing
 

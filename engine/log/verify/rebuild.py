@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.errors import KafkalogError
 from engine.files import replace
 from engine.findings import Severity
 from engine.formats import INT_MAX
 from engine.layout import FileKind, file_name, log_file_name, parse_file_name, producer_snapshot_file_name
-from engine.log.errors import whole_recovery
+from engine.log.errors import LogDamaged, whole_recovery
 from engine.log.loading.epoch_repair import rebuild_leader_epochs
 from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
@@ -31,12 +30,6 @@ if TYPE_CHECKING:
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 _NO_OBSTACLES = ("log-missing", "name-invalid", "offset-gap")  # findings: indexes are made of what is there
-
-
-class LogDamaged(KafkalogError):
-    """Files can not be made from a log that is damaged itself."""
-
-    code = "log-damaged"
 
 
 class _KnownEpochs:
