@@ -128,7 +128,7 @@ def machine_facts(java_options: list[str], records: int, runs: int, loads: list[
     return [
         f"{os.cpu_count()} cores{cpu}, {platform.system()}{load}",
         f"Python {platform.python_version()}, {BUILD} kernels; Kafka 4.3.1 on {java}",
-        f"{records} records in each file; {runs} runs of each program in turn, three times as many of dump-log; medians of time; largest resident set",
+        f"{records} records in each file; {runs} runs of each program in turn, {3 * runs} of dump-log; medians; largest resident set",
         f"Kafka's tool as kafka-run-class starts it: java {' '.join(java_options)}",
     ]
 
