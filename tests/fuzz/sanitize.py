@@ -26,9 +26,10 @@ NO_SANITIZERS = 77
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.sanitize")
-    parser.add_argument("--count", type=int, default=100_000, help="how many cases, in each of both builds")
+    parser.add_argument("--count", type=int, default=100_000, help="how many cases, in each build")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--only", choices=BUILDS, help="one of the builds (both)")
     arguments = parser.parse_args()
     libraries = sanitizer_libraries()
     if libraries is None:
@@ -36,6 +37,8 @@ def main() -> int:
         return NO_SANITIZERS
     failed = 0
     for name, flag in BUILDS.items():
+        if arguments.only not in (None, name):
+            continue
         tree = build(name, flag)
         print(f"fuzz: kernels with sanitizers, {name}", flush=True)
         words = [sys.executable, "-m", "tests.fuzz", "--count", str(arguments.count), "--seed", str(arguments.seed),
