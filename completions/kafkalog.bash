@@ -284,13 +284,16 @@ _kafkalog() {
             compopt +o default 2>/dev/null
             return
             ;;
+        --config-file)
+            return
+            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--rebuild --dry-run --config --now --format --jobs --version -h --help' "$cur"
+            _kafkalog_words '--rebuild --dry-run --config --config-file --now --format --jobs --version -h --help' "$cur"
         fi
         ;;
     esac

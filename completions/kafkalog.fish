@@ -228,6 +228,7 @@ complete -c kafkalog -n __fish_use_subcommand -f -a verify-index -d 'Compare eve
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l rebuild -d 'Make anew what is broken, from the log; a damaged log is left to `recover`'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l dry-run -d 'With --rebuild: change nothing, say what would be written'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l config -x -d 'With --rebuild: a topic setting, such as index.interval.bytes; may be repeated'
+complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l config-file -r -F -d 'A broker'"'"'s server.properties: log.dirs where no PATHS are given; with --rebuild settings of topics'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l now -x -d 'With --rebuild: the clock by which producers expire, in ms since 1970'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l format -x -a 'text json jsonl' -d 'A line for each partition, one JSON document, or one JSON object a line'
 complete -c kafkalog -n '__fish_seen_subcommand_from verify-index' -l jobs -x -d 'Read so many partitions side by side; default: one per core'

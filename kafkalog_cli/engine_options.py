@@ -14,7 +14,6 @@ from kafkalog_cli.options import PATH, Whole, version_option
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.config import LogConfig
     from engine.log.logdir.log_manager import Settings
     from engine.log.operations.operation import OperationOptions
 
@@ -94,11 +93,6 @@ class Opening:
     dry_run: bool
     jobs: int
 
-    @property
-    def config(self) -> LogConfig:
-        """The settings of a topic that has none of its own."""
-        return self.settings.server.topics.with_settings(dict(self.settings.overrides))
-
     def options(self, operation: str, *, for_snapshots: bool = False) -> OperationOptions:
         """The same for `operate`."""
         from engine.log.operations.operation import OperationOptions
@@ -111,14 +105,10 @@ class Opening:
 
 def opening_from(values: dict[str, Any]) -> Opening:
     """What the shared options ask for. Raises UsageError for settings that are unknown or out of range."""
-    from engine.files import ReadOnlyFiles, now_ms
-    from engine.log.logdir.log_manager import Settings
-    from engine.server_config import ServerConfig, read_server_config
+    from engine.files import now_ms
 
-    file = values["config_file"]
-    server = ServerConfig() if file is None else read_server_config(ReadOnlyFiles(), file)
-    opening = Opening(
-        settings=Settings(server, tuple(values["settings"])),
+    return Opening(
+        settings=settings_from(values["config_file"], values["settings"]),
         now=now_ms() if values["now"] is None else values["now"],
         clean_start=values["clean_start"],
         recovery_point=values["recovery_point"],
@@ -128,15 +118,26 @@ def opening_from(values: dict[str, Any]) -> Opening:
         dry_run=values["dry_run"],
         jobs=min(8, os.cpu_count() or 1) if values["jobs"] is None else values["jobs"],
     )
-    assert opening.config  # what is wrong with the settings is said before anything is opened
-    return opening
 
 
-def paths_from(values: dict[str, Any], opening: Opening) -> list[str]:
+def settings_from(config_file: str | None, overrides: tuple[tuple[str, str], ...]) -> Settings:
+    """--config-file and --config. Raises UsageError for settings that are unknown or out of range, UnreadableFile."""
+    from engine.files import ReadOnlyFiles
+    from engine.log.logdir.log_manager import Settings
+    from engine.server_config import ServerConfig, read_server_config
+
+    server = ServerConfig() if config_file is None else read_server_config(ReadOnlyFiles(), config_file)
+    settings = Settings(server, overrides)
+    assert settings.config  # what is wrong with them is said before anything is opened
+    return settings
+
+
+def paths_from(paths: tuple[str, ...], settings: Settings) -> list[str]:
     """PATHS, or the log dirs of --config-file. Raises click.UsageError where neither says anything."""
-    paths = list(values["paths"]) or list(opening.settings.server.log_dirs)
-    if not values["paths"] and opening.settings.server.metadata_log_dir not in (None, *paths):
-        paths.append(str(opening.settings.server.metadata_log_dir))
-    if not paths:
+    server = settings.server
+    found = list(paths) or list(server.log_dirs)
+    if not paths and server.metadata_log_dir not in (None, *found):
+        found.append(str(server.metadata_log_dir))
+    if not found:
         raise click.UsageError("name partitions or log dirs, or a --config-file with log.dirs")
-    return paths
+    return found

@@ -89,7 +89,7 @@ def session(
             opening = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             with (
-                _manager(paths_from(values, opening), opening, wrap, flushes) as (manager, progress),
+                _manager(paths_from(values["paths"], opening.settings), opening, wrap, flushes) as (manager, progress),
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)

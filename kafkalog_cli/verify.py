@@ -15,7 +15,7 @@ from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Severity
-from engine.layout import FileKind, parent_of, parse_file_name
+from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
@@ -26,7 +26,9 @@ from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
+    from engine.config import LogConfig
     from engine.files import Files, ReadOnlyFiles
+    from engine.log.logdir.log_manager import Settings
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
@@ -41,10 +43,10 @@ _COUNTS = (
 
 
 class Rebuild(NamedTuple):
-    """How broken files are made anew. `now`: ms, None the machine's clock."""
+    """How broken files are made anew: by which settings of topics besides those of a metadata log, and at what time (ms)."""
 
-    settings: tuple[tuple[str, str], ...]
-    now: int | None
+    settings: Settings
+    now: int
     dry_run: bool
 
 
@@ -74,14 +76,16 @@ def verify_all(
                 disk = watched_disk(progress, None) if writes else None
                 files = watched_reader(progress) if disk is None else disk
                 tally.directories = _partitions(files, paths, outcome)
+                config_of = None if rebuild is None else _configs(files, tally.directories, rebuild)
                 progress.expect_partitions(files, tally.directories)
                 with closing(_results(files, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
                     for result in results:
                         done = result.verification
                         if done is not None:
                             progress.done_with(done.path)
-                        if rebuild is not None and done is not None and done.worst is not None:
-                            result = _rebuilt(result, done.path, rebuild, files, disk)  # noqa: PLW2901  # it looks anew
+                        if rebuild is not None and config_of is not None and done is not None and done.worst is not None:
+                            again = _rebuilt(result, done.path, config_of, rebuild.now, files, disk)
+                            result = again  # noqa: PLW2901  # it looks anew
                         _show(result, outcome, stream, progress.say)
                         tally.done += 1
         except Interrupted:
@@ -124,15 +128,33 @@ def _results(files: ReadOnlyFiles, directories: list[str], jobs: int) -> Generat
         pool.shutdown(cancel_futures=True)
 
 
-def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild, reader: ReadOnlyFiles, disk: Files | None) -> _Verified:
+def _configs(files: ReadOnlyFiles, directories: Iterable[str], rebuild: Rebuild) -> Callable[[str], LogConfig]:
+    """From a partition's directory to the settings of its topic: as other commands find them, in the metadata log as well."""
+    from engine.log.logdir.log_dirs import list_log_dir
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.logdir.startup import survey
+    from engine.overlay import OverlayFiles
+
+    log_dirs = dict.fromkeys(parent_of(files.absolute(directory)) for directory in directories)
+    cluster = survey(files, [list_log_dir(files, log_dir) for log_dir in log_dirs])
+    manager = LogManager(lambda _log_dir: OverlayFiles(files, rebuild.now), cluster, rebuild.settings, rebuild.now)
+
+    def config(directory: str) -> LogConfig:
+        name = parse_partition_dir(file_name(files.absolute(directory)))
+        return rebuild.settings.config if name is None else manager.config(name.topic)
+
+    return config
+
+
+def _rebuilt(
+    result: _Verified, directory: str, config_of: Callable[[str], LogConfig], now: int, reader: ReadOnlyFiles,
+    disk: Files | None,
+) -> _Verified:
     """Rebuild what is broken in `directory`, and verify it again. `disk`: None in a dry run."""
-    from engine.config import LogConfig
-    from engine.files import now_ms
     from engine.log.logdir.locking import locked
     from engine.log.verify.rebuild import Rebuilder
     from engine.overlay import OverlayFiles
 
-    now = now_ms() if rebuild.now is None else rebuild.now
     files = OverlayFiles(reader, now) if disk is None else disk
     log_dir = parent_of(files.absolute(directory))
     try:
@@ -141,7 +163,7 @@ def _rebuilt(result: _Verified, directory: str, rebuild: Rebuild, reader: ReadOn
                 result = _verify(files, directory, Event())
                 if result.error is not None or result.verification is None or result.verification.worst is None:
                     return result
-            names = Rebuilder(files, directory, LogConfig.of(dict(rebuild.settings)), result.findings, now).run()
+            names = Rebuilder(files, directory, config_of(directory), result.findings, now).run()
             after = _verify(files, directory, Event())
     except KafkalogError as error:
         return result._replace(error=error)

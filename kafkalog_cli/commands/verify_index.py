@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from kafkalog_cli.engine_options import ConfigSetting
+from kafkalog_cli.engine_options import ConfigSetting, paths_from, settings_from
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, version_option
 
 _SECTIONS = (
-    Section("Repair", ("--rebuild", "--dry-run", "--config", "--now")),
+    Section("Repair", ("--rebuild", "--dry-run", "--config", "--config-file", "--now")),
     Section("Output", ("--format", "--jobs")),
 )
 _EXAMPLES = (
@@ -21,11 +21,13 @@ _EXAMPLES = (
 
 
 @click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
-@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.argument("paths", nargs=-1, type=PATH)
 @click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
 @click.option("--dry-run", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="With --rebuild: a topic setting, such as index.interval.bytes; may be repeated.")
+              help="With --rebuild: a topic setting, such as index.interval.bytes; may be repeated. It goes over all others.")
+@click.option("--config-file", type=PATH, metavar="FILE",
+              help="A broker's server.properties: log.dirs where no PATHS are given; with --rebuild settings of topics.")
 @click.option("--now", type=Whole(0), metavar="MS",
               help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
@@ -33,8 +35,8 @@ _EXAMPLES = (
 @click.option("--jobs", type=Whole(1, 64), metavar="N", help="Read so many partitions side by side; default: one per core.")
 @version_option
 def command(
-    paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...], now: int | None, form: str,
-    jobs: int | None,
+    paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...], config_file: str | None,
+    now: int | None, form: str, jobs: int | None,
 ) -> int:
     """Compare every index of a partition with its log.
 
@@ -45,8 +47,13 @@ def command(
     PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Without
     --rebuild nothing is ever written.
     """
+    from engine.files import now_ms
     from kafkalog_cli.verify import Rebuild, verify_all
 
     if not rebuild and (dry_run or settings or now is not None):
         raise click.UsageError("--dry-run, --config and --now are for --rebuild")
-    return verify_all(paths, form, jobs, Rebuild(settings, now, dry_run) if rebuild else None)
+    if not rebuild and paths:
+        return verify_all(paths, form, jobs)
+    known = settings_from(config_file, settings)
+    asked = Rebuild(known, now_ms() if now is None else now, dry_run) if rebuild else None
+    return verify_all(paths_from(paths, known), form, jobs, asked)

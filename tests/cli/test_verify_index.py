@@ -141,6 +141,26 @@ def log_dirs(own_corpus, tmp_path):
     return tmp_path / "clean"
 
 
+def test_rebuilt_with_the_settings_of_the_metadata_log(log_dirs, tmp_path):
+    """The topic's index.interval.bytes stands there, in the other log dir; what the user says goes over it."""
+    path = log_dirs / "d0/codec.none-0/00000000000000000000.index"
+    before = path.read_bytes()
+    assert before
+
+    def rebuilt(*arguments):
+        path.unlink()
+        kafkalog("verify-index", "--rebuild", *arguments)
+        return path.read_bytes()
+
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"log.dirs={log_dirs}/d0,{log_dirs}/d1\nlog.index.interval.bytes=1\n")
+    directory, other = str(path.parent), str(log_dirs / "d1")
+    assert rebuilt("--config-file", str(properties)) == before
+    assert rebuilt(directory, other) == before
+    assert len(rebuilt(directory, other, "--config", "index.interval.bytes=100000")) < len(before)
+    assert len(rebuilt("--config-file", str(properties), "--config", "index.interval.bytes=1")) > len(before)
+
+
 @pytest.mark.parametrize(("damage", "code", "words"), [
     (lambda top: (top / "d1/meta.properties").unlink(), "broker-stops", "No `meta.properties` found in"),
     (lambda top: (top / "d1/lost+found").mkdir(), "broker-stops", "is not in the form of topic-partition"),

@@ -51,6 +51,11 @@ class Settings:
     server: ServerConfig = field(default_factory=ServerConfig)
     overrides: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def config(self) -> LogConfig:
+        """Of a topic that has none of its own. Raises UsageError for settings that are unknown or out of range."""
+        return self.server.topics.with_settings(dict(self.overrides))
+
 
 class NoLogOfBrokers(KafkalogError):
     """A directory that looks like a partition and that no broker of today opens: nothing is changed in it."""
