@@ -16,13 +16,35 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
-_SIZE = re.compile(r"\+?([0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_SIZE = re.compile(r"(\+?[0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _LARGEST = 1 << 60
+_DIGITS = 30  # of a number: what has more is beyond all bounds, and int() takes not as many as one likes
+_SHOWN = 40  # characters of a value in what is said about it
 _OFF = ("false", "no", "off", "0")
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 # what can not be opened is said by who opens it, with a status of its own; click takes it for wrong usage
 PATH = click.Path(readable=False)
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that `text` says, None where it says none. What has too many digits is as large as it need be."""
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    number = int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
+    return -number if text.startswith("-") else number
+
+
+def check_range(
+    value: str, number: int, lowest: int, highest: int, param: click.Parameter | None, ctx: click.Context | None
+) -> None:
+    """Raise click.BadParameter where `number`, which `value` means, lies outside its bounds."""
+    if not lowest <= number <= highest:
+        shown = repr(value if len(value) <= _SHOWN else value[:_SHOWN] + "…")
+        bound = f"too little: {lowest} is the least" if number < lowest else f"too much: at most {highest}"
+        raise click.BadParameter(f"{shown} is {bound}", ctx, param)
 
 
 class Size(click.ParamType[int]):
@@ -38,13 +60,11 @@ class Size(click.ParamType[int]):
         if isinstance(value, int):
             return value
         match = _SIZE.fullmatch(value.strip())
-        if match is None or len(value) > 24:
+        number = None if match is None else whole_number(match[1])
+        if match is None or number is None:
             self.fail(f"{value!r} is no size: write 1000, 64k or 16MiB", param, ctx)
-        size = int(match[1]) * _SCALE[match[2].lower()]
-        if size > _LARGEST:
-            self.fail(f"{value!r} is more than any file can have", param, ctx)
-        if size < self._least:
-            self.fail(f"{value!r} is too little: {self._least} is the least", param, ctx)
+        size = number * _SCALE[match[2].lower()]
+        check_range(value, size, self._least, _LARGEST, param, ctx)
         return size
 
 
@@ -60,11 +80,10 @@ class Whole(click.ParamType[int]):
         """Text → number; click.BadParameter for anything else."""
         if isinstance(value, int):
             return value
-        if not re.fullmatch(r"[+-]?[0-9]{1,19}", value.strip()):
+        number = whole_number(value.strip())
+        if number is None:
             self.fail(f"{value!r} is no whole number", param, ctx)
-        number = int(value)
-        if not self._lowest <= number <= self._highest:
-            self.fail(f"{number} is not between {self._lowest} and {self._highest}", param, ctx)
+        check_range(value, number, self._lowest, self._highest, param, ctx)
         return number
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from engine.formats import LONG_MAX, LONG_MIN
+from kafkalog_cli.options import check_range, whole_number
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,6})?)?(Z|[+-]\d{2}:?\d{2})?)?")
 _AGO = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d|w)\s+ago")
@@ -23,8 +24,9 @@ def parse_instant(text: str, now_ms: int) -> int | None:
     An integer is milliseconds; ISO-8601 without a zone is UTC; `now` and `90s ago` count from `now_ms`.
     """
     text = text.strip()
-    if re.fullmatch(r"-?\d{1,19}", text):
-        return int(text) if LONG_MIN <= int(text) < NO_END else None
+    number = None if text.startswith("+") else whole_number(text)
+    if number is not None:
+        return number if LONG_MIN <= number < NO_END else None
     if text == "now":
         return now_ms
     ago = _AGO.fullmatch(text)
@@ -49,10 +51,20 @@ class Instant(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Text → ms since the epoch; click.BadParameter for anything else."""
+        _check_milliseconds(str(value), 0, param, ctx)
         found = parse_instant(str(value), int(datetime.now(tz=UTC).timestamp() * 1000))
-        if found is None or found < 0:
+        if found is None:
             self.fail(f"{value!r} is no time: write ISO-8601, milliseconds, or `2h ago`", param, ctx)
+        if found < 0:
+            self.fail(f"{value!r} lies before 1970", param, ctx)
         return found
+
+
+def _check_milliseconds(text: str, lowest: int, param: click.Parameter | None, ctx: click.Context | None) -> None:
+    """Raise click.BadParameter for a number outside lowest … LONG_MAX; what is no number passes."""
+    number = whole_number(text.strip())
+    if number is not None:
+        check_range(text, number, lowest, LONG_MAX, param, ctx)
 
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -69,9 +81,11 @@ class StartOffset(click.ParamType["int | str"]):
         text = str(value).strip()
         if text in _ENDS:
             return _ENDS[text]
-        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not LONG_MIN <= int(text) < NO_END:
+        number = whole_number(text)
+        if number is None:
             self.fail(f"{value!r} is no offset: write a number, earliest, latest, or -N", param, ctx)
-        return int(text)
+        check_range(text, number, LONG_MIN, LONG_MAX, param, ctx)
+        return number
 
 
 class OffsetRange(click.ParamType[tuple[int, int]]):
@@ -81,13 +95,16 @@ class OffsetRange(click.ParamType[tuple[int, int]]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         """Text → (first, end); click.BadParameter for anything else."""
-        match = re.fullmatch(r"\s*(-?\d{1,19})?\s*(:)?\s*(-?\d{1,19})?\s*", value)
+        match = re.fullmatch(r"\s*(-?[0-9]+)?\s*(:)?\s*(-?[0-9]+)?\s*", value)
         if match is None or not (match[1] or match[2]) or (match[3] and not match[2]):
             self.fail(f"{value!r} is no range of offsets: write A:B, A: or :B", param, ctx)
-        first = int(match[1]) if match[1] else LONG_MIN
-        end = int(match[3]) if match[3] else NO_END if match[2] else first + 1
-        if not LONG_MIN <= first < NO_END or end > NO_END:
-            self.fail(f"{value!r} is beyond all offsets, which have 64 bits", param, ctx)
+        first, end = whole_number(match[1] or str(LONG_MIN)), whole_number(match[3] or str(NO_END))
+        assert first is not None
+        assert end is not None  # the pattern says so
+        check_range(value, first, LONG_MIN, LONG_MAX, param, ctx)
+        check_range(value, end, LONG_MIN, NO_END, param, ctx)
+        if not match[2]:
+            end = first + 1
         if end < first:
             self.fail(f"{value!r} ends before it begins", param, ctx)
         return first, end
@@ -114,6 +131,8 @@ class TimeRange(click.ParamType[tuple[int, int]]):
             if start is not None and end is not None and start <= end:
                 found.add((start, end))
             at = value.find(separator, at + 1)
+        for side in value.split(separator):
+            _check_milliseconds(side, LONG_MIN, param, ctx)
         if len(found) != 1:
             why = "can be read in two ways: write FROM..TO" if found else "is no range of times: write FROM:TO, FROM: or :TO"
             self.fail(f"{value!r} {why} (ISO-8601, milliseconds, or `2h ago`)", param, ctx)

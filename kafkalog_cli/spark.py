@@ -167,16 +167,15 @@ def _compact(spark: SparkSession, given: Given) -> int:
 
 
 def _events(frame: DataFrame, given: Given) -> int:
-    """Show what was done → exit status: that of the command for the same events, 8 where something failed."""
+    """Show what was done → exit status: that of the command for the same events and failures."""
     from engine.findings import Severity
     from engine.log.report import Action
     from kafkalog_cli.render_report import event_status
 
     rows = _shown(frame, given.form, _event_line)
-    if any(row["action"] == "failed" for row in rows):
-        return 8
-    events = [row for row in rows if row["action"] != "found"]  # what is found besides is no event there either
-    return max((event_status(Action(row["action"]), Severity(row["severity"])) for row in events), default=0)
+    failed = [row["exitStatus"] for row in rows if row["action"] == "failed"]
+    events = [row for row in rows if row["action"] not in ("failed", "found")]  # what is found besides is no event there either
+    return max([*failed, *(event_status(Action(row["action"]), Severity(row["severity"])) for row in events)], default=0)
 
 
 def _show(frame: DataFrame, form: str) -> None:

@@ -32,7 +32,7 @@ _EXAMPLES = (
 @click.argument("job", type=click.Choice(["verify", "stats", "export", "import", "recover", "compact"]))
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
-@click.option("--split-bytes", metavar="SIZE", help="Bytes of segments to a task, such as 64m. Default: 128m.")
+@size_option("--split-bytes", default=None, help="Bytes of segments to a task, such as 64m. Default: 128m.", least=1)
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
               help="stats, export: give up at damage, leave it out, or leave it out and write it to the executors' logs.")
 @click.option("--by", type=click.Choice(["topic", "codec", "producer", "hour", "header", "key"]), default="topic",
@@ -59,7 +59,7 @@ _EXAMPLES = (
               help="Rows for people, or one JSON object a line.")
 @version_option
 def command(
-    job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: str | None, on_corruption: str, by: str, top: int,
+    job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: int | None, on_corruption: str, by: str, top: int,
     to: str | None, mode: str, table: str, config: tuple[tuple[str, str], ...], now: int | None, salvage: bool, force: bool,
     dedupe_buffer_size: int, shuffle: str, master: str | None, settings: tuple[tuple[str, str], ...], form: str,
 ) -> int:

@@ -15,7 +15,7 @@ from engine.log.operations.recover import recover as recover_logs
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.report import Action
 from engine.server_config import ServerConfig
-from kafkalog_spark.jobs.upkeep import TaskLogManager, Work, event_rows, finish, frame_of, opened, run_tasks
+from kafkalog_spark.jobs.upkeep import FAILED, TaskLogManager, Work, event_rows, finish, frame_of, opened, run_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from engine.log.report import Report
 
 _TASK_BYTES = 128 << 20
-_FAILED = "failed"  # the action of a row that tells of a failure
 
 
 def recover(
@@ -77,7 +76,7 @@ def recover(
 def _is_wrong(log_dir: LogDir, rows: list[dict[str, Any]]) -> bool:
     """Do the events of the log dir say that something could not be done, or is still wrong?"""
     return any(
-        (row["action"] in (_FAILED, Action.REFUSED.value) or (row["action"] == Action.KEPT.value and row["severity"] != "info"))
+        (row["action"] in (FAILED, Action.REFUSED.value) or (row["action"] == Action.KEPT.value and row["severity"] != "info"))
         for row in rows if f"{row['directory']}/".startswith(f"{log_dir.path}/")
     )  # fmt: skip
 

@@ -40,9 +40,12 @@ if TYPE_CHECKING:
 EVENT_TYPES: dict[str, pa.DataType] = {
     "directory": pa.string(), "operation": pa.string(), "action": pa.string(), "file": pa.string(), "reason": pa.string(),
     "firstOffset": pa.int64(), "endOffset": pa.int64(), "records": pa.int64(), "bytes": pa.int64(), "severity": pa.string(),
+    "exitStatus": pa.int32(),
 }  # fmt: skip
-_NOTE_TYPES = EVENT_TYPES | {"firstBaseOffset": pa.int64(), "logStartOffset": pa.int64(), "recoveryPoint": pa.int64(),
-                             "cleanUntil": pa.int64(), "plan": pa.binary(), "leftAlone": pa.bool_()}  # fmt: skip
+_NOTE_TYPES = EVENT_TYPES | {
+    "firstBaseOffset": pa.int64(), "logStartOffset": pa.int64(), "recoveryPoint": pa.int64(), "ofWholeDir": pa.bool_(),
+    "cleanUntil": pa.int64(), "plan": pa.binary(), "leftAlone": pa.bool_(),
+}  # fmt: skip
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
 FAILED = "failed"  # why a log was not worked on to the end
 STANDING = "standing"  # how a log was left: for the driver, not for the user
@@ -55,6 +58,7 @@ class TaskLogManager(LogManager):
     def __init__(self, *values: Any) -> None:
         super().__init__(*values)
         self.noted: dict[Place, Standing] = {}
+        self.noted_of_whole: dict[Place, Standing] = {}  # that count only where the log dir was named as a whole
         self.clean_until: dict[str, int] = {}  # partition directory → offset
         self.plans: dict[str, bytes] = {}  # partition directory → what is left to the driver, in words of the job
 
@@ -63,8 +67,8 @@ class TaskLogManager(LogManager):
         self.noted.update(standing)
 
     def leave(self, _log_dir: LogDir, standing: Any) -> None:
-        """Keep what the driver will write."""
-        self.noted.update(standing)
+        """Keep what the driver will write, if it was given more than these partitions."""
+        self.noted_of_whole.update(standing)
 
 
 class Work(NamedTuple):
@@ -169,6 +173,7 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
     rows: list[dict[str, Any]] = []
     standing: dict[str, dict[Place, Standing]] = {}
     clean: dict[str, int] = {}
+    whole = {log_dir.path for log_dir in job.log_dirs if log_dir.is_whole}
     try:
         for row in found:
             if row["action"] != STANDING:
@@ -177,7 +182,7 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
                     job.half_done.add(row["directory"])
                 continue
             place = by_path[row["directory"]]
-            if row.get("recoveryPoint") is not None:
+            if row.get("recoveryPoint") is not None and (place.log_dir in whole or not row["ofWholeDir"]):
                 left = Standing(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
                 standing.setdefault(place.log_dir, {})[place] = left
             if row.get("cleanUntil") is not None:
@@ -194,7 +199,7 @@ def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dic
 
     for log_dir in job.log_dirs:
         files = job.manager.files_of(log_dir.path)
-        if log_dir.path in standing and log_dir.is_whole:
+        if log_dir.path in standing:
             job.manager.checkpoint(log_dir, standing[log_dir.path])
         for directory, offset in clean.items():
             if directory.startswith(log_dir.path + "/"):
@@ -229,11 +234,12 @@ def finish(seam: Files) -> None:
 
 
 def _standing_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
-    for place, left in manager.noted.items():
-        yield {
-            "directory": place.path, "action": STANDING, "firstBaseOffset": left.first_base_offset,
-            "logStartOffset": left.log_start_offset, "recoveryPoint": left.recovery_point,
-        }  # fmt: skip
+    for of_whole, noted in ((False, manager.noted), (True, manager.noted_of_whole)):
+        for place, left in noted.items():
+            yield {
+                "directory": place.path, "action": STANDING, "firstBaseOffset": left.first_base_offset,
+                "logStartOffset": left.log_start_offset, "recoveryPoint": left.recovery_point, "ofWholeDir": of_whole,
+            }  # fmt: skip
     for directory, offset in manager.clean_until.items():
         yield {"directory": directory, "action": STANDING, "cleanUntil": offset}
     for directory, plan in manager.plans.items():
@@ -252,8 +258,10 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
         yield same | {"action": "found", "file": finding.where.file, "reason": f"{finding.code}: {finding.what}",
                       "firstOffset": finding.where.offset, "severity": finding.severity.value}  # fmt: skip
     if report.failure is not None:
-        yield same | {"action": FAILED, "file": "", "reason": str(report.failure), "severity": "error",
-                      "leftAlone": isinstance(report.failure, LEFT_ALONE)}  # fmt: skip
+        yield same | {
+            "action": FAILED, "file": "", "reason": str(report.failure), "severity": "error",
+            "exitStatus": report.failure.exit_status, "leftAlone": isinstance(report.failure, LEFT_ALONE),
+        }  # fmt: skip
 
 
 def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:

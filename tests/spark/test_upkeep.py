@@ -7,9 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.errors import KafkalogError, UnreadableFile
 from engine.findings import Severity
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.logdir.log_manager import Settings
+from engine.log.operations.operation import LogDamaged
 from engine.log.operations.recover import RecoverOptions
 from engine.log.report import Action, Report
 from kafkalog_cli import spark as command
@@ -20,6 +22,7 @@ from kafkalog_spark.jobs import recover as recover_job
 from kafkalog_spark.jobs import upkeep
 from kafkalog_spark.jobs.compact import compact
 from kafkalog_spark.jobs.recover import recover
+from kafkalog_spark.jobs.upkeep import event_rows
 from tests.support.other_process import lock_held
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
@@ -47,6 +50,19 @@ def state(top):
     }  # fmt: skip
 
 
+def status_of(rows):
+    """The exit status of `kafkalog spark` for the rows of a job."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "_shown", lambda *_: rows)
+        return command._events(None, SimpleNamespace(form="jsonl"))
+
+
+def sound_partitions(top):
+    """Some partitions of each log dir, none of them damaged."""
+    return [str(path) for log_dir in sorted(top.glob("d?")) for path in sorted(log_dir.glob("*-*"))
+            if path.is_dir() and path.name != "u-rolls-0" and not path.name.startswith("__")]
+
+
 def log_dirs(top):
     return [str(path) for path in sorted(top.glob("d?"))]
 
@@ -54,9 +70,10 @@ def log_dirs(top):
 def test_recover_leaves_what_the_command_leaves(spark, twins):
     by_command, by_job = twins
     done = kafkalog("recover", "--now", str(NOW), *log_dirs(by_command))
-    assert done.status in (1, 4), done.err
+    assert done.status == 1, done.err
     rows = recover(spark, *log_dirs(by_job), now=NOW).collect()
     assert state(by_job) == state(by_command)
+    assert status_of(rows) == 1
     cut = [row for row in rows if row.action == "truncated"]
     assert [row.bytes for row in cut if row.file and "u-rolls-0" in row.directory] == [4]
     assert list(by_job.glob("d?.quarantine-*"))
@@ -94,10 +111,11 @@ def test_compact_leaves_what_the_command_leaves(spark, corpus, tmp_path):
     assert by_job
     config = {"cleanup.policy": "compact"}
     done = kafkalog("compact", "--force", "--clean-start", "--now", str(NOW), "--config", "cleanup.policy=compact", *by_command)
-    assert done.status in (0, 1), done.err
+    assert done.status == 0, done.err
     rows = compact(spark, *by_job, now=NOW, config=config, clean_start=True, options=CompactionOptions(force=True)).collect()
     assert any(row.action == "compacted" for row in rows)
     assert state(tmp_path / "job") == state(tmp_path / "command")
+    assert status_of(rows) == 0
 
 
 def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(corpus, tmp_path, monkeypatch):
@@ -198,6 +216,42 @@ def test_a_log_that_was_left_alone_leaves_its_log_dir_clean(torn, tmp_path):
 
 
 @pytest.mark.usefixtures("no_session")
+@pytest.mark.parametrize("job", ["compact", "recover"])
+@pytest.mark.parametrize("named", ["log dirs", "partitions"])
+def test_checkpoints_get_what_the_command_writes_whatever_was_named(job, named, twins):
+    """The rule stands with LogDir: recovering partitions leaves checkpoints alone, and nothing else does."""
+    by_command, by_job = twins
+    name = "recovery-point-offset-checkpoint"
+    for top in twins:
+        for path in top.glob(f"d?/{name}"):
+            path.unlink()
+    words = ["--now", str(NOW), *(("--force", "--config", "cleanup.policy=compact") if job == "compact" else ())]
+    paths = [log_dirs(top) if named == "log dirs" else sound_partitions(top) for top in twins]
+    done = kafkalog(job, *words, *paths[0])
+    if job == "compact":
+        config = {"cleanup.policy": "compact"}
+        rows = compact(None, *paths[1], config=config, options=CompactionOptions(force=True), now=NOW)
+    else:
+        rows = recover(None, *paths[1], now=NOW)
+    assert state(by_job) == state(by_command)
+    assert status_of(rows) == done.status
+    is_written = [(log_dir / name).exists() for log_dir in by_job.glob("d?")]
+    assert is_written == [(job, named) != ("recover", "partitions")] * 2
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_log_that_would_lose_records_ends_job_and_command_with_the_same_status(torn):
+    log = min((torn / "small_segments-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    done = kafkalog("compact", "--force", "--now", str(NOW), "--config", "cleanup.policy=compact", str(torn))
+    assert "error[log-damaged]" in done.err
+    how = {"config": {"cleanup.policy": "compact"}, "options": CompactionOptions(force=True), "now": NOW}
+    rows = compact(None, str(torn), **how)
+    assert [row["action"] for row in rows] == ["failed"]
+    assert (status_of(rows), done.status) == (4, 4)
+
+
+@pytest.mark.usefixtures("no_session")
 def test_what_a_dead_job_left_goes_where_nothing_is_due_too(torn):
     left = torn / "small_segments-0" / compact_job.STAGING
     (left / "one").mkdir(parents=True)
@@ -227,14 +281,14 @@ def test_the_lock_of_an_attempt_that_runs_on_outlives_its_job(torn):
     ([("refused", "info")], 4),
     ([("missing", "warning"), ("truncated", "error")], 4),
     ([("kept", "warning")], 4),
-    ([("failed", "error"), ("kept", "info")], 8),
+    ([LogDamaged("it would lose records"), ("truncated", "error")], 4),
+    ([UnreadableFile("it can not be read"), ("kept", "info")], 8),
 ])  # fmt: skip
-def test_a_job_ends_with_the_status_of_the_command(monkeypatch, events, status):
-    rows = [{"action": action, "severity": severity} for action, severity in events]
-    monkeypatch.setattr(command, "_shown", lambda *_: rows)
-    assert command._events(None, SimpleNamespace(form="json")) == status
-    if status != 8:
-        report = Report("t-0", "recover")
-        for action, severity in events:
-            report.add(Action(action), "", "", severity=Severity(severity))
-        assert exit_status(report) == status
+def test_a_job_ends_with_the_status_of_the_command(events, status):
+    report = Report("t-0", "recover")
+    for event in events:
+        if isinstance(event, KafkalogError):
+            report.failure = event
+        else:
+            report.add(Action(event[0]), "", "", severity=Severity(event[1]))
+    assert status_of(list(event_rows(report))) == exit_status(report) == status

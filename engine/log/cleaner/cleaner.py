@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.log.cleaner.filter_pass import Counted, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, place_of, put_in_place, write_group
-from engine.log.cleaner.headway import Headway
+from engine.log.cleaner.headway import Headway, Part
 from engine.log.cleaner.key_pass import build_offset_map
 from engine.log.cleaner.last_records import LastRecords
 from engine.log.cleaner.later_offsets import OffsetsByKey
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from engine.log.cleaner.offset_map import SkimpyOffsetMap
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.log_segments import LogSegments
 
 
 class LogCleaningAborted(Exception):
@@ -39,6 +40,7 @@ class Cleaner:
     now       ms: what the round takes for the present
     on_bytes  told of bytes read, so that it may hold the work back (throttle), or stop it
     on_share  told how much of all rounds of a log is done, see Headway
+    rounds    of one log at most; None: no matter how many
     dry_run   count what would be written, and write nothing
     keep_deleted  leave replaced segments, named `.deleted`, to whoever closes the log; else they go group by group, so that a
               disk needs room for one new segment only
@@ -46,11 +48,11 @@ class Cleaner:
 
     def __init__(
         self, offset_map: SkimpyOffsetMap, now: int, on_bytes: Callable[[int], None], *, dry_run: bool = False,
-        keep_deleted: bool = False, on_share: Callable[[float], object] = lambda _: None,
+        keep_deleted: bool = False, on_share: Callable[[float], object] = lambda _: None, rounds: int | None = None,
     ) -> None:
         self.offset_map = offset_map
         self._now = now
-        self._on_bytes, self._headway = on_bytes, Headway(on_share)
+        self._on_bytes, self._headway = on_bytes, Headway(on_share, offset_map.capacity, rounds)
         self._dry_run, self._keep_deleted = dry_run, keep_deleted
         self._space = Workspace()
 
@@ -62,12 +64,21 @@ class Cleaner:
         stats = CleanerStats()
         config, segments = log.config, log.segments
         horizon = legacy_delete_horizon(log, first_dirty_offset)
-        self._headway.begin_round(_size(segments.values(first_dirty_offset, first_uncleanable_offset)))
+        cleanable = _size(segments.values(0, first_uncleanable_offset))
+        clean = _size_before(segments, first_dirty_offset)
+        dirty_segments = len(segments.values(first_dirty_offset, first_uncleanable_offset))
+        self._headway.begin_round(Part(clean, cleanable - clean, dirty_segments))
+
+        def on_mapped(size: int) -> None:
+            self._headway.mapped(size, len(self.offset_map), stats.map_messages_read)
+            self._on_bytes(size)
+
         survivors = build_offset_map(
-            log, first_dirty_offset, first_uncleanable_offset, self.offset_map, stats, self._on_mapped, self._space.columns
+            log, first_dirty_offset, first_uncleanable_offset, self.offset_map, stats, on_mapped, self._space.columns
         )
         end_offset = self.offset_map.latest_offset + 1
-        self._headway.begin_filtering(_size(segments.values(0, end_offset)))
+        left = 0 if end_offset >= first_uncleanable_offset else cleanable - _size_before(segments, end_offset)
+        self._headway.begin_filtering(_size(segments.values(0, end_offset)), left)
         this_round = Round(
             OffsetsByKey(self.offset_map, survivors), self._now, first_uncleanable_offset, horizon,
             LastRecords(log.producer_state.producers.values(), first_uncleanable_offset - 1), stats,
@@ -79,13 +90,10 @@ class Cleaner:
             segments.values(0, end_offset), config.segment_size, config.max_index_size, first_uncleanable_offset
         ):
             self._clean_group(log, group, indexed, transactions, this_round)
+        self._headway.end_round()
         stats.map_entries = len(self.offset_map)
         stats.buffer_utilization = self.offset_map.utilization
         return end_offset, stats
-
-    def _on_mapped(self, size: int) -> None:
-        self._headway.mapped(size)
-        self._on_bytes(size)
 
     def _on_filtered(self, size: int) -> None:
         self._headway.filtered(size)
@@ -121,6 +129,14 @@ class Cleaner:
 
 def _size(segments: Iterable[LogSegment]) -> int:
     return sum(segment.size for segment in segments)
+
+
+def _size_before(segments: LogSegments, offset: int) -> int:
+    """About how many bytes lie in front of `offset`: inside a segment as exactly as the offset index knows."""
+    before = segments.values(0, offset)
+    if not before or offset in segments:
+        return _size(before)
+    return _size(before[:-1]) + before[-1].offset_index.lookup(offset).position
 
 
 def legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:

@@ -104,7 +104,9 @@ def _rounds(
 ) -> tuple[list[CleanerStats], int | None]:
     """Clean round by round, until nothing is left to clean → what each did, up to which offset the log is clean."""
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
-    cleaner = Cleaner(offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted, on_share=on_share)
+    cleaner = Cleaner(
+        offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted, on_share=on_share, rounds=options.rounds
+    )
     rounds: list[CleanerStats] = []
     clean_until, current = None, target
     while current.offsets.first_dirty_offset < current.first_uncleanable_offset and len(rounds) != (options.rounds or -1):
