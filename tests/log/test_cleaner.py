@@ -40,14 +40,16 @@ def disk_of(*segments):
     return Disk(contents, frozenset({"d", TOPIC}))
 
 
-def cleaned(disk, *, now=NOW, on_bytes=lambda _: None, files=None, memory=1 << 20, rounds=None, settings=None):
+def cleaned(
+    disk, *, now=NOW, on_bytes=lambda _: None, on_share=lambda _: None, files=None, memory=1 << 20, rounds=None, settings=None
+):
     """Compact all but the last segment → (what was done, the disk behind it)."""
     files = files or CrashFiles(disk)
     log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS | (settings or {})), now=now, clean_shutdown=False)
     try:
         log.update_high_watermark(log.log_end_offset)
         options = CompactionOptions(force=True, dedupe_buffer_size=memory, secret=(1, 2), rounds=rounds)
-        done = compact(log, options, on_bytes, lambda _: None)
+        done = compact(log, options, on_bytes, lambda _: None, on_share=on_share)
     finally:
         log.close()
     return done, files.disk()
@@ -149,6 +151,28 @@ def test_every_byte_is_told_to_the_throttle():
     cleaned(disk, on_bytes=told.append)
     first_two = sum(len(data) for path, data in logs(disk).items() if not path.endswith("3.log"))
     assert sum(told) == 2 * first_two, "once for the map, once for the filter"
+
+
+@pytest.mark.parametrize("batches", [5, 200])
+@pytest.mark.parametrize("rounds", [None, 7])
+def test_what_is_done_is_told_as_the_share_of_all_that_will_be_read(batches, rounds):
+    """Twenty rounds, however few segments there are; each reads all that is clean by then."""
+    starts = range(0, 200, batches)
+    segments = [
+        (10 * first, *(put(10 * number, *((b"%d" % (10 * number + n), b"v" * 100) for n in range(10))) for number in range(first, first + batches)))
+        for first in starts
+    ]  # fmt: skip
+    shares, told = [0.0], [(0, 0.0)]
+    done, _ = cleaned(
+        disk_of(*segments, (2000, put(2000, (b"x", b"1")))), on_share=shares.append,
+        on_bytes=lambda size: told.append((told[-1][0] + size, shares[-1])),
+        memory=100 * BYTES_PER_ENTRY * 10 // 9 + BYTES_PER_ENTRY, rounds=rounds,
+    )  # fmt: skip
+    assert len(done.rounds) == (rounds or 20)
+    read, share = told[-1]
+    assert share == 1
+    most = max(abs(before / read - share) for before, share in told)
+    assert most < 0.05, "a round is a twentieth of the bytes that are dirty, but not of the work"
 
 
 def test_counting_writes_nothing():

@@ -111,11 +111,11 @@ def test_compact_leaves_what_the_command_leaves(spark, corpus, tmp_path):
     assert by_job
     config = {"cleanup.policy": "compact"}
     done = kafkalog("compact", "--force", "--clean-start", "--now", str(NOW), "--config", "cleanup.policy=compact", *by_command)
-    assert done.status == 0, done.err
+    assert done.status == 1, done.err
     rows = compact(spark, *by_job, now=NOW, config=config, clean_start=True, options=CompactionOptions(force=True)).collect()
     assert any(row.action == "compacted" for row in rows)
     assert state(tmp_path / "job") == state(tmp_path / "command")
-    assert status_of(rows) == 0
+    assert status_of(rows) == 1
 
 
 def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(corpus, tmp_path, monkeypatch):

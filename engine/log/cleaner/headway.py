@@ -126,7 +126,8 @@ class _Outlook:
 
     def whole(self, reach: int) -> float:
         """What the second pass reads: all that is clean, what was mapped, and the rest of the segment where that ends."""
-        return self._part.clean + reach + self._tail(self._part.dirty - reach)
+        left = self._part.dirty - reach
+        return self._part.clean + reach + self._tail(left, left)
 
     def further(self, reach: int) -> float:
         """What rounds behind this one read, which takes `reach` bytes."""
@@ -141,11 +142,14 @@ class _Outlook:
             return 0.0
         growth, ratio = self._growth(reach)
         clean = count * (self._part.clean + growth) + growth * _added_up(ratio, count)
-        return 2 * min(left, count * each) + clean + (count - 1) * self._tail(left)
+        last = max(0, left - count * each)  # what the last of them leaves
+        return 2 * (left - last) + clean + (count - (not last)) * self._tail(left, last)
 
-    def _tail(self, left: int) -> float:
-        """Of the segment in which a map ends, what lies behind that, on average."""
-        return min(left, self._part.dirty / max(1, self._part.segments)) / 2
+    def _tail(self, left: int, last: int) -> float:
+        """Of the segment in which maps end, what lies behind that, on average, while `left` dirty bytes become `last`."""
+        if self._part.segments <= 1:
+            return (left + last) / 2
+        return min(left, self._part.dirty / self._part.segments) / 2
 
     def _growth(self, reach: int) -> tuple[float, float]:
         """By how many bytes this round will let the clean part grow, and what the next one's growth is of it, 0 … 1."""
