@@ -10,8 +10,8 @@ import pytest
 from engine.errors import KafkalogError, UnreadableFile
 from engine.findings import Severity
 from engine.log.cleaner.compaction import CompactionOptions
+from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import Settings
-from engine.log.operations.operation import LogDamaged
 from engine.log.operations.recover import RecoverOptions
 from engine.log.report import Action, Report
 from kafkalog_cli import spark as command
