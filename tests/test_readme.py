@@ -28,9 +28,9 @@ def test_every_command_of_the_readme_with_a_dollar_in_front_is_among_them():
 
 
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if steps(ROOT / name)])
-def test_every_command_prints_what_the_document_shows(document, corpus, tmp_path):
-    shutil.copytree(corpus / "kafka-4.3.1" / "logs", tmp_path / "logs")  # some commands write
-    (tmp_path / "cases").symlink_to(corpus / "kafka-4.3.1" / "cases")
+def test_every_command_prints_what_the_document_shows(document, own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1" / "logs", tmp_path / "logs")  # some commands write
+    (tmp_path / "cases").symlink_to(own_corpus / "kafka-4.3.1" / "cases")
     status = 0
     wrong = []
     for step in steps(ROOT / document):

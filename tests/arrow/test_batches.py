@@ -15,16 +15,15 @@ from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from engine.record.sequences import increment_sequence
-from tests.support.corpus import corpus_directory
+from tests.support.corpus import corpus_directory, own_corpus_directory
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 NAMES = ("edge-keys_and.headers-0", "codec.zstd-0", "codec.lz4-0", "append.time-0", "tx-0", "compacted-0", "large.values-0", "idempotent-0")
 
 
 def partitions():
-    top = corpus_directory()
-    yield from (next((top / "kafka-4.3.1/logs/clean").glob(f"*/{name}")) for name in NAMES)
-    yield from sorted(path.parent for path in (top / "old").glob("0.1*/**/00000000000000000000.log"))[:12]
+    yield from (next((own_corpus_directory() / "kafka-4.3.1/logs/clean").glob(f"*/{name}")) for name in NAMES)
+    yield from sorted(path.parent for path in (corpus_directory() / "old").glob("0.1*/**/00000000000000000000.log"))[:12]
 
 
 def fetcher(directory):
@@ -65,7 +64,7 @@ def test_a_batch_holds_what_the_records_hold(directory, rows, room):
     assert wanted
 
 
-def test_only_what_is_asked_for(corpus):
-    directory = next((corpus / "kafka-4.3.1/logs/clean").glob("*/codec.none-0"))
+def test_only_what_is_asked_for(own_corpus):
+    directory = next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/codec.none-0"))
     [batch] = BatchBuilder(("offset", "codec"), "t", 0).batches(fetcher(directory).runs())
     assert batch.schema == pa.schema([("offset", pa.int64()), ("codec", pa.string())])

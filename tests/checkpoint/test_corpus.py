@@ -17,6 +17,7 @@ from engine.discovery import discover
 from engine.files import ReadOnlyFiles
 from engine.layout import FileKind, parse_file_name
 from tests.support.corpus import roots
+from tests.support.floors import saw_enough
 from tests.support.once import NO_KERNEL
 
 pytestmark = NO_KERNEL
@@ -51,8 +52,8 @@ def test_snapshots_print_as_in_kafka():
             assert (error or "") == (err.read_text().rstrip("\n") if err.exists() else ""), path
             printed += bool(lines)
             refused += bool(error)
-    assert printed
-    assert refused
+    saw_enough("snapshots that were printed", printed)
+    saw_enough("snapshots that were refused", refused)
 
 
 def test_what_brokers_wrote_has_no_faults():
@@ -80,12 +81,12 @@ def test_what_brokers_wrote_has_no_faults():
                 continue
             assert found.findings == [], path
     for kind in (*OFFSETS, *IDENTITIES, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PRODUCER_SNAPSHOT):
-        assert seen[kind], kind
+        saw_enough(kind.name, seen[kind])
 
 
-def test_damaged_epochs_of_the_recovery_cases_are_noticed(corpus):
+def test_damaged_epochs_of_the_recovery_cases_are_noticed(own_corpus):
     for name, faulty in (("garbage", True), ("count", True), ("unordered", True), ("ahead", False), ("behind", False)):
-        paths = list(corpus.rglob(f"recover-epochs-{name}/before/*/leader-epoch-checkpoint"))
+        paths = list(own_corpus.rglob(f"recover-epochs-{name}/before/*/leader-epoch-checkpoint"))
         assert paths, name
         for path in paths:
             assert bool(decode_leader_epochs(path.read_bytes(), str(path)).findings) == faulty, path

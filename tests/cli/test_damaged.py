@@ -17,8 +17,8 @@ COMMANDS = {
 
 
 @pytest.fixture
-def log_dir(corpus, tmp_path):
-    shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "unclean" / "d0" / "u-rolls-0", tmp_path / "d0" / "u-rolls-0")
+def log_dir(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1" / "logs" / "unclean" / "d0" / "u-rolls-0", tmp_path / "d0" / "u-rolls-0")
     return tmp_path / "d0"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.corpus import corpus_directory, dump_runs, roots
 from tests.support.dump_reports import differences
+from tests.support.floors import saw_enough
 from tests.support.run import kafkalog
 
 RUNS = [run for root in roots() for run in dump_runs(root)]
@@ -50,10 +51,11 @@ def test_same_command_line(logs, case):
 
 
 def test_there_is_a_corpus():
-    assert len(RUNS) > 1000
+    assert RUNS
+    saw_enough("runs of kafka-dump-log", len(RUNS), 1001)
 
 
 def test_there_are_reports():
     said = [run.err.read_text() for run in RUNS if run.err.exists() and not run.died]
     for headline in ("Mismatches in", "Found timestamp mismatch", "Found out of order", "not found in", "Non-consecutive"):
-        assert sum(headline in text for text in said) >= 2, headline
+        saw_enough(f"reports '{headline}'", sum(headline in text for text in said), 2)

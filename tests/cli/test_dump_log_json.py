@@ -20,7 +20,8 @@ from engine.record.builder import NewRecord, build_batch
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.crc import crc32c
 from engine.record.kafka07 import encode_set
-from tests.support.corpus import corpus_directory
+from tests.support.corpus import corpus_directory, roots
+from tests.support.floors import absent, saw_enough
 from tests.support.run import kafkalog
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -30,8 +31,6 @@ TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
 TREES = sorted(path for pattern in ("*/logs", "*/*/logs") for path in corpus_directory().glob(pattern))
 PER_SHAPE = 3  # objects that are validated of each set of fields; the validator takes a millisecond for each
-
-needs_corpus = pytest.mark.skipif(not TREES, reason="the corpus holds no logs")
 
 
 def dump(*words: str, cwd: Path | None = None) -> tuple[list[dict], str, int]:
@@ -85,10 +84,9 @@ def test_every_object_fits_the_schema(tree, flags):
     assert err.count("\n") == len(of_type(objects, "error"))
 
 
-@needs_corpus
-def test_the_whole_schema_tells_types_apart():
+def test_the_whole_schema_tells_types_apart(own_corpus):
     whole = Draft202012Validator(SCHEMA)
-    objects, _, _ = dump("--print-data-log", "--decode", "auto", *map(str, TREES))
+    objects, _, _ = dump("--print-data-log", "--decode", "auto", *(str(root / "logs") for root in roots(own_corpus)))
     first = {found["type"]: found for found in objects}
     assert set(first) >= set(TYPES) - {"sanity-check", "count", "error"}
     for found in first.values():
@@ -195,7 +193,7 @@ def test_the_records_can_be_built_again(tree):
         assert bytes(body) == b"".join(rebuilt(record, batch) for record in records)
         assert len(records) == batch["count"]
         checked += len(records)
-    assert checked > 40
+    saw_enough("records to be built again", checked, 41)
 
 
 CONSUMED = sorted(corpus_directory().glob("kafka-4.3.1/consumed/clean/read_uncommitted/*.jsonl.gz"))
@@ -229,12 +227,14 @@ def test_a_real_consumer_read_the_same(consumed):
 
 def test_logs_of_0_7_are_what_0_7_2_iterates(corpus):
     root = corpus / "old" / "0.7.2"
+    iterated = root / "expected" / "iterated.jsonl"
+    if not iterated.exists():
+        absent("logs of 0.7 that were iterated")
     wanted: dict[str, list[dict]] = {}
-    for line in (root / "expected" / "iterated.jsonl").read_text().splitlines():
+    for line in iterated.read_text().splitlines():
         row = json.loads(line)
         if "file" in row["iterators"] and "payload" in row and "offset" in row:
             wanted.setdefault(f"{row['log']}/{row['file']}", []).append(row)
-    assert len(wanted) > 10
     for path, rows in wanted.items():
         objects, _, _ = dump("--print-data-log", str(root / "logs" / path))
         entries = {entry["offset"]: entry for entry in of_type(objects, "entry-07")}
@@ -244,6 +244,7 @@ def test_logs_of_0_7_are_what_0_7_2_iterates(corpus):
                 assert the_bytes(entry, "payload") == b64decode(row["payload"])
                 assert entry["crc"] == row["checksum"]
             assert (entry["next_offset"], entry["size"]) == (row["next_offset"], row["size"])
+    saw_enough("files that were iterated", len(wanted), 11)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -297,14 +298,14 @@ def test_the_exit_status_is_that_of_the_text(tree, flags):
         assert dump(*flags, str(path))[2] == kafkalog("dump-log", *flags, str(path)).status
 
 
-def segment(corpus: Path) -> Path:
-    return corpus / "kafka-4.3.1" / "logs" / "clean" / "d0" / "tx-0" / "00000000000000000007.log"
+def segment(own_corpus: Path) -> Path:
+    return own_corpus / "kafka-4.3.1" / "logs" / "clean" / "d0" / "tx-0" / "00000000000000000007.log"
 
 
-def test_a_name_that_is_not_text(corpus, tmp_path):
+def test_a_name_that_is_not_text(own_corpus, tmp_path):
     directory = tmp_path / "t-\udcff-0"
     directory.mkdir()
-    shutil.copy(segment(corpus), directory / "x.log")
+    shutil.copy(segment(own_corpus), directory / "x.log")
     objects, err, status = dump(str(directory / "x.log"))
     assert the_bytes(objects[0], "path") == str(directory / "x.log").encode("utf-8", "surrogateescape")
     (finding,) = of_type(objects, "finding")
@@ -330,18 +331,18 @@ def test_a_foreign_file(tmp_path):
     assert (objects[1]["code"], err, status) == ("file-ignored", "", 0)
 
 
-def test_control_records_are_decoded(corpus):
-    objects, _, _ = dump("--deep-iteration", str(segment(corpus)))
+def test_control_records_are_decoded(own_corpus):
+    objects, _, _ = dump("--deep-iteration", str(segment(own_corpus)))
     markers = [record for record in of_type(objects, "record") if "control" in record]
     kinds = Counter(record["control"]["control_type"] for record in markers)
-    text = kafkalog("dump-log", "--deep-iteration", str(segment(corpus))).out
+    text = kafkalog("dump-log", "--deep-iteration", str(segment(own_corpus))).out
     assert kinds == {kind: text.count(f"endTxnMarker: {kind} ".encode()) for kind in ("ABORT", "COMMIT")}
     assert all(record["control"]["coordinator_epoch"] >= 0 for record in markers)
     assert not any("key" in record or "key_b64" in record for record in markers)
 
 
-def test_decoders_stand_beside_the_bytes(corpus):
-    directory = next(corpus.glob("kafka-4.3.1/logs/clean/d?/__cluster_metadata-0"))
+def test_decoders_stand_beside_the_bytes(own_corpus):
+    directory = next(own_corpus.glob("kafka-4.3.1/logs/clean/d?/__cluster_metadata-0"))
     objects, _, _ = dump("--print-data-log", "--decode", "auto", str(directory))
     decoded = [record for record in of_type(objects, "record") if record.get("decoded_value")]
     assert decoded
@@ -352,22 +353,22 @@ def test_decoders_stand_beside_the_bytes(corpus):
             for found in of_type(objects, "record")] == of_type(plain, "record")  # fmt: skip
 
 
-def test_a_decoder_that_is_named_goes_before_the_one_of_the_topic(corpus):
-    directory = str(next(corpus.glob("kafka-4.3.1/logs/clean/d?/__cluster_metadata-0")))
+def test_a_decoder_that_is_named_goes_before_the_one_of_the_topic(own_corpus):
+    directory = str(next(own_corpus.glob("kafka-4.3.1/logs/clean/d?/__cluster_metadata-0")))
     for name in ("DefaultDecoder", "StringDecoder"):
         named = kafkalog("dump-log", "--value-decoder-class", name, directory)
         assert kafkalog("dump-log", "--value-decoder-class", name, "--decode", "auto", directory) == named
 
 
-def test_decoding_implies_printing(corpus):
-    directory = str(next(corpus.glob("kafka-4.3.1/logs/clean/d?/__cluster_metadata-0")))
+def test_decoding_implies_printing(own_corpus):
+    directory = str(next(own_corpus.glob("kafka-4.3.1/logs/clean/d?/__cluster_metadata-0")))
     printed = kafkalog("dump-log", "--decode", "auto", "--print-data-log", directory)
     assert kafkalog("dump-log", "--decode", "auto", directory) == printed
     assert b'"type":"TOPIC_RECORD"' in printed.out
 
 
-def test_a_decoder_that_fails(corpus):
-    objects, _, status = dump("--value-decoder-class", "tests.cli.test_dump_log_json:failing", str(segment(corpus)))
+def test_a_decoder_that_fails(own_corpus):
+    objects, _, status = dump("--value-decoder-class", "tests.cli.test_dump_log_json:failing", str(segment(own_corpus)))
     findings = of_type(objects, "finding")
     assert {finding["code"] for finding in findings} == {"record-undecodable"}
     assert "ZeroDivisionError" in findings[0]["what"]
@@ -382,8 +383,8 @@ def failing(data: bytes) -> bytes:
     raise ZeroDivisionError(data)
 
 
-def test_small_files_as_text(corpus):
-    logs = corpus / "kafka-4.3.1" / "logs" / "clean" / "d0"
+def test_small_files_as_text(own_corpus):
+    logs = own_corpus / "kafka-4.3.1" / "logs" / "clean" / "d0"
     for path, wanted in {
         "tx-0/leader-epoch-checkpoint": r"(epoch: \d+ startOffset: \d+\n)+",
         "recovery-point-offset-checkpoint": r"(topic: \S+ partition: \d+ offset: \d+\n)+",
@@ -398,24 +399,8 @@ def test_small_files_as_text(corpus):
         assert listed.err == f"Ignoring unknown file {logs / path}\n"
 
 
-def test_logs_of_0_7_print_as_their_own_tool_did(corpus):
-    root = corpus / "old" / "0.7.2"
+def test_logs_of_0_7_print_as_their_own_tool_did(own_corpus):
+    root = own_corpus / "old" / "0.7.2"
     expected = (root / "expected" / "print" / "plain-0.txt").read_bytes()
     paths = sorted(str(path.relative_to(root)) for path in (root / "logs" / "plain-0").iterdir())
     assert kafkalog("dump-log", "--print-data-log", *paths, cwd=root).out == expected
-
-
-EXAMPLE = re.compile(r"```console\n\$ (kafkalog [^\n]+)\n(.*?)```", re.DOTALL)
-
-
-@pytest.mark.parametrize("example", EXAMPLE.findall((DOCS / "json.md").read_text()), ids=lambda example: example[0])
-def test_the_examples_of_the_documentation(corpus, example):
-    command, wanted = example
-    done = kafkalog(*command.split()[1:], cwd=corpus / "kafka-4.3.1" / "logs")
-    shown = done.out.decode().splitlines()
-    lines = wanted.splitlines()
-    if "…" in lines:
-        cut = lines.index("…")
-        assert shown[:cut] + shown[len(shown) - (len(lines) - cut - 1) :] == [line for line in lines if line != "…"]
-    else:
-        assert shown == lines

@@ -10,11 +10,12 @@ import shutil
 import pytest
 
 from engine.record.kafka07 import Stopped, iterate_deep
-from tests.support.corpus import corpus_directory
+from tests.support.corpus import corpus_directory, own_corpus_directory
 from tests.support.run import kafkalog
 
 ROOT = corpus_directory() / "old" / "0.7.2"
 CASES = ROOT / "cases"
+OWN_LOGS = own_corpus_directory() / "old" / "0.7.2" / "logs"  # for tests that name one
 NONSENSE = "UnknownMagicByteException"  # at which 0.7.2 throws, and we cut
 SETTINGS = {"log.file.size": "segment.bytes", "retentionMs": "retention.ms", "log.retention.size": "retention.bytes",
             "rollIntervalMs": "segment.ms", "max.message.size": "max.message.bytes", "log.flush.interval": "flush.messages"}  # fmt: skip
@@ -51,7 +52,7 @@ def settings(case):
 @pytest.fixture
 def log_of(tmp_path):
     def copied(name):
-        shutil.copytree(ROOT / "logs" / name, tmp_path / "d" / name)
+        shutil.copytree(OWN_LOGS / name, tmp_path / "d" / name)
         return tmp_path / "d" / name
 
     return copied
@@ -201,7 +202,7 @@ def test_fetch_gives_what_a_consumer_gets(name):
 
 
 def test_fetch_begins_where_an_entry_does():
-    directory = str(ROOT / "logs" / "plain-0")
+    directory = str(OWN_LOGS / "plain-0")
     assert "the one around it begins at 643" in kafkalog("fetch", "--offset", "650", directory).err
     assert kafkalog("fetch", "--offset", "650", directory).status == 2
     assert kafkalog("fetch", "--offset", "1408", directory).out == b""
@@ -229,7 +230,7 @@ def test_what_a_log_of_0_7_has_nothing_for(log_of, words):
 
 @pytest.mark.parametrize("words", [["--timestamp", "0"], ["--follow"], ["--high-watermark", "4"], ["--raw", "--offset", "-3"]])
 def test_fetch_refuses_what_0_7_does_not_have(words):
-    done = kafkalog("fetch", *words, str(ROOT / "logs" / "plain-0"))
+    done = kafkalog("fetch", *words, str(OWN_LOGS / "plain-0"))
     assert done.status == 2
     assert "a log of Kafka 0.7" in done.err
 

@@ -268,18 +268,18 @@ def test_a_partition_that_can_not_be_read_is_one_error(log_dirs):
     assert "u-plain-0: offsets 0 to 199" in done.out.decode()
 
 
-def test_the_empty_segment_of_a_roll_is_nothing_wrong(corpus, tmp_path):
+def test_the_empty_segment_of_a_roll_is_nothing_wrong(own_corpus, tmp_path):
     partition = tmp_path / "small_segments-0"
-    shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "clean" / "d1" / partition.name, partition)
+    shutil.copytree(own_corpus / "kafka-4.3.1" / "logs" / "clean" / "d1" / partition.name, partition)
     assert kafkalog("roll", str(partition)).status == 0
     assert kafkalog("recover", "--clean-start", "--no-quarantine", str(partition)).status == 0
 
 
-def test_a_reader_that_goes_away_does_not_stop_the_work(corpus, tmp_path):
+def test_a_reader_that_goes_away_does_not_stop_the_work(own_corpus, tmp_path):
     trees = []
     for name, closed in (("read", False), ("unread", True)):
         log_dir = tmp_path / name / "d1"
-        shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "unclean" / "d1", log_dir)
+        shutil.copytree(own_corpus / "kafka-4.3.1" / "logs" / "unclean" / "d1", log_dir)
         words = [sys.executable, "-m", "kafkalog_cli", "recover", "--now", "1764000000000", "--jobs", "1", str(log_dir)]
         with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             if closed:

@@ -136,9 +136,9 @@ def test_a_deleted_directory_that_stays_does_not_end_it(log_dir):
     assert (stays.exists(), goes.exists()) == (True, False)
 
 
-def test_explain_changes_nothing(corpus, tmp_path):
+def test_explain_changes_nothing(own_corpus, tmp_path):
     log_dir = tmp_path / "d1"
-    shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "clean" / "d1", log_dir)
+    shutil.copytree(own_corpus / "kafka-4.3.1" / "logs" / "clean" / "d1", log_dir)
     before = tree(ReadOnlyFiles(), str(log_dir))
     done = kafkalog("retain", "--explain", "--config", "retention.ms=1", str(log_dir))
     assert "removed 00000000000000000000.log" in done.out.decode()

@@ -16,8 +16,8 @@ EPOCH, DELTA = BATCH_HEADER.positions["partition_leader_epoch"], BATCH_HEADER.po
 
 
 @pytest.fixture
-def copies(corpus, tmp_path):
-    source = next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0"))
+def copies(own_corpus, tmp_path):
+    source = next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0"))
     for name in ("a", "b"):
         shutil.copytree(source, tmp_path / name / source.name)
     return tmp_path / "a" / source.name, tmp_path / "b" / source.name

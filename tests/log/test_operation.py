@@ -18,9 +18,9 @@ NOW = 1_700_000_000_000
 
 
 @pytest.fixture
-def partition(corpus, tmp_path):
+def partition(own_corpus, tmp_path):
     directory = tmp_path / "d0" / "u-rolls-0"
-    shutil.copytree(corpus / "kafka-4.3.1" / "logs" / "unclean" / "d0" / "u-rolls-0", directory)
+    shutil.copytree(own_corpus / "kafka-4.3.1" / "logs" / "unclean" / "d0" / "u-rolls-0", directory)
     rehearsed(directory, clean_start=False)  # recovered, and closed as a broker closes it
     return directory
 

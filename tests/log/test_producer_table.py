@@ -16,6 +16,7 @@ from engine.kernels import BUILD
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
 from engine.log.producers.table import ProducerTable
 from engine.log.producers.transactions import Transactions
+from tests.support.floors import saw_enough
 
 NOW = 1_700_000_000_000
 FOREVER = LONG_MAX
@@ -172,7 +173,7 @@ def test_real_snapshots_are_written_in_this_order(corpus):
             wanted = path.read_bytes()[PRODUCER_SNAPSHOT_HEADER.size :]
             assert b"".join(loaded.pieces()) == b"".join(put.pieces()) == wanted, path
             checked += 1
-    assert checked
+    saw_enough("sound snapshots of 4.x", checked)
 
 
 def test_a_snapshot_says_a_producer_twice():

@@ -21,6 +21,7 @@ from engine.record.java_text import java_utf8
 from engine.record.legacy import decode_entry, decode_plain
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
+from tests.support.floors import saw_enough
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
 
@@ -146,8 +147,8 @@ def test_records_as_kafka_prints_them(corpus):
                 at += len(line)
             compared += count
             stopped += dies
-    assert compared > 1900
-    assert stopped > 0
+    saw_enough("messages of formats 0 and 1", compared, 1901)
+    saw_enough("dumps that the tool died of", stopped)
 
 
 # ---- plain entries

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.schema.decode import control_data, control_text, decoder, internal_topic_decoder
+from tests.support.floors import saw_enough
 from tests.support.once import NO_KERNEL
 from tests.support.plain_records import plain_records
 
@@ -26,6 +27,13 @@ def cases(corpus, run):
         yield [line for line in lines if line.startswith("| offset: ")], log
 
 
+def pairs(lines, log):
+    """Each line with its record. The tool may have died in the middle: there may be more records, never fewer."""
+    records = list(plain_records(log.read_bytes()))
+    assert len(records) >= len(lines), log
+    return zip(lines, records, strict=False)
+
+
 def printed(line):
     """What stands behind the record's own fields: header keys, or validity and checksum of the old formats."""
     if " headerKeys: " in line:
@@ -35,12 +43,11 @@ def printed(line):
 
 
 @pytest.mark.parametrize("run", DECODER_OF_RUN)
-def test_decoder_lines(own_corpus, run):
+def test_decoder_lines(corpus, run):
     seen = 0
     tool = decoder(DECODER_OF_RUN[run])
-    for lines, log in cases(own_corpus, run):
-        # the tool may have died in the middle: strict would be wrong
-        for line, record in zip(lines, plain_records(log.read_bytes()), strict=False):
+    for lines, log in cases(corpus, run):
+        for line, record in pairs(lines, log):
             assert line.startswith(f"| offset: {record.offset} ")
             if record.is_control:
                 continue
@@ -49,13 +56,14 @@ def test_decoder_lines(own_corpus, run):
             assert text == printed(line), f"{log} at offset {record.offset}"
             assert (problem is not None) == (", skipping." in line)
             seen += 1
-    assert seen > 0
+    saw_enough("lines of this decoder", seen)
 
 
-def test_control_lines(own_corpus):
+def test_control_lines(corpus):
+    kinds = {2, 3, 4, 5, 6}  # of the metadata log: leader change to voters
     seen = set()
-    for lines, log in cases(own_corpus, "metadata"):
-        for line, record in zip(lines, plain_records(log.read_bytes()), strict=False):
+    for lines, log in cases(corpus, "metadata"):
+        for line, record in pairs(lines, log):
             if not record.is_control:
                 continue
             kind = int.from_bytes(record.key[2:4], signed=True)
@@ -63,7 +71,8 @@ def test_control_lines(own_corpus):
                 assert control_text(kind, record.key, record.value) == printed(line)
                 assert "version" in control_data(kind, record.value)
                 seen.add(kind)
-    assert seen == {2, 3, 4, 5, 6}
+    assert seen <= kinds
+    saw_enough("kinds of control records", len(seen), len(kinds))
 
 
 def test_internal_topics_choose_their_decoder():

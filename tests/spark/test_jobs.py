@@ -23,9 +23,9 @@ def command(*arguments):
 
 
 @pytest.fixture
-def brokers(corpus, tmp_path):
+def brokers(own_corpus, tmp_path):
     """Two brokers' log dirs with the same three partitions; one copy is damaged, one has another story to tell."""
-    top = corpus / "kafka-4.3.1/logs/clean"
+    top = own_corpus / "kafka-4.3.1/logs/clean"
     for broker in ("one", "two"):
         for name in ("bulk-0", "multi-1", "codec.lz4-0"):
             shutil.copytree(next(top.glob(f"*/{name}")), tmp_path / broker / name)
@@ -60,10 +60,10 @@ def test_verify_finds_what_the_engine_finds(spark, brokers):
     assert "error" in err
 
 
-def test_stats_add_up(spark, corpus):
+def test_stats_add_up(spark, own_corpus):
     from kafkalog_spark.jobs.stats import stats
 
-    top = corpus / "kafka-4.3.1/logs/clean"
+    top = own_corpus / "kafka-4.3.1/logs/clean"
     logs = {}
     for path in top.glob("*/*/*.log"):
         topic = path.parent.name.rpartition("-")[0]
@@ -81,8 +81,8 @@ def test_stats_add_up(spark, corpus):
     assert out.splitlines()[1].split()[:2] == ["codec.lz4", "lz4"]
 
 
-def test_export_keeps_every_column(spark, corpus, tmp_path):
-    top = next((corpus / "kafka-4.3.1/logs/clean").glob("*/edge-keys_and.headers-0"))
+def test_export_keeps_every_column(spark, own_corpus, tmp_path):
+    top = next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/edge-keys_and.headers-0"))
     assert command("export", "--to", tmp_path / "lake", top)[0] == 0
     there = spark.read.parquet(str(tmp_path / "lake"))
     source = spark.read.format("kafkalog").option("includeHeaders", "true").load(str(top))
@@ -99,16 +99,16 @@ def test_export_keeps_every_column(spark, corpus, tmp_path):
     (("stats", "--topic", "nothing", "{}"), "not there: nothing"),
     (("stats", "--split-bytes", "x", "{}"), "no positive number"),
 ])  # fmt: skip
-def test_one_line_for_what_is_wrong(spark, corpus, arguments, what):
-    top = corpus / "kafka-4.3.1/logs/clean"
+def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
+    top = own_corpus / "kafka-4.3.1/logs/clean"
     status, out, err = command(*(one.format(top) for one in arguments))
     assert (status, out) == (8, "")
     assert what in err
     assert len(err.strip().splitlines()) == 1
 
 
-def test_export_and_back(spark, corpus, tmp_path):
-    top = corpus / "kafka-4.3.1/logs/clean"
+def test_export_and_back(spark, own_corpus, tmp_path):
+    top = own_corpus / "kafka-4.3.1/logs/clean"
     for name, source in (("007-0", "bulk-0"), ("edge-0", "edge-keys_and.headers-0"), ("edge-1", "multi-1")):
         shutil.copytree(next(top.glob(f"*/{source}")), tmp_path / "logs" / name)
     back = tmp_path / "back"

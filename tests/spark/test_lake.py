@@ -17,8 +17,8 @@ needs_pyiceberg = pytest.mark.skipif(find_spec("pyiceberg") is None, reason="thi
 
 
 @pytest.fixture
-def top(corpus):
-    return str(corpus / "kafka-4.3.1/logs/clean")
+def top(own_corpus):
+    return str(own_corpus / "kafka-4.3.1/logs/clean")
 
 
 def in_order(table):

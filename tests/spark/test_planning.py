@@ -18,8 +18,8 @@ from kafkalog_spark.table.planning import plan
 
 
 @pytest.fixture
-def bulk(corpus):
-    return next((corpus / "kafka-4.3.1/logs/clean").glob("*/bulk-0"))
+def bulk(own_corpus):
+    return next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/bulk-0"))
 
 
 def splits(path, bounds=None, **options):
@@ -66,8 +66,8 @@ def test_pieces_follow_each_other_without_a_hole(bulk):
         assert sum(piece.size for piece in pieces) == whole.size
 
 
-def test_many_small_partitions_come_together(corpus):
-    top = corpus / "kafka-4.3.1/logs/clean"
+def test_many_small_partitions_come_together(own_corpus):
+    top = own_corpus / "kafka-4.3.1/logs/clean"
     together, parted = splits(top), splits(top, minPartitions="7")
     assert len(together) == 1
     assert 7 <= len(parted) <= 14
@@ -75,15 +75,15 @@ def test_many_small_partitions_come_together(corpus):
         assert sum(piece.end - piece.start for split in splitted for piece in split) == sum(one.end - one.start for one in together[0])
 
 
-def test_bounds_leave_out_partitions_and_offsets(corpus):
-    top = corpus / "kafka-4.3.1/logs/clean"
+def test_bounds_leave_out_partitions_and_offsets(own_corpus):
+    top = own_corpus / "kafka-4.3.1/logs/clean"
     [pieces] = splits(top, Bounds(topics=frozenset({"multi"}), partitions=frozenset({1}), first_offset=3, end_offset=5))
     assert [(piece.topic, piece.partition, piece.start, piece.end) for piece in pieces] == [("multi", 1, 3, 5)]
 
 
 @pytest.mark.parametrize("checked", [False, True])
-def test_each_batch_is_in_one_piece(corpus, checked):
-    source = next((corpus / "kafka-4.3.1/logs/clean").glob("*/codec.lz4-0"))
+def test_each_batch_is_in_one_piece(own_corpus, checked):
+    source = next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/codec.lz4-0"))
     names = ["baseOffset", "lastOffset", "recordCount", "position", "segment", "sizeInBytes", *(["isValid"] if checked else [])]
     options = read_options({"path": str(source), "level": "batches", "columns": ",".join(names)})
     schema = level_schema("batches", options.columns)
@@ -104,9 +104,9 @@ def test_each_batch_is_in_one_piece(corpus, checked):
 @pytest.mark.parametrize("level", ["records", "batches"])
 @pytest.mark.parametrize("size", [b"\xff\xff\xff\xf0", b"\x7f\xff\xff\xf0"], ids=["negative", "behind-the-end"])
 @pytest.mark.parametrize(("name", "segment"), [("compact_delete-0", 3), ("small_segments-0", 0), ("small_segments-0", -1)])
-def test_damage_before_the_first_record_of_a_segment_is_a_matter_of_on_corruption(corpus, tmp_path, name, segment, size, level):
+def test_damage_before_the_first_record_of_a_segment_is_a_matter_of_on_corruption(own_corpus, tmp_path, name, segment, size, level):
     """Not of planning, which looks for where pieces begin, nor of where the log ends: something sound stands behind it."""
-    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / "t-0")
+    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / "t-0")
     log = sorted((tmp_path / "t-0").glob("*.log"))[segment]
     offset = "baseOffset" if level == "batches" else "offset"
 
@@ -128,9 +128,9 @@ def test_damage_before_the_first_record_of_a_segment_is_a_matter_of_on_corruptio
 
 @pytest.mark.parametrize(("tail", "is_damage"), [(b"\xff" * 700, True), (bytes(700), False), (b"\0\0\0\0\0\0\0\x63\0\0\x20\0abc", False)])
 @pytest.mark.parametrize("emptied", [False, True])
-def test_what_stands_behind_the_last_batch(corpus, tmp_path, caplog, tail, is_damage, emptied):
+def test_what_stands_behind_the_last_batch(own_corpus, tmp_path, caplog, tail, is_damage, emptied):
     """A batch that is cut off and zeros are where a broker writes; anything else is damage that no task would meet."""
-    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / "t-0")
+    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / "t-0")
     log = max((tmp_path / "t-0").glob("*.log"))
     log.write_bytes(tail if emptied else log.read_bytes() + tail)
 
@@ -153,9 +153,9 @@ def test_what_stands_behind_the_last_batch(corpus, tmp_path, caplog, tail, is_da
     assert end == (83 if emptied else 89)
 
 
-def test_a_copy_that_is_damaged_at_its_end_is_not_the_longest(corpus, tmp_path):
+def test_a_copy_that_is_damaged_at_its_end_is_not_the_longest(own_corpus, tmp_path):
     for broker in ("one", "two"):
-        shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / broker / "t-0")
+        shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / broker / "t-0")
     log = max((tmp_path / "one" / "t-0").glob("*.log"))
     data = bytearray(log.read_bytes())
     data[8] = 0x7F  # the size of its first batch; there is a second one
@@ -165,9 +165,9 @@ def test_a_copy_that_is_damaged_at_its_end_is_not_the_longest(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_partition_that_a_broker_has_just_made_holds_nothing(corpus, tmp_path, level):
+def test_a_partition_that_a_broker_has_just_made_holds_nothing(own_corpus, tmp_path, level):
     for name in ("small_segments-0", "multi-0"):
-        shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
+        shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
 
     def rows(path):
         options = read_options({"path": str(path), "level": level})
@@ -188,9 +188,9 @@ def test_a_partition_that_a_broker_has_just_made_holds_nothing(corpus, tmp_path,
 
 
 @pytest.mark.parametrize("level", ["records", "batches"])
-def test_what_retention_takes_between_planning_and_reading(corpus, tmp_path, level):
+def test_what_retention_takes_between_planning_and_reading(own_corpus, tmp_path, level):
     for name in ("small_segments-0", "multi-0"):
-        shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
+        shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
 
     def planned(**more):
         options = read_options({"path": str(tmp_path), "level": level, **more})

@@ -11,6 +11,7 @@ from collections import defaultdict
 import pytest
 
 import kafkalog_spark
+from tests.support.floors import absent, saw_enough
 
 NUMBERS = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
 OPEN_AT_THE_STOP = {"tx-0"}  # the broker that the consumer asked had ended a transaction that hangs in the files
@@ -60,6 +61,8 @@ def source(spark, path, **options):
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("folder", ["clean", "unclean"])
 def test_what_a_real_consumer_read(spark, corpus, folder, isolation):
+    if not (corpus / "kafka-4.3.1/logs" / folder).is_dir():
+        absent(f"log dirs of a broker that stopped {folder}")
     frame = source(spark, corpus / "kafka-4.3.1/logs" / folder, includeHeaders="true", kafka__isolation__level=isolation)
     assert tuple(frame.columns) == ALL
     wanted, got = consumed(corpus, folder, isolation), rows_of(frame)
@@ -69,22 +72,22 @@ def test_what_a_real_consumer_read(spark, corpus, folder, isolation):
             rows = rows[: len(got[name])]  # noqa: PLW2901
         assert got.get(name, []) == rows, name
         compared += len(rows)
-    assert compared > 1500
+    saw_enough("records that a consumer read", compared, 1501)
 
 
-def test_the_schema_is_that_of_sparks_own_source(spark, corpus):
-    plain = source(spark, corpus / "kafka-4.3.1/logs/clean")
+def test_the_schema_is_that_of_sparks_own_source(spark, own_corpus):
+    plain = source(spark, own_corpus / "kafka-4.3.1/logs/clean")
     assert plain.schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
     )
-    with_headers = source(spark, corpus / "kafka-4.3.1/logs/clean", includeHeaders="true")
+    with_headers = source(spark, own_corpus / "kafka-4.3.1/logs/clean", includeHeaders="true")
     assert with_headers.schema["headers"].simpleString() == "headers:array<struct<key:string,value:binary>>"
     assert all(field.nullable for field in with_headers.schema)
 
 
 @pytest.fixture
-def bulk(corpus):
-    return next((corpus / "kafka-4.3.1/logs/clean").glob("*/bulk-0"))
+def bulk(own_corpus):
+    return next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/bulk-0"))
 
 
 def test_however_it_is_cut(spark, bulk):
@@ -98,10 +101,10 @@ def test_however_it_is_cut(spark, bulk):
 
 
 @pytest.mark.parametrize("pushed", ["true", "false"])
-def test_filters_with_and_without_the_push(spark, corpus, pushed):
+def test_filters_with_and_without_the_push(spark, own_corpus, pushed):
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
     try:
-        frame = source(spark, corpus / "kafka-4.3.1/logs/clean")
+        frame = source(spark, own_corpus / "kafka-4.3.1/logs/clean")
         columns = ("topic", "partition", "offset", "unix_micros(timestamp) as micros")
         every = frame.selectExpr(*columns).collect()
         middle = sorted(row.micros for row in every if row.micros)[len(every) // 2]

@@ -21,8 +21,8 @@ from kafkalog_spark.table.options import read_options
 
 
 @pytest.fixture
-def segments(corpus):
-    return next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0"))
+def segments(own_corpus):
+    return next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0"))
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ NOW = 1_800_000_000_000
 
 
 @pytest.fixture
-def twins(corpus, tmp_path):
+def twins(own_corpus, tmp_path):
     """Two copies of a broker's log dirs that was killed: one for the command, one for the job."""
     for name in ("command", "job"):
-        for directory in sorted((corpus / "kafka-4.3.1/logs/unclean").glob("d*")):
+        for directory in sorted((own_corpus / "kafka-4.3.1/logs/unclean").glob("d*")):
             shutil.copytree(directory, tmp_path / name / directory.name)
         log = max((tmp_path / name).glob("*/u-rolls-0/*.log"))
         log.write_bytes(log.read_bytes() + b"torn")
@@ -104,9 +104,9 @@ def test_a_running_broker_is_left_alone(spark, twins):
     assert state(by_job) == before
 
 
-def test_compact_leaves_what_the_command_leaves(spark, corpus, tmp_path):
+def test_compact_leaves_what_the_command_leaves(spark, own_corpus, tmp_path):
     for name in ("command", "job"):
-        shutil.copytree(corpus / "kafka-4.3.1/logs/clean", tmp_path / name)
+        shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean", tmp_path / name)
     by_command, by_job = log_dirs(tmp_path / "command"), log_dirs(tmp_path / "job")
     assert by_job
     config = {"cleanup.policy": "compact"}
@@ -118,10 +118,10 @@ def test_compact_leaves_what_the_command_leaves(spark, corpus, tmp_path):
     assert status_of(rows) == 1
 
 
-def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(corpus, tmp_path, monkeypatch):
+def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(own_corpus, tmp_path, monkeypatch):
     """In Spark's pages only what begins with our name is found again; on the driver `opened` sees to it."""
     logs = tmp_path / "logs"
-    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
+    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
     (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     asked = []
 
@@ -163,10 +163,10 @@ def no_session(monkeypatch):
 
 
 @pytest.fixture
-def torn(corpus, tmp_path):
+def torn(own_corpus, tmp_path):
     """A log dir that a broker has left, with a torn log in it."""
     logs = tmp_path / "logs"
-    shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
+    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
     (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     with max((logs / "small_segments-0").glob("*.log")).open("ab") as log:
         log.write(b"torn")
