@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import INT_MAX
-from engine.record.reader import MAX_DECOMPRESSED_BYTES
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:

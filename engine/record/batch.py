@@ -20,7 +20,8 @@ from engine.formats import (
     BatchField,
     RecordField,
 )
-from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.reader import ChunkReader
 from engine.record.sequences import increment_sequence, last_sequence
 from engine.record.soundness import unsound_batches, unsound_end
 from engine.record.windows import LogWalk

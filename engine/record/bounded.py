@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+MAX_DECOMPRESSED_BYTES = 256 << 20  # of a batch, or of all sets within an entry of 0.7, unless a caller says otherwise
+
 
 class OverLimitError(Exception):
     """More than the limit would come out."""

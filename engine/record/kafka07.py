@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from engine.formats import ENTRY_07, ENTRY_07_V0, Entry07, Entry07V0
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.damage import Problem
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ HEADER_V1 = ENTRY_07.size - SIZE_FIELD  # magic, attributes, checksum
 MIN_SIZE = HEADER_V0  # smallest size field that 0.7.2 takes for an entry (Message.MinHeaderSize)
 CODEC_MASK_07 = 0x03
 CODEC_NAMES_07 = ("NoCompressionCodec", "GZIPCompressionCodec", "SnappyCompressionCodec")
-MAX_INFLATED = 64 * 1024 * 1024  # bytes that the opened sets of one entry may hold together
 _VIEWED = 256 * 1024  # bytes of a payload that is not copied out of the set that holds it
 MAX_DEPTH = 16  # sets within sets; producers never nest, so more is an attack
 
@@ -158,7 +158,7 @@ def iterate_set(data: bytes | memoryview, initial_offset: int = 0) -> Iterator[M
 
 
 def iterate_deep(
-    data: bytes, initial_offset: int = 0, *, limit: int = MAX_INFLATED, max_depth: int = MAX_DEPTH
+    data: bytes, initial_offset: int = 0, *, limit: int = MAX_DECOMPRESSED_BYTES, max_depth: int = MAX_DEPTH
 ) -> Iterator[MessageAndOffset | Stopped]:
     """What a consumer sees: the messages of a set, compressed sets opened. Mirrors ByteBufferMessageSet.iterator.
 
@@ -168,7 +168,7 @@ def iterate_deep(
 
 
 def open_sets(
-    messages: Iterator[MessageAndOffset | Stopped], *, limit: int = MAX_INFLATED, max_depth: int = MAX_DEPTH
+    messages: Iterator[MessageAndOffset | Stopped], *, limit: int = MAX_DECOMPRESSED_BYTES, max_depth: int = MAX_DEPTH
 ) -> Iterator[MessageAndOffset | Stopped]:
     """`messages` with every compressed set replaced by what is in it, to any depth up to `max_depth`.
 

@@ -16,6 +16,7 @@ from engine.kernels import BUILD
 from engine.kernels.decode import decode_records, read_varint
 from engine.kernels.frames import inflate_lz4
 from engine.kernels.select import run_end
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.codecs import FINDINGS, Inflated, InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from engine.record.windows import Window
 
-MAX_DECOMPRESSED_BYTES = 256 << 20
 _ARENA = 256 << 10  # inflated bytes that are decoded in one go, while they are in the cache
 _NOTHING = Inflated(b"", InflateStatus.OK, None)
 

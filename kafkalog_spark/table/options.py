@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.formats import LONG_MAX
 from engine.log.fetch.reading import FetchIsolation
-from engine.record.reader import MAX_DECOMPRESSED_BYTES
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import LEVELS, default_columns, types_for
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit, TopicPartition, assigned, check_batch_limits, read_limit

@@ -19,11 +19,12 @@ from engine.formats import (
 )
 from engine.kernels.decode import decode_records
 from engine.log.append_errors import CorruptRecord
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.builder import NewRecord, stage
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import RECORD_ROWS, BatchColumns, RecordColumns
 from engine.record.legacy import is_cut_off
-from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
+from engine.record.reader import ChunkReader
 from engine.record.windows import Window, check_large_batches, scan_range
 
 if TYPE_CHECKING:

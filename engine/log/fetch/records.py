@@ -14,9 +14,10 @@ from engine.log.fetch.reading import FetchIsolation, read, read_from_damage
 from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
 from engine.record.batch import Record, RecordBatch
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
-from engine.record.reader import MAX_DECOMPRESSED_BYTES, ChunkReader
+from engine.record.reader import ChunkReader
 from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Stop
 
