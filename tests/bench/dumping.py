@@ -90,8 +90,9 @@ def _same_records(ours: Path, theirs: Path) -> None:
             if not line.startswith(b"| "):
                 continue
             words = line.split(b" ", 9)  # | offset: 0 CreateTime: 17 keySize: 3 valueSize: 4 …
+            wanted = tuple(map(int, words[2:9:2]))
             record = next(records, None)
-            if record is None or (record["offset"], record["timestamp"]) != (int(words[2]), int(words[4])):
+            if record is None or tuple(record[name] for name in ("offset", "timestamp", "key_size", "value_size")) != wanted:
                 raise WrongRunError(f"jsonl: {record} is not Kafka's record {line[:80]!r}")
         if next(records, None) is not None:
             raise WrongRunError("jsonl: more records than Kafka prints")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.oracle.jvm import Kafka, missing_programs
+from tests.support.needs import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 def kafka() -> Iterator[Kafka]:
     """One JVM for the whole session."""
     if missing := missing_programs():
-        reason = f"real Kafka needs {', '.join(missing)}: not found"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(f"real Kafka needs {', '.join(missing)}: not found")
     running = Kafka()
     yield running
     running.close()

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import lacking
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -38,10 +40,7 @@ QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # opti
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     if gone := missing():
-        reason = f"Spark needs {', '.join(gone)}: not found"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(f"Spark needs {', '.join(gone)}: not found")
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -17,6 +17,7 @@ from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from tests.spark.conftest import missing
+from tests.support.needs import lacking
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("bulk-0", "multi-1", "codec.lz4-0")
@@ -33,12 +34,12 @@ def count(directory):
     ("local-cluster[2,1,1024]", "pyspark.sql.session", ()),
     ("connect:local[2]", "pyspark.sql.connect.session", ("grpc", "grpc_status", "google.rpc", "zstandard")),
 ])  # fmt: skip
-def test_reading_writing_and_jobs(corpus, tmp_path, master, session, modules):
+def test_reading_writing_and_jobs(own_corpus, tmp_path, master, session, modules):
     gone = missing() or [name for name in modules if find_spec(name.partition(".")[0]) is None]
-    if gone and os.environ.get("CI") != "true":
-        pytest.skip(f"this needs {', '.join(gone)}: not found")
+    if gone:
+        lacking(f"this needs {', '.join(gone)}: not found")
     for name in NAMES:
-        shutil.copytree(next((corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / "data" / name)
+        shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / "data" / name)
     wanted = {name: count(tmp_path / "data" / name) for name in NAMES}
     environment = {
         **os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.conftest import missing
+from tests.support.needs import lacking
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIMES = {"3.5": "3.5_2.12:1.11.0", "4.1": "4.1_2.13:1.11.0"}  # by line of Spark; those that were seen to work
@@ -55,12 +56,12 @@ if not spark.version.startswith("3."):
 
 @pytest.mark.xdist_group("spark elsewhere")
 @pytest.mark.skipif(LINE not in RUNTIMES, reason=f"Iceberg has no runtime for Spark {LINE or '(not found)'}")
-def test_into_iceberg_and_back(corpus, tmp_path):
+def test_into_iceberg_and_back(own_corpus, tmp_path):
     if gone := missing():
-        pytest.skip(f"this needs {', '.join(gone)}: not found")
+        lacking(f"this needs {', '.join(gone)}: not found")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     package = f"org.apache.iceberg:iceberg-spark-runtime-{RUNTIMES[LINE]}"
-    command = [sys.executable, "-c", PROGRAM, package, str(corpus / "kafka-4.3.1/logs/clean"), str(tmp_path)]
+    command = [sys.executable, "-c", PROGRAM, package, str(own_corpus / "kafka-4.3.1/logs/clean"), str(tmp_path)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
     if "unresolved dependency" in done.stderr:
         pytest.skip(f"{package} can not be had from Maven Central")

@@ -16,6 +16,7 @@ import pytest
 
 from kafkalog_spark.sink.staging import STAGING
 from tests.spark.conftest import missing
+from tests.support.needs import lacking
 
 pytestmark = pytest.mark.xdist_group("spark elsewhere")  # processes of their own: beside the session of the others
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,8 +68,8 @@ main()
 @pytest.fixture
 def begin(tmp_path):
     """begin(job, where) → (the process, once a task of it stands still, and its mark)."""
-    if (gone := missing()) and os.environ.get("CI") != "true":
-        pytest.skip(f"this needs {', '.join(gone)}: not found")
+    if gone := missing():
+        lacking(f"this needs {', '.join(gone)}: not found")
     mark = uuid.uuid4().hex
     environment = {**os.environ, "PYTHONPATH": str(ROOT), MARK: mark}
     environment.pop("PYSPARK_GATEWAY_PORT", None)
