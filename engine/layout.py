@@ -23,7 +23,7 @@ class FileKind(Enum):
     TIME_INDEX = ".timeindex"
     TRANSACTION_INDEX = ".txnindex"
     PRODUCER_SNAPSHOT = ".snapshot"
-    LOG_07 = ".kafka"  # Kafka 0.7: records without offsets
+    LOG_07 = ".kafka"  # Kafka 0.7: messages do not hold their offset, it is their byte position
     KRAFT_SNAPSHOT = ".checkpoint"  # <offset>-<epoch>.checkpoint, record batches inside
     BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"  # record batches too
     LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"

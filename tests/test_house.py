@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,24 @@ def test_kernels_share_numbers_in_one_way():
     assert wrong == []
 
 
+def test_kernels_may_import_nothing_from_below_them_but_formats():
+    """The contract that forbids it has a list: nothing that stands below them may be left out of it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [order] = [one["layers"] for one in contracts if one.get("containers") == ["engine"]]
+    [forbidden] = [one["forbidden_modules"] for one in contracts if one.get("source_modules") == ["engine.kernels"]]
+    below = {f"engine.{name.strip()}" for layer in order[order.index("kernels") + 1 :] for name in layer.split("|")}
+    assert set(forbidden) == below - {"engine.formats"}
+
+
+def test_every_document_is_linked_from_where_readers_begin():
+    linked = {
+        (ROOT / page).parent / target
+        for page in ("README.md", "docs/architecture.md")
+        for target in re.findall(r"\]\(([^)#:]+\.md)", (ROOT / page).read_text())
+    }
+    assert sorted(path.name for path in set((ROOT / "docs").glob("*.md")) - linked) == []
+
+
 def test_nothing_imports_the_tests():
     assert [path for path in SOURCES if any(name == "tests" for _line, name in imports(ast.parse(path.read_text())))] == []
 
@@ -161,23 +180,33 @@ def test_every_target_of_the_makefile_is_listed_by_help():
 
 
 def named_in_the_map():
-    """The paths in the map of docs/architecture.md: modules, packages with a slash behind them, patterns."""
-    for row in (ROOT / "docs/architecture.md").read_text().splitlines():
+    """(heading, path) of the paths in the map of docs/architecture.md: modules, packages with a slash behind them, patterns."""
+    heading = ""
+    for row in (ROOT / "docs/architecture.md").read_text().partition("\n## Where to find")[2].partition("\n## ")[0].splitlines():
+        heading = row if row.startswith("### ") else heading
         folder = ""
         for name in re.findall(r"`([\w/*]+(?:\.py|/))`", row.split("|")[2]) if row.startswith("| ") and "`" in row else []:
             folder = name.rpartition("/")[0] if "/" in name else folder
-            yield name if "/" in name else f"{folder}/{name}"
+            yield heading, name if "/" in name else f"{folder}/{name}"
 
 
 def test_what_the_architecture_names_exists():
-    named = list(named_in_the_map())
+    named = [name for _heading, name in named_in_the_map()]
     assert len(named) > 100
     assert [name for name in named if not list(ROOT.glob(name))] == []
 
 
+def test_the_map_has_each_module_below_the_heading_of_its_package():
+    packages = {heading: re.findall(r"`([\w/]+/)`", heading) for heading, _name in named_in_the_map()}
+    wrong = [(heading, name) for heading, name in named_in_the_map() if not name.startswith(tuple(packages[heading] or ["engine/"]))]
+    assert wrong == []
+    assert sum(bool(those) for those in packages.values()) > 5
+
+
 def test_the_architecture_names_every_module():
     """By its own name, by its package's, or in the tree at the top of the page."""
-    named = set(named_in_the_map())
+    named = {name for _heading, name in named_in_the_map()}
+    named |= {str(path.relative_to(ROOT)) for name in named if "*" in name for path in ROOT.glob(name)}
     tree = (ROOT / "docs/architecture.md").read_text().split("```")[1]
     missing = []
     for path in SOURCES:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -38,6 +41,20 @@ def test_every_command_prints_what_the_document_shows(document, own_corpus, tmp_
         if not pattern(step.printed).fullmatch(printed):
             wrong.append(f"{document}:{step.line}: $ {step.command}\n{printed[:3000]}")
     assert not wrong, "\n\n".join(wrong)
+
+
+def programs(document):
+    """(program, lines that it prints) of every block of Python that stands in front of a block of text."""
+    for program, printed in re.findall(r"^```python\n((?:(?!```).*\n)*)```\n\n```text\n((?:(?!```).*\n)*)```$", document, re.MULTILINE):
+        yield program, printed.splitlines()
+
+
+def test_python_prints_what_the_readme_shows(own_corpus):
+    [(program, printed)] = programs(README.read_text())
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], cwd=own_corpus / "kafka-4.3.1/logs", env=environment,
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert (done.stdout.splitlines(), done.stderr) == (printed, "")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

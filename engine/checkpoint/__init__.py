@@ -1,1 +1,1 @@
-"""Small files beside the logs: checkpoints, identities, producer snapshots. Read whole, bounded in size and count."""
+"""Files beside the logs: checkpoints and identities, small and read whole up to a bound; producer snapshots, read in pieces."""

@@ -1,6 +1,6 @@
 """The record that a line of JSON describes, with all that JSON knows: what the kernel leaves alone goes this way.
 
-docs/json.md has the form.
+docs/append.md has the form.
 """
 
 from __future__ import annotations
