@@ -1,6 +1,7 @@
 # `make demo` and `make test` set up everything they need in .venv; `make help` lists the rest.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
+COMPILE := $(PYTHON) setup.py -q build_ext --inplace
 export KAFKALOG_KERNELS ?= auto
 
 .PHONY: help setup build demo test lint crash fuzz fuzz-mutants fuzz-sanitize oracle goldens bench bench-spark docs clean
@@ -10,14 +11,19 @@ help: ## list the targets
 
 setup: $(VENV)/ready ## make .venv with everything that development needs, kernels compiled
 
-$(VENV)/ready: pyproject.toml setup.py
+$(VENV)/demo-ready: pyproject.toml setup.py .ci/setup .ci/packages
 	sh .ci/setup
 	touch $@
 
-build: setup ## compile the kernels again if they were edited
-	@$(PYTHON) setup.py -q build_ext --inplace
+$(VENV)/ready: $(VENV)/demo-ready
+	sh .ci/setup dev
+	touch $@
 
-demo: build ## damage a partition of a real broker's log dir, and recover it
+build: setup ## compile the kernels again if they were edited
+	@$(COMPILE)
+
+demo: $(VENV)/demo-ready ## damage a partition of a real broker's log dir, and recover it (needs no more than pip install .)
+	@$(COMPILE)
 	@sh tests/demo.sh
 
 test: build lint ## the whole suite, compiled; then what a kernel takes part in once more, interpreted
