@@ -28,10 +28,12 @@ def cases(corpus, run):
 
 
 def pairs(lines, log):
-    """Each line with its record. The tool may have died in the middle: there may be more records, never fewer."""
-    records = list(plain_records(log.read_bytes()))
-    assert len(records) >= len(lines), log
-    return zip(lines, records, strict=False)
+    """Each line with its record. Behind the last line there may be more, and damage: the tool may have died there."""
+    records = plain_records(log.read_bytes())
+    for line in lines:
+        record = next(records, None)
+        assert record is not None, f"{log} has no record for {line}"
+        yield line, record
 
 
 def printed(line):
