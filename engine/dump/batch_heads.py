@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import became_shorter
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from engine.record.columns import BatchColumns
 
 _BLOCK = 256 << 10
-_SPACING = 32 << 10
 
 
 class BatchAt(NamedTuple):
@@ -24,27 +22,6 @@ class BatchAt(NamedTuple):
     size: int
     base_offset: int
     last_offset: int
-
-
-class Landmarks:
-    """Places of a log that were passed on the way, thinly: where to begin for an offset, without an index."""
-
-    def __init__(self) -> None:
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
-
-    def note(self, batch: BatchAt) -> None:
-        """`batch` was passed. Kept where it lies well behind the last one, in bytes and in offsets."""
-        if not self._positions or (
-            batch.position >= self._positions[-1] + _SPACING and batch.base_offset > self._offsets[-1]
-        ):
-            self._positions.append(batch.position)
-            self._offsets.append(batch.base_offset)
-
-    def before(self, offset: int) -> int:
-        """Position of the last place that begins at or below `offset`; 0: none is known."""
-        number = bisect_right(self._offsets, offset) - 1
-        return self._positions[number] if number >= 0 else 0
 
 
 class BatchHeads:

@@ -1,15 +1,16 @@
 """Offset and time indexes as kafka-dump-log shows and checks them, each entry against the log beside it.
 
 Where Kafka's tool dies at an entry that points nowhere, this goes on with the next; where it reads the whole rest of
-the log for every entry of a time index, this reads on from the entry's own position.
+the log for every entry of a time index, this reads on from the entry's own position (see OffsetSearch).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.dump.batch_heads import BatchAt, BatchHeads, Landmarks
+from engine.dump.batch_heads import BatchHeads
 from engine.dump.largest_timestamps import LargestTimestamps
+from engine.dump.offset_search import OffsetSearch
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import NO_TIMESTAMP
@@ -19,6 +20,7 @@ from engine.index.time import TimeIndex
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.dump.batch_heads import BatchAt
     from engine.dump.options import DumpOptions
     from engine.dump.renderer import DumpRenderer
     from engine.dump.reports import DumpReports
@@ -85,8 +87,9 @@ class IndexDump:
             what = f"entry {number} says offset {offset}, the batch at byte {batch.position} ends at {batch.last_offset}"
             self._report(Finding("index-offset-mismatch", Where(path, number * index.entry_size, offset), what))
         if wrong_count > len(wrong):
-            self._reports.more_mismatches(self._files.absolute(path), wrong_count - len(wrong))
-            self._report(Finding("index-offset-mismatch", Where(path), f"{wrong_count - len(wrong)} more entries"))
+            more = wrong_count - len(wrong)
+            self._reports.more_mismatches(self._files.absolute(path), more)
+            self._report(Finding("index-offset-mismatch", Where(path), f"{more} more entries", more))
 
     def time_index(self, path: str, log_path: str, index_path: str, base_offset: int) -> None:
         """A .timeindex file. Mirrors DumpLogSegments.dumpTimeIndex."""
@@ -105,17 +108,15 @@ class IndexDump:
     def _time_entries(self, index: TimeIndex, path: str, log: OpenFile | None, offsets: OffsetIndex) -> None:
         heads = BatchHeads(log) if log else None
         timestamps = LargestTimestamps(log, heads, self._options, self._report) if heads and log else None
-        landmarks = Landmarks()
+        search = OffsetSearch(heads) if heads else None
         absolute = self._files.absolute(path)
         previous = NO_TIMESTAMP
         for number, entry in enumerate(index.dumped()):
             unused = (number == 0 and not index.used_entries) or (number == 0 and entry == (0, index.base_offset))
-            if heads and timestamps and not unused:
+            if search and timestamps and not unused:
                 where = Where(path, number * index.entry_size, entry.offset)
                 position = offsets.lookup(entry.offset, zero_tail=True).position
-                # the offset index is sparse, or not there: no part of the log is walked for every entry again
-                position = max(position, landmarks.before(entry.offset))
-                batch = _batch_with(heads, position, entry.offset, landmarks)
+                batch = search.first(position, entry.offset)
                 if batch is None or batch.last_offset != entry.offset:
                     found = -1 if batch is None else batch.last_offset
                     self._reports.not_found(absolute, entry.offset, found)
@@ -164,15 +165,3 @@ class IndexDump:
         except UnreadableFile as error:
             self._report(Finding("index-missing", Where(path), str(error)))
             return OffsetIndex(b"", base_offset, index_path)
-
-
-def _batch_with(heads: BatchHeads, position: int, offset: int, landmarks: Landmarks) -> BatchAt | None:
-    """First batch from `position` on that ends at `offset` or behind it."""
-    while True:
-        batch = heads.at(position)
-        if isinstance(batch, str):
-            return None
-        landmarks.note(batch)
-        if batch.last_offset >= offset:
-            return batch
-        position += batch.size

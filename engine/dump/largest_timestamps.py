@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 _ROWS = 256  # batches that are decoded together
 _DENSE = 1 << 10  # bytes: where batches are smaller, an index names few of them, and only those are decoded
+_KEPT = 100_000  # batches whose answers are remembered
 
 
 class LargestTimestamps:
     """Of batches of one log, which are asked for in the order of their positions mostly.
 
-    report  takes what is wrong with the records of a batch that was asked for
+    Answers are remembered: an index may name a batch as often as it likes, or name them in any order.
+
+    report  takes what is wrong with the records of a batch that was asked for, once
     """
 
     def __init__(self, log: OpenFile, heads: BatchHeads, options: DumpOptions, report: Callable[[Finding], None]) -> None:
@@ -38,17 +41,23 @@ class LargestTimestamps:
         self._batches = BatchColumns(_ROWS)
         self._largest = memoryview(array("q", [0] * _ROWS))
         self._known: dict[int, int | None] = {}  # by position of the batch
+        self._singly: set[int] = set()  # positions of batches that could not be decoded together
 
     def of(self, batch: BatchAt) -> int | None:
         """−1 at least; None where there are no records, or they could not all be read.
 
         Raises UnreadableFile, and FileChangedWhileReading.
         """
-        if batch.position not in self._known:
-            self._known = self._from(batch)
-            if batch.position not in self._known:
-                return self._alone(batch)
-        return self._known[batch.position]
+        known = self._known
+        if batch.position not in known:
+            if len(known) > _KEPT or len(self._singly) > _KEPT:
+                known.clear()
+                self._singly.clear()
+            if batch.position not in self._singly:
+                known |= self._from(batch)
+            if batch.position not in known:
+                known[batch.position] = self._alone(batch)
+        return known[batch.position]
 
     def _from(self, batch: BatchAt) -> dict[int, int | None]:
         """`batch` and those behind it that are in memory, if they are worth it and nothing is wrong with any of them."""
@@ -60,13 +69,13 @@ class LargestTimestamps:
         rows = next((row for row, size in enumerate(sizes) if size > self._max_batch_bytes), window.rows)
         if rows == 0 or sum(sizes[:rows]) // rows < _DENSE:
             return {}
+        positions = [window.base + table[BatchField.POSITION, row] for row in range(rows)]
+        rows = next((row for row, at in enumerate(positions) if at in self._known), rows)
         largest = self._read(window._replace(rows=rows))
         if largest is None:
+            self._singly.update(positions[:rows])
             return {}
-        return {
-            window.base + table[BatchField.POSITION, row]: None if table[BatchField.COUNT, row] == 0 else largest[row]
-            for row in range(rows)
-        }
+        return {positions[row]: None if table[BatchField.COUNT, row] == 0 else largest[row] for row in range(rows)}
 
     def _alone(self, batch: BatchAt) -> int | None:
         windows: Iterable[Window]

@@ -1,4 +1,4 @@
-"""Heads of batches at any position, and the places that are remembered on the way."""
+"""Heads of batches at any position."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dump import batch_heads
-from engine.dump.batch_heads import BatchAt, BatchHeads, Landmarks
+from engine.dump.batch_heads import BatchAt, BatchHeads
 from engine.errors import FileChangedWhileReading
 from engine.formats import BatchField
 from engine.record.columns import BatchColumns
@@ -82,23 +82,3 @@ def test_a_batch_beyond_a_block_has_no_window(monkeypatch):
     monkeypatch.setattr(batch_heads, "_BLOCK", 80)
     heads = BatchHeads(opened(batch(0, 1, b"v" * 500)))
     assert heads.window(heads.at(0), BatchColumns(1)) is None
-
-
-def passed(*places):
-    landmarks = Landmarks()
-    for position, offset in places:
-        landmarks.note(BatchAt(position, 100, offset, offset))
-    return landmarks
-
-
-def test_landmarks_lead_to_the_last_place_in_front():
-    landmarks = passed((0, 0), (40_000, 70), (80_000, 90))
-    assert [landmarks.before(offset) for offset in (-5, 0, 69, 70, 89, 90, 10**9)] == [0, 0, 0, 40_000, 40_000, 80_000, 80_000]
-    assert Landmarks().before(7) == 0
-
-
-def test_landmarks_are_thin_and_grow_in_offset():
-    """Batches that lie near the last one are not kept, nor any that would break the order."""
-    assert passed((0, 0), (100, 5)).before(5) == 0
-    assert passed((0, 50), (40_000, 50), (80_000, 10)).before(99) == 0
-    assert passed((0, 50), (40_000, 10), (80_000, 60)).before(99) == 80_000

@@ -6,9 +6,11 @@ import struct
 
 import pytest
 
+from engine.dump.batch_heads import BatchHeads
 from engine.dump.index_files import IndexDump
 from engine.dump.options import DumpOptions
 from engine.dump.reports import DumpReports
+from engine.record.reader import ChunkReader
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
 from tests.support.small_logs import batch, emptied, with_wrong_checksum
 
@@ -154,7 +156,7 @@ def test_many_wrong_entries_are_counted(monkeypatch):
     done = offsets(index(*[(number, AT[3]) for number in (1, 2, 3, 4, 5)]))
     named = [finding for finding in done.findings if finding.code == "index-offset-mismatch"]
     assert [finding.where.position for finding in named] == [0, 8, None]
-    assert named[-1].what == "3 more entries"
+    assert (named[-1].what, named[-1].stands_for) == ("3 more entries", 3)
 
 
 # ---- time indexes
@@ -241,22 +243,27 @@ def test_whatever_the_offset_index_says_the_batch_is_found_or_reported(beside):
         assert "timeindex-offset-not-found" not in done.codes
 
 
-def test_a_log_is_walked_once_however_sparse_the_offset_index(monkeypatch):
-    monkeypatch.setattr("engine.dump.batch_heads._SPACING", 1)
-    monkeypatch.setattr("engine.dump.batch_heads._BLOCK", 200)
-    log = b"".join(batch(number) for number in range(400))
-    reads = []
-    read = MemoryFiles.open
+@pytest.mark.parametrize("offsets", [range(1500), [0] * 1500])
+def test_a_log_is_walked_once_however_sparse_the_offset_index(monkeypatch, offsets):
+    looked_at = []
+    at = BatchHeads.at
+    monkeypatch.setattr(BatchHeads, "at", lambda heads, *place: looked_at.append(place) or at(heads, *place))
+    log = b"".join(batch(offset) for offset in offsets)
+    done = timed(times(*[(number, number) for number in range(1, 1500)]), log, beside=b"")
+    assert set(done.codes) == (set() if offsets[-1] else {"timeindex-offset-not-found"})
+    assert len(looked_at) < 4 * 1500, "not the square of 1500"
 
-    def counting(files, path):
-        file = read(files, path)
-        inner = file.read_into
-        file.read_into = lambda buffer, position: reads.append(len(buffer)) or inner(buffer, position)
-        return file
 
-    monkeypatch.setattr(MemoryFiles, "open", counting)
-    assert timed(times(*[(number, number) for number in range(1, 400)]), log, beside=b"").codes == []
-    assert 100 < len(reads) < 2000, "not the square of 400"
+def test_records_are_read_once_however_many_entries_name_their_batch(monkeypatch):
+    windows = []
+    chunks = ChunkReader.chunks
+    monkeypatch.setattr(ChunkReader, "chunks", lambda reader, window: windows.append(window.rows) or chunks(reader, window))
+    broken = bytearray(BATCHES[0])
+    broken[61] = 0x7F
+    done = timed(times(*[(number, 1) for number in range(1, 90)], *[(number, 5) for number in range(90, 200)]),
+                 bytes(broken) + DATA[AT[1] :])  # fmt: skip
+    assert done.codes.count("record-invalid") == 1
+    assert sum(windows) <= 4 + 1 + 4
 
 
 def test_an_open_time_index():
