@@ -3,46 +3,32 @@ error through; `interpreted` compiles nothing. KAFKALOG_SANITIZE=1 builds for Ad
 tests/fuzz/sanitize.py does so in a copy of the tree."""
 
 import os
+import runpy
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-KERNELS = (
-    "checksum",
-    "words",
-    "scan",
-    "decode",
-    "text",
-    "select",
-    "legacy",
-    "encode",
-    "json_strings",
-    "ndjson",
-    "placement",
-    "recovery",
-    "producers",
-    "verify",
-    "blocks",
-    "frames",
-    "admission",
-    "digest",
-    "offset_map",
-    "cleaning",
-    "settling",
-    "lines",
-    "json_unescape",
-    "json_lines",
-    "gather",
-    "rows",
-)
-SHARED = "engine.kernels._shared"  # what all kernels need of Cython, compiled once
+PACKAGE = Path("engine/kernels")
+BUILD = runpy.run_path(str(PACKAGE / "build.py"))  # not imported: that would load the kernels that are about to be replaced
+SHARED, STAMP = f"engine.kernels.{BUILD['SHARED']}", f"engine.kernels.{BUILD['STAMP']}"
 MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 # -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag
 SANITIZE = [
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-fno-wrapv", "-g",
 ] if os.environ.get("KAFKALOG_SANITIZE") else []
 OPTIMIZE = ["-O0"] if SANITIZE else ["-O3"]  # -O0 compiles three times as fast, and leaves every access in
+
+_STAMP_SOURCE = """#include <Python.h>
+static struct PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "{name}", NULL, -1, NULL}};
+PyMODINIT_FUNC PyInit_{name}(void)
+{{
+    PyObject *module = PyModule_Create(&definition);
+    if (module && PyModule_AddStringConstant(module, "SOURCES", "{sources}") < 0) Py_CLEAR(module);
+    return module;
+}}
+"""
 
 
 class BuildKernels(build_ext):
@@ -63,6 +49,17 @@ class BuildKernels(build_ext):
             print(f"kafkalog: kernels stay interpreted (slower, same results): {error}", file=sys.stderr)
 
 
+def written_stamp():
+    """A module that says what the kernels are compiled from: its source, written anew where that changed."""
+    sources = {path.name: path.read_bytes() for path in PACKAGE.iterdir() if path.suffix in (".py", ".pxd")}
+    path = Path("build/cython") / PACKAGE / f"{BUILD['STAMP']}.c"
+    text = _STAMP_SOURCE.format(name=BUILD["STAMP"], sources=BUILD["sources_digest"](sources))
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(path)
+
+
 def extensions():
     if MODE == "interpreted":
         return []
@@ -78,8 +75,11 @@ def extensions():
         [
             Extension(f"engine.kernels.{name}", [f"engine/kernels/{name}.py"], extra_compile_args=OPTIMIZE + SANITIZE,
                       extra_link_args=SANITIZE)
-            for name in KERNELS
-        ] + [Extension(SHARED, [shared], extra_compile_args=SANITIZE, extra_link_args=SANITIZE)],
+            for name in BUILD["KERNELS"]
+        ] + [
+            Extension(name, [source], extra_compile_args=SANITIZE, extra_link_args=SANITIZE)
+            for name, source in ((SHARED, shared), (STAMP, written_stamp()))
+        ],
         build_dir="build/cython",
         shared_utility_qualified_name=SHARED,
         force=bool(SANITIZE),

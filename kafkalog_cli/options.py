@@ -170,14 +170,30 @@ def print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
         return
     from importlib.metadata import PackageNotFoundError, version
 
-    from engine.kernels import BUILD
-
     try:
         number = version("kafkalog")
     except PackageNotFoundError:
         number = "unknown"
-    click.echo(f"kafkalog {number} ({BUILD} kernels, Python {sys.version.split()[0]})")
+    click.echo(f"kafkalog {number} ({_kernels()}, Python {sys.version.split()[0]})")
     ctx.exit()
+
+
+def _kernels() -> str:
+    """How the kernels were built. Raises ImportError where some are compiled and some are not."""
+    from importlib import import_module
+    from importlib.resources import files
+
+    from engine.kernels import BUILD
+    from engine.kernels.build import STAMP, sources_digest
+
+    if BUILD == "interpreted":
+        return "interpreted kernels"
+    present = {entry.name: entry.read_bytes() for entry in files("engine.kernels").iterdir() if not entry.is_dir()}
+    try:
+        of_these = sources_digest(present) == import_module(f"engine.kernels.{STAMP}").SOURCES
+    except ModuleNotFoundError:
+        of_these = False  # they were compiled before there was a stamp
+    return "compiled kernels" if of_these else "kernels compiled from other sources: `make build` or pip install again"
 
 
 version_option = click.option(

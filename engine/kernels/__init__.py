@@ -5,6 +5,9 @@ there. So everybody imports a kernel by the name of its module, whatever the bui
 """
 
 import sys
+from importlib.util import find_spec
+
+from engine.kernels.build import KERNELS
 
 try:
     from engine.kernels import scan as _scan
@@ -17,3 +20,7 @@ except ModuleNotFoundError as _missing:
     from engine.kernels import scan as _scan
 
 BUILD = "interpreted" if _scan.__file__.endswith(".py") else "compiled"
+for _name in KERNELS:  # compiled ones call each other in C: all are compiled or none
+    _spec = find_spec(f"{__name__}.{_name}")
+    if _spec is None or not _spec.origin or _spec.origin.endswith(".py") != (BUILD == "interpreted"):
+        raise ImportError(f"engine.kernels.{_name} is not {BUILD}, as engine.kernels.scan is", name=f"{__name__}.{_name}")

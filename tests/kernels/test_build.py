@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
+import shutil
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -11,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.kernels.build import KERNELS as NAMES
+from engine.kernels.build import SHARED, STAMP, sources_digest
 from tests.support.load_kernel import KERNELS, load_kernel
 from tests.support.once import OWN_PROCESS
 
@@ -32,16 +36,8 @@ install()
 """
 
 
-def names() -> list[str]:
-    """KERNELS of setup.py."""
-    for node in ast.parse((ROOT / "setup.py").read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "KERNELS":
-            return list(ast.literal_eval(node.value))
-    raise AssertionError("setup.py has no KERNELS")
-
-
-def compiled(name: str) -> Path | None:
-    return next((KERNELS / f"{name}{end}" for end in EXTENSION_SUFFIXES if (KERNELS / f"{name}{end}").exists()), None)
+def compiled(name: str, directory: Path = KERNELS) -> Path | None:
+    return next((directory / f"{name}{end}" for end in EXTENSION_SUFFIXES if (directory / f"{name}{end}").exists()), None)
 
 
 def run_without(program: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +45,7 @@ def run_without(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", WITHOUT + program], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", NAMES)
 def test_compiled_kernels_are_as_new_as_their_source(name):
     library = compiled(name)
     if library is None:
@@ -60,12 +56,61 @@ def test_compiled_kernels_are_as_new_as_their_source(name):
 
 
 def test_every_compiled_kernel_has_a_source():
-    known = {*names(), "_shared"}  # what Cython itself needs, once for all kernels
+    known = {*NAMES, SHARED, STAMP}
     strays = [file.name for file in KERNELS.glob("*.so") if file.name.partition(".")[0] not in known]
     assert strays == []
 
 
-@pytest.mark.parametrize("name", names())
+def test_compiled_kernels_are_made_of_these_sources():
+    load_kernel("scan", "compiled")
+    sources = {path.name: path.read_bytes() for path in KERNELS.iterdir() if path.is_file()}
+    assert sources_digest(sources) == importlib.import_module(f"engine.kernels.{STAMP}").SOURCES, "`make build`"
+
+
+def test_what_kernels_are_compiled_from_has_one_word():
+    sources = {"scan.py": b"a", "fields.pxd": b"b", "reference.py": b"c", "scan.so": b"d"}
+    word = sources_digest(sources)
+    assert sources_digest({**sources, "reference.py": b"x", "scan.so": b"x", "shadow.py": b""}) == word
+    assert sources_digest(dict(reversed(sources.items()))) == word
+    changed = ({"scan.py": b"x"}, {"fields.pxd": b""}, {"text.py": b""}, {"tables.pxd": b""})
+    assert len({word, *(sources_digest({**sources, **change}) for change in changed)}) == 5
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of the program, with kernels compiled as they are here."""
+    load_kernel("scan", "compiled")
+    for part in ("engine", "kafkalog_cli"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def version_of(tree: Path) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-P", "-c", "from kafkalog_cli.main import main; main(['--version'])"]
+    return subprocess.run(words, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False)
+
+
+def test_the_version_says_what_the_kernels_are_compiled_from(tree):
+    assert "(compiled kernels, " in version_of(tree).stdout
+    with (tree / "engine/kernels/text.py").open("a") as source:
+        source.write("# edited\n")
+    assert "(kernels compiled from other sources: `make build` or pip install again, " in version_of(tree).stdout
+    compiled(STAMP, tree / "engine/kernels").unlink()
+    assert "from other sources" in version_of(tree).stdout
+
+
+@pytest.mark.parametrize("name", ["scan", "words", "rows", "verify"])
+@pytest.mark.parametrize("others", [True, False])
+def test_all_kernels_are_compiled_or_none(tree, name, others):
+    """One is not compiled, or only one is."""
+    for other in (*NAMES, SHARED):
+        if (other == name) == others:
+            compiled(other, tree / "engine/kernels").unlink()
+    done = version_of(tree)
+    assert (done.stdout, done.stderr, done.returncode) == ("", OLD_KERNELS, 8)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_kernels_load_without_cython(name):
     done = run_without(f"import engine.kernels.{name}, cython; print(cython.__name__)")
     assert (done.stdout, done.stderr) == ("engine.kernels.shadow\n", "")
@@ -75,7 +120,7 @@ def test_the_stand_in_has_all_that_kernels_name():
     from engine.kernels import shadow
 
     only_compiled = {"cimports", "address"}  # behind `if cython.compiled`
-    for name in names():
+    for name in NAMES:
         for node in ast.walk(ast.parse((KERNELS / f"{name}.py").read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cython":
                 assert node.attr in only_compiled or hasattr(shadow, node.attr), f"{name}.py: cython.{node.attr}"
@@ -158,4 +203,4 @@ main(["dump-log", {str(tmp_path)!r}, {str(tmp_path)!r}])
 def test_ci_has_compiled_kernels():
     if os.environ.get("CI") != "true" or os.environ.get("KAFKALOG_KERNELS") == "interpreted":
         pytest.skip("not in CI")
-    assert [name for name in names() if compiled(name) is None] == []
+    assert [name for name in NAMES if compiled(name) is None] == []
