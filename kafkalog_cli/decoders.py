@@ -36,8 +36,12 @@ def payload_decoder(name: str | None) -> Callable[[bytes], bytes] | None:
         sys.path.append(os.getcwd())  # a decoder of one's own often lies where one stands
     try:
         chosen = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise click.UsageError(f"decoder {name} can not be loaded: {error}") from error
+    except MemoryError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a module of the user's own raises
+        raise click.UsageError(f"decoder {name} can not be loaded: {type(error).__name__}: {error}") from error
+    if not callable(chosen):
+        raise click.UsageError(f"decoder {name} is no function")
     return lambda data: _as_bytes(chosen(data))
 
 

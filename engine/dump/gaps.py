@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from engine.dump.selection import EVERYTHING
 from engine.findings import Finding, Where
-from engine.formats import MAGIC_V2, BatchField, RecordField
+from engine.formats import CODEC_MASK, MAGIC_V2, BatchField, RecordField
 from engine.kernels.select import next_cleaned, next_gap
 from engine.layout import FileKind
 from engine.log.scan.cleaned import was_cleaned
@@ -40,6 +40,7 @@ class Gaps(HeaderGaps):
         # offset of the last record; where none was seen yet, what the first one should follow, if that is known
         self._previous = self._claimed
         self._headers_end = self._claimed  # where records are read: the last offset that batches claim so far
+        self._unread = False  # did the last batch that was seen have no records?
         self._told: set[int] = set()  # where their headers say already that offsets do not grow
         self._base = 0
 
@@ -67,7 +68,9 @@ class Gaps(HeaderGaps):
             row = table[RecordField.BATCH, chunk.end - 1]
             self._claimed = chunk.batches.table[BatchField.LAST_OFFSET, row]
             row += 1
+            self._unread = False
         for empty in range(row, chunk.last_row):
+            self._unread = True
             self._claimed = _claim(chunk.batches.table, empty, self._claimed)
 
     def _follow_headers(self, chunk: Chunk) -> None:
@@ -91,37 +94,50 @@ class Gaps(HeaderGaps):
             is_inside = row < chunk.first_row or not is_first
             if is_inside or (gap.position not in self._told and len(self.disorders) < KEPT):  # behind those headers count
                 self._disorder(gap)
-        elif self._is_claimed(chunk, record):
-            self.compacted = True
-        else:
+        elif not self._is_claimed(chunk, record):
             self._hole(gap)
+        elif batches[BatchField.MAGIC, row] < MAGIC_V2 and not self._follows_unread(chunk, record):
+            self.compacted = True  # headers of format 2 say so themselves: what they do not is damage
+
+    def _without_records(self, chunk: Chunk, record: int) -> range | None:
+        """The batches of the chunk between that of the record before and this one's, which have none; None: both are in one."""
+        batch = chunk.records.field(RecordField.BATCH)
+        inside = record > chunk.first
+        first = batch[record - 1] + 1 if inside else chunk.first_row
+        return range(first, batch[record]) if first <= batch[record] else None
+
+    def _follows_unread(self, chunk: Chunk, record: int) -> bool:
+        """Do entries of formats 0 and 1 stand in front whose records could not be read? None of them is without records."""
+        between = self._without_records(chunk, record)
+        return between is not None and (len(between) > 0 or (self._unread and between.start == chunk.first_row))
 
     def _is_claimed(self, chunk: Chunk, record: int) -> bool:
         """Do batches claim all the offsets between the record before and this one?"""
-        records, batches = chunk.records.table, chunk.batches.table
-        row = records[RecordField.BATCH, record]
-        inside = record > chunk.first
-        if inside and records[RecordField.BATCH, record - 1] == row:
+        between, batches = self._without_records(chunk, record), chunk.batches.table
+        if between is None:
             return True
-        first = records[RecordField.BATCH, record - 1] + 1 if inside else chunk.first_row
-        if row < first:
-            return True  # the batch began in the chunk before
-        claimed = batches[BatchField.LAST_OFFSET, first - 1] if inside else self._claimed
-        for empty in range(first, row):
+        row = between.stop
+        claimed = batches[BatchField.LAST_OFFSET, between.start - 1] if record > chunk.first else self._claimed
+        for empty in between:
             claimed = _claim(batches, empty, claimed)
         if claimed is None:
             return False
         if batches[BatchField.MAGIC, row] < MAGIC_V2:  # a wrapper does not say where it begins
-            return bool(records[RecordField.OFFSET, record] == claimed + 1)
+            return bool(chunk.records.table[RecordField.OFFSET, record] == claimed + 1)
         return bool(batches[BatchField.BASE_OFFSET, row] == claimed + 1)
 
 
 def _claim(batches: memoryview, row: int, claimed: int | None) -> int | None:
-    """The last offset of batch `row`, which has no records, if it begins right behind `claimed`; else None."""
-    if claimed is None or batches[BatchField.BASE_OFFSET, row] != claimed + 1:
-        return None
+    """The last offset of batch `row`, which has no records, if it begins right behind `claimed`; else None.
+
+    A compressed wrapper of format 0 or 1 does not say where it begins: it only must end behind `claimed`.
+    """
     last: int = batches[BatchField.LAST_OFFSET, row]
-    return last
+    if claimed is None:
+        return None
+    if batches[BatchField.MAGIC, row] < MAGIC_V2 and batches[BatchField.ATTRIBUTES, row] & CODEC_MASK:
+        return last if last > claimed and batches[BatchField.VALID, row] else None
+    return last if batches[BatchField.BASE_OFFSET, row] == claimed + 1 else None
 
 
 def gaps_of(files: ReadOnlyFiles, path: str, name: FileName, wanted: Selection | None = None) -> Gaps:
@@ -143,7 +159,7 @@ def report_gaps(
     if gaps.disorder_count > len(gaps.disorders):
         more = gaps.disorder_count - len(gaps.disorders)
         reports.more_gaps(absolute, more)
-        report(Finding("offset-order", Where(path), f"{more} more offsets that do not follow the one before"))
+        report(Finding("offset-order", Where(path), f"{more} more offsets that do not follow the one before", more))
     losses = gaps.losses()
     if not losses:
         return

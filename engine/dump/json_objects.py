@@ -164,7 +164,7 @@ class JsonRenderer(KernelRenderer):
                 continue
             try:
                 fields[f"decoded_{name}"] = None if data is None else java_utf8(decode(data)).decode()
-            except BaseException as error:  # noqa: BLE001  # it becomes a finding
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # it becomes a finding
                 fields[f"decoded_{name}"] = None
                 self._finding("record-undecodable", chunk, record, base, decoder_failure(error))
         return fields

@@ -34,7 +34,7 @@ class LogDump:
     ) -> None:
         self._file, self._path, self._options, self._renderer = file, path, options, renderer
         self._report, self._gaps = report, gaps
-        self._reader = ChunkReader(path, report, options.max_decompressed_bytes, on_remark=report)
+        self._reader = ChunkReader(path, report, options.max_decompressed_bytes, on_remark=lambda remark, _kind: report(remark))
         self._selector = selector
 
     def run(self, start: int = 0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.errors import KafkalogError
 from engine.formats import ControlType
 from engine.kernels.escapes import terminal_safe
 from engine.record.control import control_type, end_txn_marker, known_control_type
@@ -75,13 +76,22 @@ def _schema_printer(chosen: RecordDecoder, prefix: str, *, escape: bool) -> Prin
     return print_record
 
 
-def decoder_failure(error: BaseException) -> str:
-    """What to say of a decoder that raised `error`. Raises it again where it is Ctrl-C.
+class DecoderEnded(KafkalogError):
+    """A decoder of the user's own wants the program to end."""
+
+    code = "decoder-ended"
+
+
+def decoder_failure(error: Exception | SystemExit) -> str:
+    """What to say of a decoder that raised `error`. Raises MemoryError, and DecoderEnded where it was SystemExit.
 
     A decoder is the user's own: it may raise anything, also what can not say why.
     """
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, MemoryError):
         raise error
+    if isinstance(error, SystemExit):
+        do = "let it raise an exception for what it can not decode"
+        raise DecoderEnded(f"the decoder ended the program: SystemExit({error.code!r})", do) from error
     try:
         why = str(error)
     except Exception as second:  # noqa: BLE001  # what it is does not matter: it is no text
@@ -97,7 +107,7 @@ def _payload_printer(key_decoder: PayloadDecoder, value_decoder: PayloadDecoder,
                 text = start + b"key: " + key_decoder(key)
             if value is not None:
                 text += (b" " if text else start) + b"payload: " + value_decoder(value)
-        except BaseException as error:  # noqa: BLE001  # it becomes a finding
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # it becomes a finding
             problem = decoder_failure(error)
         return (terminal_safe(text.decode("utf-8", "replace")).encode() if escape else text), problem
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.advice import argument
 from engine.errors import KafkalogError
 from engine.index.errors import (
     CorruptIndex,
@@ -37,7 +38,8 @@ __all__ = [
 
 def whole_recovery(directory: str) -> str:
     """Advice: the command that reads all of the partition in `directory`, and says what a recovery would cut and keep."""
-    return f"kafkalog recover --dry-run --recovery-point 0 {directory}    # reads all of it, and says what would be cut"
+    place = argument(directory)
+    return f"kafkalog recover --dry-run --recovery-point 0 {place}    # reads all of it, and says what would be cut"
 
 
 class SegmentOffsetOverflow(KafkalogError):
@@ -51,7 +53,7 @@ class SegmentOffsetOverflow(KafkalogError):
     def __init__(self, path: str, base_offset: int, offset: int) -> None:
         super().__init__(
             f"{path}: Detected offset overflow at offset {offset} in segment of base offset {base_offset}",
-            do=f"kafkalog recover {parent_of(path)}    # splits the segment",
+            do=f"kafkalog recover {argument(parent_of(path))}    # splits the segment",
         )
         self.base_offset = base_offset
         self.offset = offset

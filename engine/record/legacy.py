@@ -7,6 +7,7 @@ before are there.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import (
@@ -46,9 +47,18 @@ _WHAT = {
 }
 
 
-def is_cut_off(remark: str) -> bool:
-    """Does a remark say that the last message of a set is not all there?"""
-    return remark.endswith(_WHAT[Status.TORN].partition("{}")[2])
+class RemarkKind(Enum):
+    """What is wrong with an inner set although Kafka reads over it in silence."""
+
+    CUT_OFF = "the last message is not all there"
+    OFFSET = "the wrapper has the offset of another message"
+
+
+class Remark(NamedTuple):
+    """Something that Kafka reads over: of which kind, and in words."""
+
+    kind: RemarkKind
+    what: str
 
 
 class Wrapper(NamedTuple):
@@ -67,7 +77,7 @@ class InnerSet(NamedTuple):
 
     data: memoryview
     base: int
-    remark: Problem | None = None
+    remark: Remark | None = None
 
 
 class LegacyEntry:
@@ -88,7 +98,7 @@ class LegacyEntry:
         *,
         base: int = 0,
         append_time: int | None = None,
-        remark: Problem | None = None,
+        remark: Remark | None = None,
     ) -> None:
         self.data = data
         self._start, self._end = span
@@ -224,9 +234,10 @@ def open_wrapper(wrapper: Wrapper, limit: int) -> InnerSet | Problem:
         return Problem("record-invalid", "a compressed set without messages")
     base, remark = 0, None
     if status == Status.TORN:
-        remark = Problem("record-invalid", _WHAT[Status.TORN].format(count))
+        remark = Remark(RemarkKind.CUT_OFF, _WHAT[Status.TORN].format(count))
     elif wrapper.magic == MAGIC_V0 and wrapper.offset != last:
-        remark = Problem("record-invalid", f"the wrapper's offset {wrapper.offset} is not {last}, that of its last message")
+        what = f"the wrapper's offset {wrapper.offset} is not {last}, that of its last message"
+        remark = Remark(RemarkKind.OFFSET, what)
     if wrapper.magic == MAGIC_V1 and wrapper.offset != 0:
         if wrapper.offset < last:
             what = f"the wrapper's offset {wrapper.offset} is below {last}, the relative offset of its last message"

@@ -24,6 +24,7 @@ from engine.record.legacy import decode_entry, decode_plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engine.record.legacy import RemarkKind
     from engine.record.windows import Window
 
 _ARENA = 256 << 10  # inflated bytes that are decoded in one go, while they are in the cache
@@ -135,7 +136,9 @@ class _Arenas:
         body, body_end = table[BatchField.BODY, row], table[BatchField.BODY_END, row]
         if not table[BatchField.COUNT, row] and body == body_end:
             return _NOTHING
-        return inflate(table[BatchField.ATTRIBUTES, row] & CODEC_MASK, self._window.data[body:body_end], self._limit)
+        inflated = inflate(table[BatchField.ATTRIBUTES, row] & CODEC_MASK, self._window.data[body:body_end], self._limit)
+        # a batch beyond the limit gives none of its records, in every format: where it would be cut is nobody's affair
+        return inflated._replace(data=b"") if inflated.status == InflateStatus.OVER_LIMIT else inflated
 
     def _take(self, row: int, at: int, inflated: Inflated, problems: dict[int, tuple[str, str]]) -> None:
         table = self._window.batches.table
@@ -159,12 +162,13 @@ class ChunkReader:
     report   takes what is wrong
     limit    bytes that one batch may inflate to (--max-decompressed-bytes)
     records  columns to reuse: many small files are otherwise busy with making new ones
-    on_remark  takes what is wrong in inner sets although Kafka reads over it in silence; None: nobody wants to know
+    on_remark  takes what is wrong in inner sets although Kafka reads over it in silence, and of which kind it is; None: nobody
+               wants to know
     """
 
     def __init__(
         self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES,
-        records: RecordColumns | None = None, *, on_remark: Callable[[Finding], None] | None = None,
+        records: RecordColumns | None = None, *, on_remark: Callable[[Finding, RemarkKind], None] | None = None,
     ) -> None:  # fmt: skip
         self._on_remark = on_remark
         self._path = path
@@ -208,7 +212,7 @@ class ChunkReader:
         for problem in entry.problems:
             self._finding(problem.code, window, row, problem.what)
         if entry.remark is not None and self._on_remark is not None and not entry.problems:
-            self._finding(entry.remark.code, window, row, entry.remark.what, self._on_remark)
+            self._on_remark(self._found("record-invalid", window, row, entry.remark.what), entry.remark.kind)
 
     def _messages(self, window: Window, row: int, end: int) -> Iterator[Chunk]:
         """Plain v0/v1 entries row … end − 1, one message each."""
@@ -265,12 +269,13 @@ class ChunkReader:
             what = "the header says {count} records"
         self._finding(code, window, row, what.format(record=done, count=count))
 
-    def _finding(
-        self, code: str, window: Window, row: int, what: str, report: Callable[[Finding], None] | None = None
-    ) -> None:
+    def _finding(self, code: str, window: Window, row: int, what: str) -> None:
+        self._report(self._found(code, window, row, what))
+
+    def _found(self, code: str, window: Window, row: int, what: str) -> Finding:
         table = window.batches.table
         position = window.base + table[BatchField.POSITION, row]
-        (report or self._report)(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
+        return Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what)
 
 
 def _end_of_run(window: Window, row: int, last_row: int) -> int:

@@ -19,6 +19,7 @@ import pytest
 from engine.formats import BATCH_HEADER, BatchHeader, Codec
 from engine.record.builder import NewRecord, build_batch
 from engine.record.codecs import deflate
+from engine.record.kafka07 import encode_set
 from tests.fuzz.mutate import repaired, zigzag
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
@@ -89,6 +90,35 @@ def test_bomb_within_a_v1_wrapper(tmp_path):
     wrapper = struct.pack(">qiIbbqii", 0, 0, 0, 1, Codec.GZIP, 1000, -1, len(value)) + value
     path = write(tmp_path, repaired(wrapper))
     dump(path, "--print-data-log", "--max-decompressed-bytes", "1m", status=4, codes=["over-limit"])
+
+
+@pytest.mark.parametrize(("magic", "codec"), [
+    (2, Codec.GZIP), (2, Codec.SNAPPY), (2, Codec.LZ4), (2, Codec.ZSTD), (1, Codec.GZIP), (1, Codec.LZ4), (0, Codec.SNAPPY),
+    (0, Codec.GZIP),
+])  # fmt: skip
+def test_of_a_batch_beyond_the_limit_no_record_is_given(tmp_path, magic, codec):
+    """In no format: where its first bytes would end is nobody's affair. What stands around it is there."""
+    def made(first, count):
+        return build_batch([NewRecord(first + at, 1000, b"k", b"v" * 100) for at in range(count)], codec=codec, magic=magic)
+
+    path = write(tmp_path, made(0, 3) + made(3, 1000) + made(1003, 2))
+    done = kafkalog("dump-log", "--format", "jsonl", "--print-data-log", "--max-decompressed-bytes", "10k", str(path))
+    objects = [json.loads(line) for line in done.out.splitlines()]
+    assert [each["offset"] for each in objects if each["type"] == "record"] == [0, 1, 2, 1003, 1004]
+    assert [each["code"] for each in objects if each["type"] == "finding"] == ["over-limit"]
+    assert kafkalog("dump-log", "--print-data-log", "--max-decompressed-bytes", "10k", str(path)).out.count(b" payload: ") == 5
+    assert done.status == 4
+
+
+@pytest.mark.parametrize("codec", [1, 2])
+def test_nor_of_an_entry_of_0_7(tmp_path, codec):
+    sets = [encode_set([b"v" * 100] * count, codec=codec) for count in (3, 1000, 2)]
+    path = write(tmp_path, b"".join(sets), "0.kafka")
+    options = "--print-data-log", "--deep-iteration", "--max-decompressed-bytes", "10k"
+    done = kafkalog("dump-log", "--format", "jsonl", *options, str(path))
+    objects = [json.loads(line) for line in done.out.splitlines()]
+    assert [each.get("payload") for each in objects if each["type"] == "message-07"] == ["v" * 100] * 5
+    assert [each["code"] for each in objects if each["type"] == "finding"] == ["over-limit"]
 
 
 @pytest.mark.parametrize("body", [
@@ -515,12 +545,30 @@ def test_ctrl_c_while_nobody_reads(own_corpus):
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
-def test_a_decoder_that_exits_does_not_end_the_run(own_corpus, form):
+def test_a_decoder_that_exits_is_an_error_that_says_so(own_corpus, form):
     log = own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0/00000000000000000000.log"
     words = ["--print-data-log", "--value-decoder-class", "sys:exit", "--format", form, str(log)]
     done = kafkalog("dump-log", *words)
-    assert done.status == 4
-    assert b"record-undecodable" in done.out + done.err.encode()
+    assert done.status == 8
+    assert done.err.startswith("error[decoder-ended] the decoder ended the program: SystemExit(")
+    assert done.err.count("error[") == 1
+    assert form == "text" or json.loads(done.out.splitlines()[-1])["type"] == "end"
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+def test_memory_that_does_not_suffice_for_a_decoder_is_said_once(tmp_path, form):
+    (tmp_path / "greedy.py").write_text("def decode(data):\n    raise MemoryError\n")
+    path = write(tmp_path, batch() + batch(base_offset=1))
+    words = "--print-data-log", "--value-decoder-class", "greedy:decode", "--format", form, str(path)
+    _, err, status = program("dump-log", *words, cwd=tmp_path)
+    assert (err.count("error[out-of-memory] "), err.count("\n"), status) == (1, 1, 8)
+
+
+@pytest.mark.parametrize("source", ["raise SystemExit(3)", "1 / 0", "def decode(", "decode = 3", ""])
+def test_a_decoder_that_can_not_be_loaded(tmp_path, source):
+    (tmp_path / "broken.py").write_text(source + "\n")
+    _, err, status = program("dump-log", "--value-decoder-class", "broken:decode", str(tmp_path), cwd=tmp_path)
+    assert (status, "Traceback" in err, "decoder broken:decode" in err) == (2, False, True)
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.kafka"])

@@ -16,6 +16,7 @@ from engine.log.scan.cleaned import was_cleaned
 from engine.log.verify.continuity import ContinuityCheck
 from engine.record import columns
 from engine.record.builder import NewRecord, build_batch
+from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.memory_files import WORKING_DIRECTORY, MemoryFiles
 from tests.support.small_logs import LOG, PARTITION, batch, chunks, emptied, records_at, windows, with_wrong_checksum
@@ -138,6 +139,19 @@ def test_old_formats(deep, magic, codec):
 def test_a_header_with_a_wrong_checksum_proves_nothing():
     found = gaps(batch(0) + with_wrong_checksum(batch(70)) + batch(100) + batch(102), deep=False)
     assert pairs(found.losses()) == [(100, 102)]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("window_size", [1 << 20, 1])
+def test_a_batch_whose_records_can_not_be_read_is_no_hole_and_no_trace_of_the_cleaner(magic, window_size):
+    """Its own finding tells of it; holes elsewhere are losses as before."""
+    some = [batch(first, count, magic=magic, codec=Codec.GZIP) for first, count in ((0, 2), (4, 2), (70, 1))]
+    large = batch(2, 2, bytes(20_000), magic=magic, codec=Codec.GZIP)
+    found, reader = Gaps(0), ChunkReader(LOG, lambda _: None, 10_000)
+    for window in windows(some[0] + large + some[1] + some[2], window_size):
+        for chunk in reader.chunks(window):
+            found.feed(chunk, window.base)
+    assert (pairs(found.losses()), found.disorders) == ([(5, 70)], [])
 
 
 def test_a_wrapper_of_offset_0_proves_nothing():

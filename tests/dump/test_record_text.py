@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.dump.options import DumpOptions
-from engine.dump.record_text import decoder_failure, printer_for
+from engine.dump.record_text import DecoderEnded, printer_for
 
 
 class Mute(Exception):
@@ -22,9 +22,7 @@ def failing(error):
 
 @pytest.mark.parametrize(("error", "said"), [
     (ValueError("why"), "the decoder failed: ValueError: why"),
-    (SystemExit(3), "the decoder failed: SystemExit: 3"),
-    (GeneratorExit(), "the decoder failed: GeneratorExit: "),
-    (BaseException("base"), "the decoder failed: BaseException: base"),
+    (RecursionError("deep"), "the decoder failed: RecursionError: deep"),
     (Mute(), "the decoder failed: Mute: its text can not be had: ValueError"),
 ])  # fmt: skip
 def test_what_a_decoder_raises_is_said(error, said):
@@ -37,6 +35,14 @@ def test_the_rest_of_a_record_comes_as_it_is_where_nothing_is_escaped():
     assert printed(0, b"KEY\x1b", b"value") == (b" key: KEY\x1b", "the decoder failed: OSError: [Errno 28] full")
 
 
-def test_ctrl_c_in_a_decoder_ends_the_program():
-    with pytest.raises(KeyboardInterrupt):
-        decoder_failure(KeyboardInterrupt())
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), GeneratorExit()])
+def test_what_ends_the_program_ends_it_in_a_decoder_as_well(error):
+    printed = printer_for("t-0/00000000000000000000.log", None, DumpOptions(value_decoder=failing(error)))
+    with pytest.raises(type(error)):
+        printed(0, b"key", b"value")
+
+
+def test_a_decoder_that_ends_the_program_is_an_error_that_says_so():
+    printed = printer_for("t-0/00000000000000000000.log", None, DumpOptions(key_decoder=failing(SystemExit(3))))
+    with pytest.raises(DecoderEnded, match=r"the decoder ended the program: SystemExit\(3\)"):
+        printed(0, b"key", b"value")

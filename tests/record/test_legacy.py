@@ -18,7 +18,7 @@ from engine.record import legacy
 from engine.record.codecs import deflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.java_text import java_utf8
-from engine.record.legacy import decode_entry, decode_plain
+from engine.record.legacy import RemarkKind, decode_entry, decode_plain
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.floors import saw_enough
@@ -289,12 +289,13 @@ def test_a_set_that_ends_inside_a_message():
 
 
 def remarks(data, *, wanted=True):
-    found = []
+    found, kinds = [], set()
     with MemoryFiles({"x.log": data}).open("x.log") as file:
-        reader = ChunkReader("x.log", found.append, on_remark=found.append if wanted else None)
+        on_remark = (lambda remark, kind: found.append(remark) or kinds.add(kind)) if wanted else None
+        reader = ChunkReader("x.log", found.append, on_remark=on_remark)
         records = sum(chunk.end - chunk.first for window in LogWalk(file) for chunk in reader.chunks(window))
     assert {finding.code for finding in found} <= {"record-invalid"}
-    return records, [finding.what for finding in found]
+    return records, [finding.what for finding in found], kinds
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -303,16 +304,16 @@ def test_a_message_cut_off_inside_a_set_is_told(magic, codec):
     inner = message(0, magic=magic) + message(1, magic=magic)
     for cut in (1, 10, len(message(1, magic=magic)) - 1):
         data = wrapper(1, inner[:-cut], codec, magic=magic) + message(2, magic=magic)
-        assert remarks(data) == (2, ["message 1 is cut off"])
-        assert remarks(data, wanted=False) == (2, []), "Kafka says nothing: neither does what works as Kafka does"
-    assert remarks(wrapper(1, inner, codec, magic=magic)) == (2, [])
+        assert remarks(data) == (2, ["message 1 is cut off"], {RemarkKind.CUT_OFF})
+        assert remarks(data, wanted=False) == (2, [], set()), "Kafka says nothing: neither does what works as Kafka does"
+    assert remarks(wrapper(1, inner, codec, magic=magic)) == (2, [], set())
 
 
 @pytest.mark.parametrize("offset", [0, 12, 14, 2**63 - 1, -1])
 def test_a_wrapper_of_format_0_with_the_offset_of_another_message(offset):
     data = wrapper(offset, [message(12, magic=0), message(13, magic=0)], magic=0)
-    assert remarks(data) == (2, [f"the wrapper's offset {offset} is not 13, that of its last message"])
-    assert remarks(wrapper(13, [message(12, magic=0), message(13, magic=0)], magic=0)) == (2, [])
+    assert remarks(data) == (2, [f"the wrapper's offset {offset} is not 13, that of its last message"], {RemarkKind.OFFSET})
+    assert remarks(wrapper(13, [message(12, magic=0), message(13, magic=0)], magic=0)) == (2, [], set())
 
 
 @pytest.mark.parametrize(("data", "code"), [

@@ -23,7 +23,7 @@ from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.builder import NewRecord, stage
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import RECORD_ROWS, BatchColumns, RecordColumns
-from engine.record.legacy import is_cut_off
+from engine.record.legacy import RemarkKind
 from engine.record.reader import ChunkReader
 from engine.record.windows import Window, check_large_batches, scan_range
 
@@ -154,11 +154,12 @@ def decode_batch(frame: Frame, row: int) -> FrameRecords:
 def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
     """The records of an entry of format 0 or 1: one, or those of its inner set."""
     findings: list[Finding] = []
-    remarks: list[Finding] = []
+    remarks: list[tuple[Finding, RemarkKind]] = []
     window = Window(memoryview(frame.data), 0, frame.batches, frame.rows)
     records: list[NewRecord] = []
     wrong: int | None = None
-    for chunk in ChunkReader("", findings.append, on_remark=remarks.append).chunks(window, row, row + 1):
+    reader = ChunkReader("", findings.append, on_remark=lambda *remark: remarks.append(remark))
+    for chunk in reader.chunks(window, row, row + 1):
         table = chunk.records.table
         for index in range(chunk.first, chunk.end):
             offset, timestamp = table[RecordField.OFFSET, index], table[RecordField.TIMESTAMP, index]
@@ -170,5 +171,5 @@ def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
     broken = findings[0].what if findings else None
     if wrong is not None:
         broken = f"Record is corrupt (stored crc = {wrong})"
-    cut_off = next((remark.what for remark in remarks if is_cut_off(remark.what)), None)
+    cut_off = next((finding.what for finding, kind in remarks if kind is RemarkKind.CUT_OFF), None)
     return FrameRecords(data, columns, len(records), is_own=False, broken=broken, cut_off=cut_off)

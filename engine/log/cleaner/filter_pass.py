@@ -21,7 +21,7 @@ from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, 
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
 from engine.log.errors import SegmentOffsetOverflow
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
-from engine.record.legacy import is_cut_off
+from engine.record.legacy import RemarkKind
 from engine.record.lz4_frames import written_header
 from engine.record.windows import CASTAGNOLI_TABLES
 
@@ -122,9 +122,9 @@ class FilterPass:
             self._round.on_bytes(size)
         self._out.flush()
 
-    def _note_remark(self, remark: Finding) -> None:
+    def _note_remark(self, remark: Finding, kind: RemarkKind) -> None:
         """A set that ends inside a message: what stands of that goes without a word in Kafka."""
-        if is_cut_off(remark.what):
+        if kind is RemarkKind.CUT_OFF:
             stats = self._round.stats
             stats.first_cut_off = stats.first_cut_off or f"{remark.where.file} at byte {remark.where.position}: {remark.what}"
             stats.sets_cut_off += 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
+    from engine.record.legacy import RemarkKind
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
@@ -63,7 +64,7 @@ class SegmentWalk:
 
     def __init__(
         self, segment: LogSegment, position: int, max_batch_bytes: int, columns: WalkColumns,
-        on_remark: Callable[[Finding], None] | None = None,
+        on_remark: Callable[[Finding, RemarkKind], None] | None = None,
     ) -> None:
         self._path, self._columns = segment.log_path, columns
         largest = max(max_batch_bytes, MAX_BATCH_BYTES)

@@ -107,7 +107,7 @@ class RecordFetcher:
         """is_cut: the bytes may end within a batch."""
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
-        reader = ChunkReader(file.path, self._report, self._limit, on_remark=self._report)
+        reader = ChunkReader(file.path, self._report, self._limit, on_remark=lambda remark, _kind: self._report(remark))
         filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size))
         while True:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.advice import argument
 from engine.checkpoint.identity import (
     MetaProperties,
     decode_meta_properties,
@@ -180,7 +181,7 @@ def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:
             f"Found directory {files.resolve(f'{log_dir.path}/{name}')}, '{name}' is not in the form of topic-partition or "
             "topic-partition.uniqueId-delete (if marked for deletion)."
         )
-        do = f"mv '{log_dir.path}/{name}' somewhere outside of the log dir, or give Kafka a directory of its own"
+        do = f"mv {argument(f'{log_dir.path}/{name}')} somewhere outside of the log dir, or give Kafka a directory of its own"
         yield Trouble(Effect.STOPS, log_dir.path, name, said, "the directory is not Kafka's", None, do)
 
 

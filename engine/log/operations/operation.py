@@ -7,6 +7,7 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.advice import argument
 from engine.errors import KafkalogError
 from engine.files import replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
@@ -226,7 +227,8 @@ def _refuse_losses(place: Place, rehearsal: Report) -> None:
     if losses:
         first = losses[0]
         what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
-        raise LogDamaged(what, do=f"kafkalog recover --dry-run {place.path}    # what it cuts, it keeps in a quarantine")
+        do = f"kafkalog recover --dry-run {argument(place.path)}    # what it cuts, it keeps in a quarantine"
+        raise LogDamaged(what, do=do)
 
 
 def _one_07(manager: LogManager, options: OperationOptions, place: Place, work: Work07) -> Report:

@@ -6,6 +6,7 @@ import errno
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.advice import argument
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import look
 from engine.layout import parent_of
@@ -81,7 +82,7 @@ def restore(
     if not is_begun or salvage:
         for number, problem in _stored_faults(files, directory, entries[: max(0, len(entries) - undone)]):
             if not salvage:
-                raise QuarantineDamaged(problem, do=_SALVAGE.format(directory))
+                raise QuarantineDamaged(problem, do=_SALVAGE.format(argument(directory)))
             skipped.append(problem)
             entries[number] = None
     since = None if undone > len(entries) else _changed_since(files, directory, manifest, undone if is_begun else None)
@@ -165,7 +166,7 @@ def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:
     if manifest.left is None:
         why += f"it lacks its last line: {manifest.command} was killed, or the file is cut off; "
     what = f"{whole} changes can be undone, {nameless} of the files kept belong to none of them"
-    raise QuarantineDamaged(f"{directory}/{MANIFEST}: {why}{what}", do=_SALVAGE.format(directory))
+    raise QuarantineDamaged(f"{directory}/{MANIFEST}: {why}{what}", do=_SALVAGE.format(argument(directory)))
 
 
 def _changed(manifest: Manifest, since: list[Difference]) -> ChangedSince:
