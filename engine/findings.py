@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from engine.advice import argument
+
 
 class Severity(Enum):
     """How bad: harmless, repairable without loss, or data lost or unreadable."""
@@ -18,7 +20,7 @@ class Severity(Enum):
 
 
 class Kind(NamedTuple):
-    """What is known about a code: severity, why it happens, what to do (`{path}` is filled in)."""
+    """What is known about a code: severity, why it happens, what to do (in commands `{path}` stands for the file)."""
 
     severity: Severity
     why: str
@@ -45,6 +47,11 @@ class Finding(NamedTuple):
     def kind(self) -> Kind:
         """What is known about this code."""
         return KINDS[self.code]
+
+    @property
+    def do(self) -> str:
+        """What to do: a sentence, or a command that works when pasted."""
+        return self.kind.do.replace("{path}", argument(self.where.file))
 
     @property
     def severity(self) -> Severity:
@@ -75,7 +82,7 @@ KINDS: dict[str, Kind] = {
     "zero-tail": Kind(
         Severity.WARNING,
         "zeros behind the last batch: space that a crash left allocated but unwritten",
-        "harmless: the broker cuts them at its next start",
+        "a broker cuts them at its next start; where records are missing, compare with a replica of the partition",
     ),
     "skipped-bytes": Kind(
         Severity.ERROR, "no batch with a valid header and checksum begins in these bytes",
@@ -106,7 +113,7 @@ KINDS: dict[str, Kind] = {
         "was the file written by a newer version, or is it no log?",
     ),
     "over-limit": Kind(
-        Severity.WARNING, "the batch expands past the limit; it is not decoded, so that memory stays bounded",
+        Severity.WARNING, "the batch expands past the limit; none of its records is decoded, so that memory stays bounded",
         "raise --max-decompressed-bytes if the producer really sends such batches",
     ),
     "batch-too-large": Kind(
@@ -178,8 +185,8 @@ KINDS: dict[str, Kind] = {
         "name the directory itself",
     ),
     "index-missing": Kind(
-        Severity.WARNING, "a time index is looked up through the offset index beside it; without it every check reads "
-        "the log from its beginning", "restart the broker, which rebuilds the index from the log",
+        Severity.WARNING, "lookups by offset and by time go through the offset index; a broker that finds none beside a log "
+        "recovers the segment when it starts", _REBUILD,
     ),
     "index-first-offsets": Kind(
         Severity.INFO, "brokers before 2.0 indexed the first offset of an append, later ones the last: both are sound",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from engine.advice import argument
 from engine.findings import Severity
 from kafkalog_cli.terminal import colour_choice
 
@@ -115,7 +116,7 @@ class Outcome:
         _line(kind.severity.value, finding.code, _COLOURS[kind.severity], f"{place}: {finding.what}", None)
         if self._explain and finding.code not in self._explained:
             self._explained.add(finding.code)
-            click.echo(f"  why  {kind.why}\n  do   {kind.do.replace('{path}', printable(finding.where.file))}", err=True)
+            click.echo(f"  why  {kind.why}\n  do   {finding.do}", err=True)
 
 
 def _parent(path: str) -> str:
@@ -131,8 +132,8 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
 
 def kept_in(quarantine: QuarantiningFiles) -> str:
     """The line that says where a command keeps what it changed."""
-    where = printable(quarantine.directory)
-    return f"kept in quarantine: {quarantine.stored_size} bytes; undo with: kafkalog restore {where}"
+    size = quarantine.stored_size
+    return f"kept in quarantine: {size} bytes; undo with: kafkalog restore {argument(quarantine.directory)}"
 
 
 def printable(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.advice import argument
 from engine.errors import UsageError
 from engine.layout import parent_of
 from kafkalog_cli.app import kept_in
@@ -54,7 +55,7 @@ def run(values: dict[str, Any]) -> int:
         part = next((log_dir for log_dir in manager.cluster.log_dirs if not log_dir.is_whole), None)
         if part is not None and values["mark_clean"]:
             what = f"{part.places[0].path}: a partition; --mark-clean is said of a log dir, when all its logs are proven"
-            raise UsageError(what, do=f"name the log dir: kafkalog recover --mark-clean {part.path}")
+            raise UsageError(what, do=f"name the log dir: kafkalog recover --mark-clean {argument(part.path)}")
         options = RecoverOptions(
             opening.clean_start, opening.recovery_point, opening.log_start_offset, opening.keep_deleted, values["salvage"],
             values["accept_metadata_loss"], values["start_beyond_end"], values["mark_clean"], opening.jobs,

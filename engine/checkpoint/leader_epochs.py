@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.text import (
     MAX_CHECKPOINT_SIZE,
-    MAX_FINDINGS,
     Checkpoint,
+    Faults,
     decode_checkpoint,
     encode_checkpoint,
 )
 from engine.errors import KafkalogError
-from engine.findings import Finding, Where
 from engine.layout import parse_int, parse_long
 
 if TYPE_CHECKING:
@@ -41,8 +40,7 @@ def read_leader_epochs(files: ReadOnlyFiles, path: str) -> Checkpoint[EpochEntry
 
 def decode_leader_epochs(data: bytes, path: str) -> Checkpoint[EpochEntry]:
     """The epochs in the bytes of a leader-epoch-checkpoint, in file order. Never raises."""
-    checkpoint = decode_checkpoint(data, path, _parse)
-    return checkpoint._replace(findings=checkpoint.findings + _doubtful(checkpoint.entries, path))
+    return decode_checkpoint(data, path, _parse, doubt=_doubt)
 
 
 def parse_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
@@ -63,22 +61,15 @@ def _parse(words: list[str]) -> EpochEntry | None:
     return None if epoch is None or start_offset is None else EpochEntry(epoch, start_offset)
 
 
-def _doubtful(entries: list[EpochEntry], path: str) -> list[Finding]:
-    findings: list[Finding] = []
+def _doubt(entries: list[EpochEntry], faults: Faults) -> None:
     last: EpochEntry | None = None
     for entry in entries:
-        what = None
+        what = f"epoch {entry.epoch} at offset {entry.start_offset}"
         if entry.epoch < 0 or entry.start_offset < 0:
-            what = f"epoch {entry.epoch} at offset {entry.start_offset}: neither can be negative"
+            faults.add(f"{what}: neither can be negative", offset=entry.start_offset)
         elif last and (entry.epoch <= last.epoch or entry.start_offset <= last.start_offset):
-            what = (
-                f"epoch {entry.epoch} at offset {entry.start_offset} after epoch {last.epoch} at {last.start_offset}: "
-                "both must grow"
-            )
+            faults.add(f"{what} after epoch {last.epoch} at {last.start_offset}: both must grow", offset=entry.start_offset)
         last = entry
-        if what and len(findings) < MAX_FINDINGS:
-            findings.append(Finding("file-malformed", Where(path, None, entry.start_offset), what))
-    return findings
 
 
 def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:

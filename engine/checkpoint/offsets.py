@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.text import (
     MAX_CHECKPOINT_SIZE,
-    MAX_FINDINGS,
     Checkpoint,
+    Faults,
     decode_checkpoint,
     encode_checkpoint,
 )
-from engine.findings import Finding, Where
 from engine.layout import parse_int, parse_long
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ def read_offset_checkpoint(files: ReadOnlyFiles, path: str) -> Checkpoint[Partit
 
 def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffset]:
     """The partitions in the bytes of an offset checkpoint. Never raises."""
-    checkpoint = decode_checkpoint(data, path, _parse)
-    return checkpoint._replace(findings=checkpoint.findings + _doubtful(checkpoint.entries, path))
+    return decode_checkpoint(data, path, _parse, doubt=_doubt)
 
 
 def _parse(words: list[str]) -> PartitionOffset | None:
@@ -50,21 +48,16 @@ def _parse(words: list[str]) -> PartitionOffset | None:
     return None if partition is None or offset is None else PartitionOffset(words[0], partition, offset)
 
 
-def _doubtful(entries: list[PartitionOffset], path: str) -> list[Finding]:
-    findings: list[Finding] = []
+def _doubt(entries: list[PartitionOffset], faults: Faults) -> None:
     seen: set[tuple[str, int]] = set()
     for topic, partition, offset in entries:
-        what = None
         if not topic:
-            what = f"partition {partition}, offset {offset}: the topic is missing"
+            faults.add(f"partition {partition}, offset {offset}: the topic is missing")
         elif partition < 0 or offset < 0:
-            what = f"{topic} {partition} {offset}: neither can be negative"
+            faults.add(f"{topic} {partition} {offset}: neither can be negative")
         elif (topic, partition) in seen:
-            what = f"{topic} {partition} is there twice: the broker takes the last one"
+            faults.add(f"{topic} {partition} is there twice: the broker takes the last one")
         seen.add((topic, partition))
-        if what and len(findings) < MAX_FINDINGS:
-            findings.append(Finding("file-malformed", Where(path), what))
-    return findings
 
 
 def by_partition(entries: Iterable[PartitionOffset]) -> dict[tuple[str, int], int]:

@@ -79,16 +79,15 @@ class Faults:
         self._findings: list[Finding] = []
         self._more = 0
 
-    def add(self, what: str, line: Line | None = None) -> None:
-        """Note a fault, of `line` or of the whole file."""
+    def add(self, what: str, line: Line | None = None, *, offset: int | None = None) -> None:
+        """Note a fault, of `line` or of the whole file; `offset`: the log offset that it is about."""
         if len(self._findings) >= MAX_FINDINGS:
             self._more += 1
             return
-        if line is None:
-            self._findings.append(Finding(self._code, Where(self._path), what))
-        else:
-            where = Where(self._path, line.position)
-            self._findings.append(Finding(self._code, where, f"line {line.number}: {what}"))
+        if line is not None:
+            what = f"line {line.number}: {what}"
+        where = Where(self._path, None if line is None else line.position, offset)
+        self._findings.append(Finding(self._code, where, what))
 
     @property
     def first(self) -> str | None:
@@ -99,7 +98,7 @@ class Faults:
         """What was noted."""
         if not self._more:
             return self._findings
-        return [*self._findings, Finding(self._code, Where(self._path), f"{self._more} more faults")]
+        return [*self._findings, Finding(self._code, Where(self._path), f"{self._more} more faults", self._more)]
 
 
 def quoted(text: str | None) -> str:
@@ -110,9 +109,12 @@ def quoted(text: str | None) -> str:
 
 
 def decode_checkpoint(
-    data: bytes, path: str, parse: Callable[[list[str]], Entry | None], version: int = 0
-) -> Checkpoint[Entry]:
+    data: bytes, path: str, parse: Callable[[list[str]], Entry | None], version: int = 0,
+    doubt: Callable[[list[Entry], Faults], None] = lambda _entries, _faults: None,
+) -> Checkpoint[Entry]:  # fmt: skip
     """Read the bytes of a checkpoint of `path`; `parse` makes an entry of the words of a line, None for a bad one.
+
+    doubt  notes what is wrong with entries that Kafka takes
 
     An empty file has no entries and no fault. Bad lines become findings and the others are kept, where Kafka gives up
     the whole file. A file of another version is not read on.
@@ -136,7 +138,9 @@ def decode_checkpoint(
     entries = _entries(lines, parse, faults)
     if count is not None and count != len(entries):
         faults.add(f"{count} entries are announced, {len(entries)} are there", second)
-    return Checkpoint(found_version, count, entries, faults.all(), faults.first)
+    fault = faults.first
+    doubt(entries, faults)
+    return Checkpoint(found_version, count, entries, faults.all(), fault)
 
 
 def _entries(lines: Iterator[Line], parse: Callable[[list[str]], Entry | None], faults: Faults) -> list[Entry]:

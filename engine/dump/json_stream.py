@@ -56,7 +56,7 @@ class JsonStream:
         self.put("finding", {
             "code": finding.code, "severity": kind.severity.value, **text_field("file", where.file),
             "position": where.position, "offset": where.offset, "what": sentence(finding.what), "why": kind.why,
-            "do": kind.do.replace("{path}", sentence(where.file)),
+            "do": finding.do,
         })  # fmt: skip
 
     def error(self, error: KafkalogError) -> None:

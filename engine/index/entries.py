@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from engine.advice import argument
 from engine.errors import UnreadableFile
 from engine.files import zeros
 from engine.findings import Finding, Where
@@ -52,7 +53,7 @@ class IndexFile:
                 return cls(file.read(0, size), base_offset, path)
             used = _used_bytes(file, size) if size <= INT_MAX else size
             if used > MAX_INDEX_SIZE:
-                raise UnreadableFile(_too_large(path, used), do=f"kafkalog verify-index --rebuild {path}", path=path)
+                raise UnreadableFile(_too_large(path, used), do=f"kafkalog verify-index --rebuild {argument(path)}", path=path)
             data = zeros(size)
             file.read_into(data[:used], 0)
             return cls(data, base_offset, path)

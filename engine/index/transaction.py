@@ -144,7 +144,9 @@ class TransactionIndex(IndexFile):
         return AbortedTxns(found, is_complete=False)
 
     def sanity(self) -> list[Finding]:
-        """What is wrong with the file itself, without its log: one finding for each bad entry, MAX_FINDINGS at most."""
+        """What is wrong with the file itself, without its log: one finding for each of MAX_FINDINGS bad entries,
+        and one for the others together.
+        """
         findings = self.odd_size()
         last_offset = self.base_offset - 1
         more = 0
@@ -157,7 +159,7 @@ class TransactionIndex(IndexFile):
             elif what:
                 more += 1
         if more:
-            findings.append(Finding("txnindex-invalid", Where(self.path), f"{more} more entries make no sense"))
+            findings.append(Finding("txnindex-invalid", Where(self.path), f"{more} more entries make no sense", more))
         return findings
 
     def read_error(self, absolute_path: str) -> str | None:

@@ -12,6 +12,7 @@ import uuid
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from engine.advice import argument
 from engine.checkpoint.identity import ZERO_UUID
 from engine.errors import KafkalogError
 from engine.layout import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
@@ -240,7 +241,7 @@ class _Commit:
         try:
             self._append_pieces(log, self._pieces[name.topic, name.partition], epoch)
         except REPAIRABLE as error:  # elsewhere the log is recovered and the work done again: this can not be done twice
-            raise NotAppended(str(error), do=f"kafkalog recover --dry-run {log.directory}") from error
+            raise NotAppended(str(error), do=f"kafkalog recover --dry-run {argument(log.directory)}") from error
         log.flush()
 
     def _append_pieces(self, log: UnifiedLog, pieces: list[Piece], epoch: int) -> None:

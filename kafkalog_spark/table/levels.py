@@ -112,7 +112,7 @@ def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
     return _named(piece) | {
         "file": finding.where.file, "position": finding.where.position, "offset": finding.where.offset, "code": finding.code,
         "severity": finding.severity.value, "what": finding.what, "why": finding.kind.why,
-        "do": finding.kind.do.replace("{path}", finding.where.file),
+        "do": finding.do,
     }  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], obje
     work(keep)
     for (code, file), count in counts.items():
         if count > _KEPT:
-            found.append(Finding(code, Where(file), f"{count - _KEPT} more of these"))
+            found.append(Finding(code, Where(file), f"{count - _KEPT} more of these", count - _KEPT))
     yield from (finding_row(piece, finding) for finding in found)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from engine.checkpoint.offsets import (
     decode_offset_checkpoint,
     encode_offset_checkpoint,
 )
+from engine.checkpoint.text import MAX_FINDINGS
+from engine.findings import Finding, Where
 from tests.support.once import NO_KERNEL
 
 pytestmark = NO_KERNEL
@@ -45,6 +48,26 @@ def test_leader_epochs_must_grow():
     assert len(checkpoint.entries) == 4
     assert [finding.where.offset for finding in checkpoint.findings] == [0, 0, 5]
     assert decode_leader_epochs(b"0\n1\n2147483648 0\n", "x").entries == []
+
+
+@pytest.mark.parametrize(("decode", "good", "doubtful"), [
+    (decode_offset_checkpoint, "a 0 1", "a 0 2"), (decode_leader_epochs, "5 5", "4 5"), (decode_offset_checkpoint, "a 0 1", "?"),
+])  # fmt: skip
+def test_of_many_faults_the_rest_is_counted(decode, good, doubtful):
+    lines = ["0", "131", good, *[doubtful] * 130]
+    if doubtful == "?":
+        lines[1] = "1"
+    found = decode("\n".join(lines).encode(), "x").findings
+    assert len(found) == MAX_FINDINGS + 1
+    assert found[-1] == Finding("file-malformed", Where("x"), "30 more faults", 30)
+
+
+def test_bad_lines_and_doubtful_ones_are_counted_together():
+    data = "\n".join(["0", "80", "a 0 1", *["a 0 2"] * 79, *["?"] * 60])
+    checkpoint = decode_offset_checkpoint(data.encode(), "x")
+    assert checkpoint.findings[-1].what == "39 more faults"
+    assert checkpoint.fault == checkpoint.findings[0].what
+    assert decode_offset_checkpoint(b"0\n2\na 0 1\na 0 2\n", "x").fault is None, "Kafka reads it"
 
 
 @given(st.lists(st.builds(PartitionOffset, topics, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from engine.checkpoint import text
+from engine.dump import index_files, reports
 from engine.findings import KINDS
+from engine.index import transaction
+from engine.log.scan import gaps
+from engine.log.verify import flood
+from engine.record import legacy
 from kafkalog_cli.reference import fields, layouts
 from tests.support.console import ROOT
 
@@ -23,6 +29,20 @@ def test_every_layout_is_described(name):
 def test_every_code_is_described():
     text = (ROOT / "docs/findings.md").read_text()
     assert [code for code in KINDS if f"| `{code}` |" not in text] == []
+
+
+CAPS = {
+    "`index-offset-mismatch`": index_files._KEPT, "`offset-gap`, and `offset-order`": gaps.KEPT,
+    "`txnindex-invalid`": transaction.MAX_FINDINGS, "`file-malformed`": text.MAX_FINDINGS, "`record-invalid`": legacy._NAMED,
+    "`verify-index`: anything of one code about one file": flood.MAX_FINDINGS,
+    "`verify-index`: anything of one code about one partition": flood.MAX_OF_A_CODE, "a report on stderr": reports._LIMIT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CAPS)
+def test_how_many_findings_there_are_at_most_is_said(what):
+    rows = [row for row in (ROOT / "docs/findings.md").read_text().splitlines() if row.startswith(f"| {what}")]
+    assert [row.split("|")[2].strip().replace(",", "") for row in rows][:1] == [str(CAPS[what])]
 
 
 def test_every_code_is_used_somewhere():

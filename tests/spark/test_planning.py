@@ -8,13 +8,14 @@ import shutil
 
 import pytest
 
+from engine.findings import Finding, Where
 from kafkalog_spark.errors import DataLossError, LogDirError
 from kafkalog_spark.table.columns import LEVELS, level_schema
 from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.following import first_offsets, last_offsets
-from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.levels import kept_findings, plan_level, read_level
 from kafkalog_spark.table.options import read_options
-from kafkalog_spark.table.planning import plan
+from kafkalog_spark.table.planning import Piece, plan
 
 
 @pytest.fixture
@@ -209,3 +210,14 @@ def test_what_retention_takes_between_planning_and_reading(own_corpus, tmp_path,
     with pytest.raises(LogDirError, match="small_segments-0: No such file or directory"):
         strict()
     assert lenient() == [row for row in every if row["topic"] == "multi"]
+
+
+def test_of_many_findings_the_rest_is_counted():
+    def work(report):
+        for at in range(1005):
+            report(Finding("crc-mismatch", Where("t-0/a.log", at), "…"))
+            report(Finding("index-corrupt", Where(f"t-0/{at}.index"), "…"))
+
+    rows = list(kept_findings(Piece("t-0", "t", 0, 0, 9, 1), work))
+    assert [row["what"] for row in rows if row["file"] == "t-0/a.log"] == ["…"] * 1000 + ["5 more of these"]
+    assert len([row for row in rows if row["code"] == "index-corrupt"]) == 1005
