@@ -93,6 +93,44 @@ def test_nothing_changed_leaves_no_quarantine(place):
     assert not Path(place[1]).exists()
 
 
+def away_and_back(files, path, data):
+    """As a marker: gone while somebody works, then written again."""
+    files.remove(path)
+    with files.open_writable(path + ".tmp", create=True) as file:
+        file.write_at(0, data)
+    files.rename(path + ".tmp", path)
+
+
+@pytest.mark.parametrize("name", ["b", "d/e/f"])
+def test_what_is_as_it_was_leaves_no_quarantine(place, name):
+    before, times_before, files = tree(ReadOnlyFiles(), place[0]), times(place[0]), quarantining(place)
+    away_and_back(files, f"{place[0]}/{name}", before[name])
+    files.finish()
+    assert (files.is_used, files.stored_size, os.listdir(Path(place[1]).parent)) == (False, 0, ["data"])
+    assert tree(ReadOnlyFiles(), place[0]) == before
+    assert times(place[0]) == times_before
+
+
+@pytest.mark.parametrize("change", [
+    lambda files, top: away_and_back(files, f"{top}/d/e/f", b"deeq"),
+    lambda files, top: files.open_writable(f"{top}/new", create=True).close(),
+    lambda files, top: files.remove(f"{top}/b"),
+    lambda files, top: (files.rename(f"{top}/b", f"{top}/c"), files.open_writable(f"{top}/b", create=True).close()),
+    lambda files, top: (files.rename(f"{top}/a", f"{top}/c"), files.rename(f"{top}/d/a", f"{top}/a"),
+                        files.rename(f"{top}/c", f"{top}/d/a")),
+    lambda files, top: files.make_directory(f"{top}/new"),
+    lambda files, top: files.set_modified(f"{top}/b", NOW),
+])  # fmt: skip
+def test_what_is_not_as_it_was_has_a_quarantine(place, change):
+    before, files = tree(ReadOnlyFiles(), place[0]), quarantining(place)
+    change(files, place[0])
+    files.finish()
+    assert files.is_used
+    restore(Files(), place[1])
+    assert tree(ReadOnlyFiles(), place[0]) == before
+    assert sorted(path.name for path in Path(place[0]).rglob("*")) == ["a", "a", "b", "b", "d", "e", "f"]
+
+
 def test_zeros_take_no_space(place):
     with open(f"{place[0]}/big", "wb") as file:
         file.truncate(50 << 20)

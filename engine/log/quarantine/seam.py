@@ -16,7 +16,7 @@ from engine.errors import UnwritableFile, UsageError
 from engine.files import FileInfo, Files, OpenFile, WritableFile
 from engine.files_above import FilesAbove
 from engine.layout import parent_of
-from engine.log.quarantine.manifest import STORED, Do, Entry, ManifestWriter
+from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, ManifestWriter
 from engine.log.quarantine.standing import list_files
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 256 * 1024  # bytes copied at a time
 _ZEROS = bytes(_CHUNK)
+_NEEDED = (Do.CUT, Do.TIME, Do.MAKE_DIRECTORY, Do.REMOVE_DIRECTORY)  # whose traces sizes and names do not show
+_FEW = 64 * 1024  # bytes that are compared in the end with what stands in their place
 
 
 class _State:
@@ -106,7 +108,9 @@ class QuarantiningFiles(FilesAbove):
         self._lock = RLock()
         self._manifest: ManifestWriter | None = None
         self._states: dict[str, _State] = {}
-        self._listed: set[str] = set()  # directories
+        self._listed: dict[str, dict[str, Stamp]] = {}  # by directory, how its files stood
+        self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of whole files that are kept
+        self._is_needed = False  # was anything changed that only this quarantine can tell?
         self._made: list[str] = []  # directories that had other names before, or none
         self._moved: set[str] = set()  # files whose move into the quarantine may not be on the disk yet
         self._stored = 0
@@ -118,16 +122,54 @@ class QuarantiningFiles(FilesAbove):
         return self._manifest is not None
 
     def finish(self) -> None:
-        """Note how everything was left, so that restoring can tell what others changed later. Nothing may follow."""
-        if self._manifest is not None:
-            left: dict[str, Stamp] = {}
-            for directory in self._listed:
-                left |= {f"{directory}/{name}": stamp for name, stamp in list_files(self._below, directory).items()}
-            for path in self._states.keys() - left.keys():
-                if self._below.exists(path):
-                    info = self._below.info(path)
-                    left[path] = (info.size, info.modified_ms)
-            self._manifest.close(left)
+        """Note how everything was left, so that restoring can tell what others changed later. Nothing may follow.
+
+        Where every file has again the bytes that it had, as a marker that was away for a while, it gets back its time as
+        well, and the quarantine goes: it has nothing to tell.
+        """
+        if self._manifest is None:
+            return
+        before: dict[str, Stamp] = {}
+        left: dict[str, Stamp] = {}
+        for directory, files in self._listed.items():
+            before |= {f"{directory}/{name}": stamp for name, stamp in files.items()}
+            left |= {f"{directory}/{name}": stamp for name, stamp in list_files(self._below, directory).items()}
+        if self._is_as_before(before, left):
+            self._drop({path: modified for path, (_size, modified) in before.items() if left[path][1] != modified})
+            return
+        for path in self._states.keys() - left.keys():
+            if self._below.exists(path):
+                info = self._below.info(path)
+                left[path] = (info.size, info.modified_ms)
+        self._manifest.close(left)
+
+    def _is_as_before(self, before: dict[str, Stamp], left: dict[str, Stamp]) -> bool:
+        """Has every file the bytes that it had? The stamps are those of all files where something was changed."""
+        if self._is_needed or self.stored_size > _FEW or before.keys() != left.keys():
+            return False
+        if any(left[path][0] != size for path, (size, _modified) in before.items()):
+            return False
+        for path, (size, digest) in self._taken.items():
+            if path not in left or left[path][0] != size:
+                return False
+            with self._below.open(path) as file:
+                if _hash(file, 0, size) != digest:
+                    return False
+        return True
+
+    def _drop(self, modified: dict[str, int]) -> None:
+        """Put times back, and remove the quarantine, its manifest first: without it nobody takes the rest for one."""
+        assert self._manifest is not None
+        self._manifest.close(None)
+        self._manifest = None
+        for path, modified_ms in modified.items():
+            self._below.set_modified(path, modified_ms)
+        stored = f"{self.directory}/{STORED}"
+        for path in (f"{self.directory}/{MANIFEST}", *(f"{stored}/{name}" for name in self._below.list(stored))):
+            self._below.remove(path)
+        self._below.remove_directory(stored)
+        self._below.remove_directory(self.directory)
+        self.stored_size = 0
 
     # ---- changing
 
@@ -158,6 +200,10 @@ class QuarantiningFiles(FilesAbove):
         old = self._states.get(target)
         if there is not None and not there.is_directory and (old is None or not old.is_new):
             replaced = self._copy(to, target, 0, there)
+            self._taken.setdefault(target, (there.size, replaced["sha256"]))
+        ours = self._states.get(place)
+        if is_directory or ours is None or not ours.is_new:
+            self._is_needed = True
         empty = Entry(Do.REMOVE_DIRECTORY, target) if there is not None and there.is_directory else None
         with self._noted(empty), self._noted(Entry(Do.RENAME, place, target, **replaced)):
             self._below.rename(path, to)
@@ -237,6 +283,7 @@ class QuarantiningFiles(FilesAbove):
         stored = f"{self.directory}/{STORED}/{name}"
         with self._below.open(path) as file:
             digest = _hash(file, 0, info.size)
+        self._taken.setdefault(place, (info.size, digest))
         with self._noted(Entry(Do.REMOVE, place, None, None, info.size, name, digest, info.modified_ms)):
             try:
                 self._below.rename(path, stored)
@@ -310,6 +357,7 @@ class QuarantiningFiles(FilesAbove):
     def _note(self, entry: Entry) -> int:
         with self._lock:
             manifest = self._begin()
+            self._is_needed |= entry.do in _NEEDED
             if entry.do is not Do.REFUSED:
                 for path in (entry.path, entry.to):
                     if path is not None:
@@ -320,8 +368,9 @@ class QuarantiningFiles(FilesAbove):
         """Note how the files in `directory` stand, before the first change there."""
         if directory in self._listed or any(f"{directory}/".startswith(f"{made}/") for made in self._made):
             return
-        manifest.append(Entry(Do.LIST, directory, files=list_files(self._below, directory)))
-        self._listed.add(directory)
+        files = list_files(self._below, directory)
+        manifest.append(Entry(Do.LIST, directory, files=files))
+        self._listed[directory] = files
 
     def _begin(self) -> ManifestWriter:
         with self._lock:
