@@ -18,7 +18,7 @@ from engine.server_config import ServerConfig
 from kafkalog_spark.jobs.upkeep import FAILED, TaskLogManager, Work, event_rows, finish, frame_of, opened, run_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -51,9 +51,9 @@ def recover(
 
     def by_tasks(
         _manager: LogManager, _options: RecoverOptions, chosen: list[Place], *_: object
-    ) -> Iterator[tuple[Place, Report]]:
+    ) -> Generator[tuple[Place, Report], None, None]:
         places.extend(chosen)
-        return iter(())
+        yield from ()
 
     with opened(paths, settings, moment, partial(_log_dirs_quarantine, stamp, moment)) as job:
         reports = list(recover_logs(job.manager, asked, errors, each=by_tasks))

@@ -203,6 +203,27 @@ def test_what_is_done_is_in_the_checkpoints(tmp_path, sound):
 
 
 @pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "1"), (signal.SIGTERM, "2")])
+def test_what_is_recovered_is_in_the_checkpoints(tmp_path, source, number, jobs):
+    """Of a log dir that is recovered as a whole; with --log-start-offset the one checkpoint tells something, too."""
+    names = {"u-plain-0", "u-rolls-0"}
+    words = ["recover", "--no-quarantine", "--log-start-offset", "20", "--jobs", jobs, "--now", NOW, "data"]
+    stopped, last = stopped_at_each_place(tmp_path, source, words, number, count=40)
+    wanted = checkpoints_of(last)
+    assert wanted["log-start-offset-checkpoint"] == dict.fromkeys(names, 20)
+    tallied = set()
+    for copy in stopped:
+        line = told(copy, number.name)
+        if "nothing was begun" in line:
+            continue
+        tallied.add(line.partition(" partitions")[0].rpartition(": ")[2])
+        done = names.difference(line.partition("; not done: ")[2].partition(";")[0].strip().split(", "))
+        for name, noted in checkpoints_of(copy).items():
+            assert done <= noted.keys() <= names, (line, name)
+            assert noted.items() <= wanted[name].items(), (line, name)
+    assert tallied >= {"0 of 2", "1 of 2"}
+
+
+@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "1"), (signal.SIGTERM, "2")])
 def test_verify_index_rebuild(tmp_path, sound, number, jobs):
     """Logs are not touched; what was not rebuilt yet is still named, and the next run does it."""
     logs = {path: data for path, data in files_of(sound / "data").items() if path.endswith(".log")}

@@ -130,14 +130,16 @@ def _clean(options: OperationOptions) -> OperationOptions:
 
 
 def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
-    """Write how logs were left into the checkpoints of their log dir, if it is a broker's.
-
-    Their files are changed already: a KeyboardInterrupt that comes meanwhile waits until the checkpoints say so.
-    """
+    """Write how logs were left into the checkpoints of their log dir, if it is a broker's. Their files are changed already."""
     def write() -> None:
         if standing and is_a_brokers(manager, log_dir):
             manager.checkpoint(log_dir, standing)
 
+    at_any_rate(write)
+
+
+def at_any_rate(write: Callable[[], None]) -> None:
+    """Do `write`; a KeyboardInterrupt that comes meanwhile waits until it is done."""
     try:
         write()
     except KeyboardInterrupt:

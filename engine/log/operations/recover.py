@@ -5,6 +5,7 @@ With an overlay for `files_of` the same happens in memory: what is said is what 
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from dataclasses import replace as replace_in
 from typing import TYPE_CHECKING
@@ -18,13 +19,13 @@ from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
-from engine.log.operations.operation import closed, put_marker, take_marker
+from engine.log.operations.operation import at_any_rate, closed, put_marker, take_marker
 from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report
 from engine.log.segment.leftovers import Leftovers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     Each = Callable[
         [LogManager, "RecoverOptions", list[Place], dict[Place, Standing], Callable[[Place, Report], object]],
-        Iterator[tuple[Place, Report]],
+        Generator[tuple[Place, Report], None, None],
     ]
 
 OPERATION = "recover"
@@ -105,24 +106,36 @@ def recover(
         if not _mend_all(manager, by_place[place], report):
             unproven[place.log_dir] = _TRIPPED
 
-    for place, report in (each or _each)(manager, options, places, standing, mend_place):
-        if report.failure is not None:
-            errors.append(report.failure)
-            unproven[place.log_dir] = "a partition could not be recovered"
-        elif report.is_doubtful:
-            unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
-        if report.find(Action.MISSING):
-            incomplete.add(place.log_dir)
-        yield report
-        if progress is not None:
-            progress(place)
+    try:
+        with closing((each or _each)(manager, options, places, standing, mend_place)) as recovered:  # its threads end with it
+            for place, report in recovered:
+                if report.failure is not None:
+                    errors.append(report.failure)
+                    unproven[place.log_dir] = "a partition could not be recovered"
+                elif report.is_doubtful:
+                    unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
+                if report.find(Action.MISSING):
+                    incomplete.add(place.log_dir)
+                yield report
+                if progress is not None:
+                    progress(place)
+    finally:  # also after Ctrl-C: what is reported as done is noted as well
+        at_any_rate(lambda: _note(manager, standing))
     for log_dir in manager.cluster.log_dirs:
+        if options.mark_clean and log_dir.is_whole:
+            yield _mark(manager, options, log_dir, unproven.get(log_dir.path), log_dir.path in incomplete)
+        elif log_dir.path in markers and log_dir.path not in unproven:
+            put_marker(manager, log_dir, markers[log_dir.path])
+
+
+def _note(manager: LogManager, standing: Mapping[Place, Standing]) -> None:
+    """Write how logs were left into the checkpoints of log dirs that were named as a whole."""
+    for log_dir in manager.cluster.log_dirs:
+        left = {place: one for place, one in standing.items() if place.log_dir == log_dir.path}
         if not log_dir.is_whole:
-            manager.leave(log_dir, {place: one for place, one in standing.items() if place.log_dir == log_dir.path})
-            if log_dir.path in markers and log_dir.path not in unproven:
-                put_marker(manager, log_dir, markers[log_dir.path])
-        else:
-            yield from _finish(manager, options, log_dir, standing, unproven.get(log_dir.path), log_dir.path in incomplete)
+            manager.leave(log_dir, left)
+        elif left:  # nothing is known of logs of 0.7, which have no checkpoints
+            manager.checkpoint(log_dir, left)
 
 
 def recovery_order(log_dir: LogDir) -> list[Place]:
@@ -152,7 +165,7 @@ def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> b
 def _each(
     manager: LogManager, options: RecoverOptions, places: list[Place], standing: dict[Place, Standing],
     prepare: Callable[[Place, Report], object],
-) -> Iterator[tuple[Place, Report]]:
+) -> Generator[tuple[Place, Report], None, None]:
     """Recover partitions, several at a time, and report in the order of `places`."""
     segment_jobs = options.jobs if len(places) == 1 else 1
 
@@ -244,22 +257,10 @@ def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Repor
     return report
 
 
-def _is_of_07(manager: LogManager, log_dir: LogDir) -> bool:
-    """Are all logs in the log dir of Kafka 0.7? Those that can not be looked into are not."""
-    try:
-        return bool(log_dir.places) and all(manager.is_07(place) for place in log_dir.places)
-    except KafkalogError:
-        return False
-
-
-def _finish(
-    manager: LogManager, options: RecoverOptions, log_dir: LogDir, standing: dict[Place, Standing], unproven: str | None,
-    is_incomplete: bool,
-) -> Iterator[Report]:
-    if not _is_of_07(manager, log_dir):  # which has no checkpoints
-        manager.checkpoint(log_dir, {place: one for place, one in standing.items() if place.log_dir == log_dir.path})
-    if not options.mark_clean:
-        return
+def _mark(
+    manager: LogManager, options: RecoverOptions, log_dir: LogDir, unproven: str | None, is_incomplete: bool
+) -> Report:
+    """Mark the log dir as cleanly stopped, unless something of it is `unproven`."""
     report = Report(log_dir.path, OPERATION)
     name = FileKind.CLEAN_SHUTDOWN.value
     why = unproven or ("with --clean-start nothing is proven" if options.clean_start else None)
@@ -270,4 +271,4 @@ def _finish(
         replace(manager.files_of(log_dir.path), f"{log_dir.path}/{name}", [b""])
         but = ", but for the offsets that are missing" if is_incomplete else ""
         report.add(Action.CREATED, name, f"every log is proven{but}: a broker skips its recovery")
-    yield report
+    return report
