@@ -202,17 +202,23 @@ class Session:
             click.echo(f"{self._json.skipped} lines of the input are no records of data: passed over", err=True)
 
     def _note_cut_off(self) -> None:
-        """Say what of compressed sets is not in the log: Kafka leaves it out without a word."""
+        """Say what of the input nobody is going to read: Kafka takes it, or leaves it out, without a word."""
         from engine.findings import Severity
         from engine.log.report import Action
 
-        sets = [one for one in self._intake.appended if one.cut_off is not None]
-        if sets:
-            first = sets[0]
+        batches = [one for one in self._intake.appended if one.cut_off is not None]
+        if not batches:
+            return
+        count, first = len(batches), batches[0]
+        if self._values["follower"]:
+            at = f"offset {first.last_offset}"
+            what = (f"{count} batches of the input can not be read to their end, the first one ends at {at}: {first.cut_off}"
+                    "; a follower takes them as they are, and so they are in the log")
+        else:
             at = f"offsets {first.first_offset} to {first.last_offset}"
-            what = (f"{len(sets)} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
+            what = (f"{count} compressed sets of the input end inside a message, the first one is at {at}: {first.cut_off}"
                     "; a broker leaves out what is cut off, and so it is not in the log")
-            self._report().add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
+        self._report().add(Action.EXPLAINED, "", what, severity=Severity.ERROR)
 
     # ---- what depends on the kind of log; see Session07 -----------------------------------------------
 

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class Appended(NamedTuple):
-    """A batch that is in the log; of a duplicate, where it was already. `cut_off`: see Validated."""
+    """A batch that is in the log; of a duplicate, where it was already.
+
+    cut_off  see Validated; of what a follower takes as it is, what is wrong inside (BrokenBatch)
+    """
 
     first_offset: int
     last_offset: int

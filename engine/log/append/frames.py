@@ -173,3 +173,39 @@ def _decode_legacy(frame: Frame, row: int) -> FrameRecords:
         broken = f"Record is corrupt (stored crc = {wrong})"
     cut_off = next((finding.what for finding, kind in remarks if kind is RemarkKind.CUT_OFF), None)
     return FrameRecords(data, columns, len(records), is_own=False, broken=broken, cut_off=cut_off)
+
+
+class BrokenBatch(NamedTuple):
+    """A batch whose checksum is right and whose records can not all be read. Of formats 0 and 1 it is known where it ends."""
+
+    first_offset: int
+    last_offset: int
+    what: str
+
+
+def broken_batches(
+    data: Buffer, batches: BatchColumns, rows: int, end: int, records: RecordColumns
+) -> Iterator[BrokenBatch]:
+    """Those among the first `rows` of `batches`, up to byte `end` of `data`, that are cut off or damaged inside.
+
+    records  columns to use, overwritten
+    """
+    found: dict[int, str] = {}  # by position
+
+    def note(finding: Finding) -> None:
+        found.setdefault(finding.where.position or 0, finding.what)
+
+    def note_remark(remark: Finding) -> None:
+        if is_cut_off(remark.what):
+            note(remark)
+
+    window = Window(memoryview(data), 0, batches, rows)
+    for _chunk in ChunkReader("", note, records=records, on_remark=note_remark).chunks(window):
+        pass
+    table = batches.table
+    for row in range(rows if found else 0):
+        what = found.get(table[BatchField.POSITION, row])
+        if what is not None and table[BatchField.POSITION, row] < end:
+            is_legacy = table[BatchField.MAGIC, row] < MAGIC_V2
+            first = BatchField.LAST_OFFSET if is_legacy else BatchField.BASE_OFFSET
+            yield BrokenBatch(table[first, row], table[BatchField.LAST_OFFSET, row], what)

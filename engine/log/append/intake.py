@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.formats import INT_MAX, MAGIC_V2, NO_PRODUCER_ID, BatchField, ControlType
 from engine.log.append.bulk import Appended, BulkAppender
+from engine.log.append.frames import broken_batches
 from engine.log.append_errors import CorruptRecord
 from engine.log.producers.append_info import AppendOrigin
 from engine.record.builder import end_txn_batch
@@ -14,11 +15,14 @@ from engine.record.sequences import increment_sequence
 from engine.record.windows import scan_range
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.log.append.analysis import LogAppendInfo
+    from engine.log.append.frames import BrokenBatch
     from engine.log.partition.unified_log import UnifiedLog
     from engine.record.assembly import BatchSpec
     from engine.record.lines import LineReader
     from engine.record.packing import Packer
-
 
 
 class Intake(Protocol):
@@ -100,35 +104,45 @@ class FollowerIntake:
     def __init__(self, log: UnifiedLog, leader_epoch: int = INT_MAX) -> None:
         self.appended: list[Appended] = []
         self._log, self._leader_epoch = log, leader_epoch
-        self._batches = BatchColumns()
+        self._batches, self._records = BatchColumns(), RecordColumns()
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
         """See Intake. Batches go together as far as a segment holds them."""
         at = 0
         while at < len(data):
-            end = self._group_end(data, at)
-            if end == at:
+            rows, end = self._group(data, at)
+            if not rows:
                 break
             info = self._log.append_as_follower(memoryview(data)[at:end], self._leader_epoch)
             if info.valid_size:
-                first = info.first_or_last_offset_of_first_batch
-                self.appended.append(Appended(first, info.last_offset))
+                self._note(info, broken_batches(data, self._batches, rows, at + info.valid_size, self._records))
             at = end
         if is_last and at < len(data):
             raise CorruptRecord(f"{len(data) - at} bytes at the end of the input are no whole batch")
         return at
 
-    def _group_end(self, data: bytearray, start: int) -> int:
-        """Behind the last batch from byte `start` on that goes into one append; `start`: there is no whole one."""
+    def _group(self, data: bytearray, start: int) -> tuple[int, int]:
+        """How many batches from byte `start` on go into one append, and where the last of them ends."""
         rows = scan_range(memoryview(data), start, len(data), self._batches)
         positions = self._batches.field(BatchField.POSITION)[:rows].tolist()
         sizes = self._batches.field(BatchField.SIZE)[:rows].tolist()
         limit, end = start + self._log.config.segment_size, start
-        for at, size in zip(positions, sizes, strict=True):
+        for row, (at, size) in enumerate(zip(positions, sizes, strict=True)):
             if end > start and at + size > limit:
-                break
+                return row, end
             end = at + size
-        return end
+        return rows, end
+
+    def _note(self, info: LogAppendInfo, broken: Iterable[BrokenBatch]) -> None:
+        """Take what one append did into `appended`; those of its batches that are `broken` are entries of their own."""
+        first = info.first_or_last_offset_of_first_batch
+        for one in broken:
+            if first < one.first_offset:
+                self.appended.append(Appended(first, one.first_offset - 1))
+            self.appended.append(Appended(one.first_offset, one.last_offset, cut_off=one.what))
+            first = one.last_offset + 1
+        if first <= info.last_offset:
+            self.appended.append(Appended(first, info.last_offset))
 
 
 def end_transaction(
