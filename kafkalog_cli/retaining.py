@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import UsageError
+from engine.errors import UnreadableFile, UsageError
 from engine.findings import Severity
 from engine.layout import PartitionKind
 from engine.log.logdir.log_manager import purge_deleted_directories
@@ -57,10 +58,9 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
             if explain:
                 explain_retention_07(log, report, manager.now)
 
-        failures = len(errors)
         yield from operate(manager, options, work, errors, progress.done, work_07)
         if wanted is not None and plan is not None:
-            yield _freed(manager, plan, wanted, before - _size(manager), failed=len(errors) > failures)
+            yield _freed(manager, plan, wanted, before - _size(manager), failed=bool(errors))
 
     return session(values, perform, errors)
 
@@ -86,12 +86,12 @@ def _plan(manager: LogManager, wanted: int) -> FreePlan:
 
 
 def _size(manager: LogManager) -> int:
-    """Bytes of all files in the partition directories of the log dirs."""
+    """Bytes of all files in the partition directories of the log dirs, as far as they can be read: who works there tells."""
     total = 0
     for log_dir in manager.cluster.log_dirs:
         files = manager.files_of(log_dir.path)
         for place in log_dir.places:
-            if files.exists(place.path):  # not purged meanwhile
+            with suppress(UnreadableFile):  # purged meanwhile it has none
                 total += sum(size for size, _modified in list_files(files, place.path).values())
     return total
 

@@ -121,19 +121,32 @@ def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, 
     assert (log_dir.parent / "outside/kept").read_bytes() == b"kept"
 
 
-def test_a_deleted_directory_that_stays_does_not_end_it(log_dir):
+@pytest.mark.parametrize("free", [(), ("--free", "3000")])
+def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     stays, goes = (log_dir / f"{name}-0.{'1' * 32}-delete" for name in ("first", "second"))
     for directory in (stays, goes):
         directory.mkdir()
         (directory / "00000000000000000000.log").write_bytes(bytes(700))
     with without_permission(stays):
-        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--config", f"retention.ms={DAY}", str(log_dir))
+        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--config", f"retention.ms={DAY}", *free, str(log_dir))
     assert done.status == 8
     assert f"{stays}: Permission denied" in done.err
     assert f"removed {goes.name} (700 bytes)" in done.out.decode()
     assert "a-0: offsets 1 to 2" in done.out.decode()
     assert (stays.exists(), goes.exists()) == (True, False)
+    assert not free or "3000 bytes were to become free, " in done.out.decode()
+
+
+def test_free_goes_on_behind_a_partition_that_can_not_be_read(log_dir):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
+    append(log_dir, "b-0", [NOW - 9 * DAY, NOW])
+    with without_permission(log_dir / "a-0"):
+        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", "3000", str(log_dir))
+    assert done.status == 8
+    assert f"{log_dir / 'a-0'}: Permission denied" in done.err
+    assert "b-0: offsets 1 to 2" in done.out.decode()
+    assert "; a partition could not be worked on" in done.out.decode()
 
 
 def test_explain_changes_nothing(own_corpus, tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.errors import UnreadableFile
 from engine.index.time import TimeIndex
 from engine.layout import FileKind, log_file_name, offset_index_file_name, time_index_file_name
 from engine.log.segment.deferred import DELETED
@@ -50,13 +51,20 @@ class FreePlan(NamedTuple):
 
 
 def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int) -> FreePlan:
-    """Choose what frees `wanted` bytes in these partition directories; less where there is not enough."""
+    """Choose what frees `wanted` bytes in these partition directories; less where there is not enough.
+
+    Nothing is chosen of a directory that can not be read: who opens the log tells why.
+    """
     leftovers = 0
     old: list[OldSegment] = []
     for directory in directories:
-        names = files.plain(directory)
-        leftovers += sum(files.info(f"{directory}/{name}").size for name in names if name.endswith((DELETED, CLEANED)))
-        old += _old_segments(files, directory, names)
+        try:
+            names = files.plain(directory)
+            left = sum(files.info(f"{directory}/{name}").size for name in names if name.endswith((DELETED, CLEANED)))
+            old += _old_segments(files, directory, names)
+        except UnreadableFile:
+            continue
+        leftovers += left
     size, end_offsets, segments = leftovers, dict[str, int](), 0
     for segment in sorted(old):
         if size >= wanted:
