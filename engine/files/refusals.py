@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 from engine.errors import UnreadableFile, UnwritableFile
@@ -15,6 +16,8 @@ _KINDS = (
 def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
     """The error to raise for what the operating system said about `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, FileNotFoundError) and os.path.islink(path):
+        reason = f"{reason}: {LINK} that leads nowhere"
     return UnreadableFile(f"{path}: {reason}", path=path)
 
 

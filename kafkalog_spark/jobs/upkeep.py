@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from engine.errors import KafkalogError, LogDirLocked
+from engine.errors import KafkalogError, LogDirLocked, UnreadableFile
 from engine.files import Files
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
@@ -131,13 +131,17 @@ def _remove_locks(files: Files, log_dir: str) -> None:
 
 
 def pieces_of(places: Iterable[Place]) -> list[Piece]:
-    """Partitions as pieces, with the bytes of their logs. Raises UnreadableFile."""
+    """Partitions as pieces, with the bytes of their logs, as far as those can be read: else the task tells why not."""
     files = Files()
-    return [
-        Piece(place.path, place.log_dir, 0, 0, 0,
-              sum(files.info(f"{place.path}/{name}").size for name in files.list(place.path) if name.endswith(".log")))
-        for place in places
-    ]  # fmt: skip
+    return [Piece(place.path, place.log_dir, 0, 0, 0, _log_size(files, place.path)) for place in places]
+
+
+def _log_size(files: Files, directory: str) -> int:
+    """Bytes of the logs in `directory`; 0 where they can not be looked at."""
+    try:
+        return sum(files.info(f"{directory}/{name}").size for name in files.plain(directory) if name.endswith(".log"))
+    except UnreadableFile:
+        return 0
 
 
 def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Work, split_bytes: int) -> list[dict[str, Any]]:

@@ -70,9 +70,10 @@ def test_each_run_has_a_quarantine_of_its_own(damaged):
     assert names == ["d1.quarantine-20251124T160000Z", "d1.quarantine-20251124T160000Z-2"]
 
 
-def test_a_second_run_has_nothing_to_keep(damaged):
+@pytest.mark.parametrize("words", [(), ("--mark-clean",)])  # the marker is away while it works
+def test_a_second_run_has_nothing_to_keep(damaged, words):
     for _ in range(2):
-        done = kafkalog("recover", "--now", NOW, str(damaged))
+        done = kafkalog("recover", "--now", NOW, *words, str(damaged))
     assert done.status == 0
     assert b"quarantine" not in done.out
     names = sorted(path.name for path in damaged.iterdir() if "quarantine" in path.name)
@@ -121,6 +122,18 @@ def test_a_second_recovery_finds_nothing(damaged):
     done = kafkalog("recover", "--mark-clean", "--no-quarantine", str(damaged))
     assert done.status == 0
     assert bytes_of(damaged) == before
+
+
+def test_a_partition_of_a_clean_log_dir_leaves_no_quarantine(own_corpus, tmp_path):
+    top = tmp_path / "d0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)
+    assert kafkalog("recover", "--now", NOW, str(top / "append.time-0")).status == 0
+    for path in tmp_path.glob("d0.quarantine-*"):
+        shutil.rmtree(path)
+    before, marker = bytes_of(tmp_path), (top / ".kafka_cleanshutdown").stat().st_mtime_ns // 1_000_000
+    assert kafkalog("recover", "--now", NOW, str(top / "append.time-0")).status == 0
+    assert bytes_of(tmp_path) == before
+    assert (top / ".kafka_cleanshutdown").stat().st_mtime_ns // 1_000_000 == marker
 
 
 def test_recovery_points_are_those_of_the_checkpoint(damaged):
@@ -266,6 +279,32 @@ def test_a_partition_that_can_not_be_read_is_one_error(log_dirs):
     assert done.status == 8
     assert not (log_dirs / "d1/.kafka_cleanshutdown").exists()
     assert "u-plain-0: offsets 0 to 199" in done.out.decode()
+
+
+@pytest.mark.parametrize("words", [("--mark-clean",), ("--salvage",), ("--dry-run",)])
+def test_a_log_on_a_disk_that_is_not_mounted_is_one_error(log_dirs, words):
+    log = log_dirs / "d1/u-plain-0" / LOG
+    log.unlink()
+    log.symlink_to(log_dirs / "nowhere")
+    names = sorted(os.listdir(log.parent))
+    done = kafkalog("recover", *words, "--now", NOW, str(log_dirs / "d1"))
+    assert done.status == 8
+    assert f"{log}: a symbolic link that leads nowhere: is a disk not mounted?; the partition is left as it is" in done.err
+    assert "5 of 6 partitions are done; not done: u-plain-0" in done.err
+    assert not (log_dirs / "d1/.kafka_cleanshutdown").exists()
+    assert sorted(os.listdir(log.parent)) == names
+
+
+def test_a_metadata_log_on_a_disk_that_is_not_mounted_stops_everything(log_dirs):
+    log = log_dirs / "d0/__cluster_metadata-0" / LOG
+    log.unlink()
+    before = bytes_of(log_dirs)
+    log.symlink_to(log_dirs / "nowhere")
+    done = kafkalog("recover", "--now", NOW, str(log_dirs / "d0"))
+    assert done.status == 8
+    assert f"{log}: No such file or directory: a symbolic link that leads nowhere" in done.err
+    log.unlink()
+    assert bytes_of(log_dirs) == before
 
 
 def test_the_empty_segment_of_a_roll_is_nothing_wrong(own_corpus, tmp_path):

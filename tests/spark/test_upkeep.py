@@ -89,7 +89,7 @@ def test_partitions_that_are_recovered_keep_the_marker_unless_something_is_wrong
     assert (top / ".kafka_cleanshutdown").read_bytes() == marker
     log = top / "append.time-0/00000000000000000000.log"
     log.unlink()
-    log.symlink_to(tmp_path)
+    log.symlink_to(tmp_path / "nowhere")
     assert [row.directory for row in recover(spark, *named, now=NOW + 1000).collect() if row.action == "failed"] == named[:1]
     assert not (top / ".kafka_cleanshutdown").exists()
 
