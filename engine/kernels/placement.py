@@ -10,11 +10,11 @@ import cython
 if cython.compiled:
     from cython.cimports.engine.kernels import fields, walk
     from cython.cimports.engine.kernels.numbers import fits_int, put_int
-    from cython.cimports.engine.kernels.predicates import has_producer, is_legacy, is_whole
+    from cython.cimports.engine.kernels.predicates import has_producer, is_control, is_legacy, is_transactional, is_whole
 else:
     from engine.kernels import fields, walk
     from engine.kernels.numbers import fits_int, put_int
-    from engine.kernels.predicates import has_producer, is_legacy, is_whole
+    from engine.kernels.predicates import has_producer, is_control, is_legacy, is_transactional, is_whole
 
 
 def place(state, offsets, times, last, timestamp):  # typed in placement.pxd, so that other kernels call it as C
@@ -119,3 +119,36 @@ def next_producer(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last
         while row < last_row and (is_legacy(batches, row) or not has_producer(batches, row)):
             row += 1
         return row
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.bint))
+def tell_producers(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+                   told: cython.longlong[:, ::1], count: cython.Py_ssize_t):
+    """Tell the batches row … last_row − 1 that have a producer id → (row behind them, rows in `told`, is it a control batch?).
+
+    told   out, from row `count` on, see ProducerField. It may be full before `last_row`
+    Ends behind a control batch, which is told as one without a marker: what its record says is for others to read.
+    """
+    if row < 0 or last_row > batches.shape[1]: return last_row, count, False
+    if count < 0 or told.shape[0] < walk.PRODUCER_FIELDS: return last_row, count, False
+    with cython.nogil:
+        while row < last_row and count < told.shape[1]:
+            if not is_legacy(batches, row) and has_producer(batches, row):
+                told[walk.P_PRODUCER_ID, count] = batches[fields.B_PRODUCER_ID, row]
+                told[walk.P_PRODUCER_EPOCH, count] = batches[fields.B_PRODUCER_EPOCH, row]
+                told[walk.P_BASE_SEQUENCE, count] = batches[fields.B_BASE_SEQUENCE, row]
+                told[walk.P_BASE_OFFSET, count] = batches[fields.B_BASE_OFFSET, row]
+                told[walk.P_LAST_OFFSET, count] = batches[fields.B_LAST_OFFSET, row]
+                told[walk.P_MAX_TIMESTAMP, count] = batches[fields.B_MAX_TIMESTAMP, row]
+                told[walk.P_KIND, count] = walk.K_TRANSACTIONAL if is_transactional(batches, row) else 0
+                told[walk.P_MARKER, count] = -1
+                told[walk.P_COORDINATOR_EPOCH, count] = 0
+                told[walk.P_MARKER_TIMESTAMP, count] = -1
+                count += 1
+                if is_control(batches, row):
+                    told[walk.P_KIND, count - 1] += walk.K_CONTROL
+                    return row + 1, count, True
+            row += 1
+        return row, count, False

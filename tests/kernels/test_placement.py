@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.formats import BatchField
-from engine.kernels.walk import PLACE_FIELDS, Place, Placed
-from engine.record.columns import BatchColumns
+from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
+from engine.kernels.walk import PLACE_FIELDS, PRODUCER_FIELDS, Kind, Place, Placed
+from engine.record.columns import BatchColumns, Table
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.once import BOTH_BUILDS
 
@@ -130,3 +130,46 @@ def test_searching_columns(kernel):
     assert (kernel.next_invalid(table, 0, 4), kernel.next_invalid(table, 3, 4), kernel.next_invalid(table, 0, 2)) == (2, 3, 2)
     assert (kernel.next_epoch(table, 0, 4, 2), kernel.next_epoch(table, 0, 4, 3), kernel.next_epoch(table, 0, 4, 4)) == (0, 2, 4)
     assert (kernel.next_producer(table, 0, 4), kernel.next_producer(table, 3, 4)) == (2, 4)
+
+
+def tell(kernel, rows, room, capacity=64):
+    """All rows as `tell_producers` tells them, `room` a call → those told, without markers, and which are control batches."""
+    batches, told = BatchColumns(capacity), Table(PRODUCER_FIELDS, room)
+    for at, row in enumerate(rows):
+        for field, value in row.items():
+            batches.table[field, at] = value
+    found, controls, row = [], [], 0
+    while row < len(rows):
+        row, count, is_control = kernel.tell_producers(batches.table, row, len(rows), told.table, 0)
+        found += [tuple(told.table[field, one] for field in range(PRODUCER_FIELDS)) for one in range(count)]
+        if is_control:
+            controls.append(len(found) - 1)
+    return found, controls
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([-1, 0, 7, LONG_MAX]), st.integers(0, 0x7F)), max_size=40),
+       st.integers(1, 9))
+def test_every_batch_with_a_producer_is_told_and_no_other(kernel, rows, room):
+    rows = [{
+        BatchField.MAGIC: magic, BatchField.PRODUCER_ID: producer, BatchField.ATTRIBUTES: attributes,
+        BatchField.PRODUCER_EPOCH: at % 5, BatchField.BASE_SEQUENCE: at - 1, BatchField.BASE_OFFSET: 10 * at,
+        BatchField.LAST_OFFSET: 10 * at + 9, BatchField.MAX_TIMESTAMP: 1000 - at,
+    } for at, (magic, producer, attributes) in enumerate(rows)]  # fmt: skip
+    wanted = [
+        (row[BatchField.PRODUCER_ID], row[BatchField.PRODUCER_EPOCH], row[BatchField.BASE_SEQUENCE],
+         row[BatchField.BASE_OFFSET], row[BatchField.LAST_OFFSET], row[BatchField.MAX_TIMESTAMP],
+         bool(row[BatchField.ATTRIBUTES] & TRANSACTIONAL_FLAG) * Kind.TRANSACTIONAL
+         + bool(row[BatchField.ATTRIBUTES] & CONTROL_FLAG) * Kind.CONTROL, -1, 0, -1)
+        for row in rows if row[BatchField.MAGIC] == 2 and row[BatchField.PRODUCER_ID] >= 0
+    ]  # fmt: skip
+    found, controls = tell(kernel, rows, room)
+    assert found == wanted
+    assert controls == [at for at, row in enumerate(wanted) if row[6] & Kind.CONTROL]
+
+
+def test_arguments_that_do_not_fit_tell_nothing(kernel):
+    batches, told = BatchColumns(2), Table(PRODUCER_FIELDS, 2)
+    assert kernel.tell_producers(batches.table, -1, 1, told.table, 0) == (1, 0, False)
+    assert kernel.tell_producers(batches.table, 0, 3, told.table, 0) == (3, 0, False)
+    assert kernel.tell_producers(batches.table, 0, 1, told.table, -1) == (1, -1, False)
+    assert kernel.tell_producers(batches.table, 0, 1, Table(3, 2).table, 0) == (1, 0, False)

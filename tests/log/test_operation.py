@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 
-from engine.files import Files
+from engine.files import Files, nameless_file
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager, Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations import operation
 from engine.log.operations.operation import OperationOptions, operate
-from engine.overlay import OverlayFiles
+from engine.overlay import OverlayFiles, spill
 
 NOW = 1_700_000_000_000
 
@@ -50,6 +50,20 @@ def test_a_log_that_is_recovered_is_opened_in_memory_first(partition, monkeypatc
 def test_a_log_that_lacks_an_index_is_opened_in_memory_first(partition, monkeypatch):
     min(partition.glob("*.index")).unlink()
     assert rehearsed(partition, clean_start=True, monkeypatch=monkeypatch) == 1
+
+
+def test_what_is_tried_in_memory_goes_to_a_file_once_it_is_much(partition, monkeypatch):
+    """A producer snapshot that is made anew may be as large as the producers in memory."""
+    spilled = []
+    monkeypatch.setattr(spill, "WORTH_IT", 1)
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
+    monkeypatch.setattr(operation, "nameless_file", lambda: spilled.append(nameless_file()) or spilled[-1])
+    for path in partition.glob("*index"):
+        path.unlink()
+    assert rehearsed(partition, clean_start=True, monkeypatch=monkeypatch) == 1
+    [file] = spilled
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.size()
 
 
 class Listed(Files):

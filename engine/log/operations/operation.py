@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from dataclasses import replace as replace_in
 from functools import partial
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.advice import argument
 from engine.errors import KafkalogError
-from engine.files import replace
+from engine.files import nameless_file, replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import NoLogOfBrokers, Standing
@@ -19,6 +20,7 @@ from engine.log.operations.untouched import Touched, UntouchedFiles
 from engine.log.operations.working import work_on
 from engine.log.report import Report, loses_records
 from engine.overlay import OverlayFiles
+from engine.overlay.spill import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -218,7 +220,8 @@ def _load_without_loss(
             untouched.release()
             return log
     rehearsal = Report(place.path, options.name)
-    opened(rehearsal, OverlayFiles(disk, manager.now)).close_handlers()
+    with closing(Spill(nameless_file)) as spill:  # a producer snapshot may be as large as the producers in memory
+        opened(rehearsal, OverlayFiles(disk, manager.now, spill)).close_handlers()
     _refuse_losses(place, rehearsal)
     return opened(report, disk)
 

@@ -18,13 +18,12 @@ from engine.log.producers.entry import CompletedTxn, ProducerStateEntry
 from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.table import ProducerTable
 from engine.log.producers.transactions import EndedTransactions, Transactions
-from engine.log.scan.producer_rows import RowChunk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from engine.files import Files
-    from engine.log.scan.producer_rows import ProducerRow
+    from engine.log.scan.producer_rows import ProducerRow, RowChunk
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
@@ -174,9 +173,6 @@ class ProducerStateManager:
 
     def load_from_records(self, rows: Iterable[ProducerRow]) -> None:
         """Take in batches behind a snapshot, in log order. Mirrors UnifiedLog.loadProducersFromRecords."""
-        if self.for_snapshots:
-            self.update_recovered(RowChunk.many_of(rows))
-            return
         loaded: dict[int, ProducerAppendInfo] = {}
         completed: list[CompletedTxn] = []
         for row in rows:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import ControlType
-from engine.kernels.walk import PRODUCER_FIELDS, Kind
+from engine.kernels.walk import PRODUCER_FIELDS, Kind, ProducerField
+from engine.record.columns import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-
-_ROWS = 1000  # of a chunk that is made of rows
 
 
 class TxnMarker(NamedTuple):
@@ -43,6 +40,24 @@ class ProducerRow(NamedTuple):
     marker: TxnMarker | None  # of a control batch; None where it is empty, or no end of a transaction
 
 
+class ToldRows(Table):
+    """Rows as kernels tell them, see kernels.walk.ProducerField: so many at a time."""
+
+    __slots__ = ()
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(PRODUCER_FIELDS, capacity)
+
+    def note_marker(self, row: int, marker: TxnMarker | None) -> None:
+        """Let `row`, a control batch, have this marker."""
+        if marker is not None:
+            table = self.table
+            table[ProducerField.KIND, row] |= Kind.HAS_MARKER
+            table[ProducerField.MARKER, row] = marker.control_type
+            table[ProducerField.COORDINATOR_EPOCH, row] = marker.coordinator_epoch
+            table[ProducerField.MARKER_TIMESTAMP, row] = marker.timestamp
+
+
 class RowChunk:
     """Some rows, compact; `fields` are runs of `count` integers each, see kernels.walk.ProducerField. There is one at least."""
 
@@ -52,17 +67,18 @@ class RowChunk:
         self.count, self._fields = count, fields
 
     @classmethod
+    def told(cls, rows: ToldRows, count: int) -> RowChunk:
+        """The first `count` of `rows`, which are going to be overwritten."""
+        fields = array("q")
+        for field in range(PRODUCER_FIELDS):
+            fields.frombytes(rows.field(field)[:count].cast("B"))
+        return cls(count, fields)
+
+    @classmethod
     def of(cls, rows: Sequence[ProducerRow]) -> RowChunk:
         """`rows` as a chunk."""
         columns = zip(*map(_fields_of, rows), strict=True)
         return cls(len(rows), array("q", (field for column in columns for field in column)))
-
-    @classmethod
-    def many_of(cls, rows: Iterable[ProducerRow]) -> Iterator[RowChunk]:
-        """`rows`, however many, as chunks."""
-        left = iter(rows)
-        while some := list(islice(left, _ROWS)):
-            yield cls.of(some)
 
     @property
     def table(self) -> memoryview:

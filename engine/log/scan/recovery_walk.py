@@ -31,8 +31,8 @@ from engine.formats import (
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.decode import decode_records
 from engine.kernels.recovery import flush_producers, new_slots, recover_batches
-from engine.kernels.walk import PRODUCER_FIELDS, WALK_FIELDS, Flag, Kind, Place, ProducerField, Walk, Walked
-from engine.log.scan.producer_rows import RowChunk, TxnMarker
+from engine.kernels.walk import WALK_FIELDS, Flag, Place, Walk, Walked
+from engine.log.scan.producer_rows import RowChunk, ToldRows, TxnMarker
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.control import MARKERS, ControlRecordInvalid, control_type, end_txn_marker
@@ -90,7 +90,7 @@ class RecoveryWalk:
         self.refused_offset = 0
         self._offsets = memoryview(bytearray(_ENTRIES * OFFSET_INDEX_ENTRY.size))
         self._times = memoryview(bytearray(_ENTRIES * TIME_INDEX_ENTRY.size))
-        self._epochs, self._rows = Table(2, _ROWS), Table(PRODUCER_FIELDS, _ROWS)
+        self._epochs, self._rows = Table(2, _ROWS), ToldRows(_ROWS)
         self._slots = new_slots()
         self._marker_batch, self._marker_records = BatchColumns(1), RecordColumns(8)
         self._is_over = False
@@ -166,11 +166,8 @@ class RecoveryWalk:
     def _take_rows(self) -> Iterator[RowChunk]:
         count = self.state[Walk.TOLD_AT]
         if count:
-            fields = array("q")
-            for field in range(PRODUCER_FIELDS):
-                fields.frombytes(self._rows.field(field)[:count].cast("B"))
             self.state[Walk.TOLD_AT] = 0
-            yield RowChunk(count, fields)
+            yield RowChunk.told(self._rows, count)
 
     def _refuse(self, data: memoryview, at: int, status: int) -> None:
         if status == Walked.BAD_SIZE:
@@ -209,14 +206,11 @@ class RecoveryWalk:
 
     def _note_marker(self, marker: TxnMarker | None, *, is_bad: bool) -> None:
         """Complete the row that the kernel told last; a bad marker's is none."""
-        rows, last = self._rows.table, self.state[Walk.TOLD_AT] - 1
+        last = self.state[Walk.TOLD_AT] - 1
         if is_bad:
             self.state[Walk.TOLD_AT] = last
-        elif marker is not None:
-            rows[ProducerField.KIND, last] |= Kind.HAS_MARKER
-            rows[ProducerField.MARKER, last] = marker.control_type
-            rows[ProducerField.COORDINATOR_EPOCH, last] = marker.coordinator_epoch
-            rows[ProducerField.MARKER_TIMESTAMP, last] = marker.timestamp
+        else:
+            self._rows.note_marker(last, marker)
 
     def _large(self, position: int, size: int) -> Iterator[RowChunk]:
         """Walk over one batch of `size` bytes, more than a window may have, with its header alone."""
