@@ -195,8 +195,8 @@ def broken_batches(
     def note(finding: Finding) -> None:
         found.setdefault(finding.where.position or 0, finding.what)
 
-    def note_remark(remark: Finding) -> None:
-        if is_cut_off(remark.what):
+    def note_remark(remark: Finding, kind: RemarkKind) -> None:
+        if kind is RemarkKind.CUT_OFF:
             note(remark)
 
     window = Window(memoryview(data), 0, batches, rows)
