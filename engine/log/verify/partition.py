@@ -1,7 +1,7 @@
 """Every file of a partition against its logs: indexes, producer snapshots, leader epochs. Nothing is written.
 
-The logs are read once, from the first segment to the last; the other files are small and read whole, before the log they
-belong to, so that a running broker can not make them run ahead of it.
+The logs are read once, from the first segment to the last; the other files are read before the log they belong to,
+producer snapshots in pieces and the others whole, so that a running broker can not make them run ahead of it.
 """
 
 from __future__ import annotations
