@@ -16,10 +16,10 @@ from engine.dump.record_text import decoder_failure, decoder_for
 from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField
 from engine.index.offset import OffsetPosition
 from engine.index.time import TimestampOffset
+from engine.java_text import java_utf8
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META
 from engine.kernels.ndjson import batch_objects, record_objects
 from engine.record.control import control_type, end_txn_marker, known_control_type
-from engine.record.java_text import java_utf8
 from engine.schema.decode import control_data
 
 if TYPE_CHECKING:

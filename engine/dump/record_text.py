@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
 from engine.formats import ControlType
+from engine.java_text import java_utf8
 from engine.kernels.escapes import terminal_safe
 from engine.record.control import control_type, end_txn_marker, known_control_type
-from engine.record.java_text import java_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable

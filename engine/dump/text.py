@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from engine.dump.kernel_renderer import Form, KernelRenderer
 from engine.dump.record_text import control_record_text, printable, printer_for
 from engine.formats import RecordField
+from engine.java_text import java_utf8, whole_text
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META
 from engine.kernels.text import print_batches, print_records
 from engine.layout import FileKind, file_name
-from engine.record.java_text import java_utf8, whole_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from engine.dump.entries_07 import Stretches, starting_offset
 from engine.dump.record_text import printable
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, to_long
+from engine.java_text import java_utf8, whole_text
 from engine.kernels.escapes import terminal_safe
 from engine.record.damage import Problem
-from engine.record.java_text import java_utf8, whole_text
 from engine.record.kafka07 import (
     CODEC_MASK_07,
     CODEC_NAMES_07,

@@ -7,6 +7,12 @@ cdef enum:  # flags of the kernels that print
     OPEN = 8
     ARRAY = 16
 
+cdef enum:  # room that they want
+    BATCH_LINE_LIMIT = 640
+    RECORD_LINE_LIMIT = 320
+    BATCH_OBJECT_LIMIT = 960
+    TEXT_GROWTH = 4
+
 cdef enum:  # formats.Status
     END = 0
     TORN = 1

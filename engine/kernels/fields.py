@@ -18,6 +18,11 @@ ESCAPE = 4  # for a terminal
 OPEN = 8  # leave the record open: somebody goes on behind it
 ARRAY = 16  # JSON objects are elements of an array: a comma in front of each
 
+BATCH_LINE_LIMIT = 640  # bytes: no line of a batch is longer
+RECORD_LINE_LIMIT = 320  # nor a line of a record without header keys, key and payload,
+BATCH_OBJECT_LIMIT = 960  # nor a JSON object of a batch
+TEXT_GROWTH = 4  # bytes of text that one byte of a payload may become
+
 CODEC_MASK = formats.CODEC_MASK
 TIMESTAMP_TYPE_FLAG = formats.TIMESTAMP_TYPE_FLAG
 TRANSACTIONAL_FLAG = formats.TRANSACTIONAL_FLAG

@@ -24,8 +24,6 @@ else:
     from engine.kernels.words import advance, boolean, number, put
 
 SCHEMA = 1  # version of the objects' schema; the literals below say it too
-BATCH_OBJECT_LIMIT = 960  # no batch object is longer
-_BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_OBJECT_LIMIT)
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
 _HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # what stands around a header's key and value
 
@@ -250,7 +248,7 @@ def batch_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, fields.BAD_START
     with cython.nogil:
         while row < last_row:
-            if room - at < _BATCH_LIMIT: return at, row, fields.FULL
+            if room - at < fields.BATCH_OBJECT_LIMIT: return at, row, fields.FULL
             at = _batch_object(out, at, batches, row, base, flags)
             row += 1
         return at, row, fields.END
@@ -286,7 +284,7 @@ def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.c
                 if flags & fields.CONTENTS and not contents_are_there(data, records, record, believed):
                     return at, row, record, fields.BAD_START
             while row < last_row and (record >= last_record or row <= records[fields.R_BATCH, record]):
-                if room - at < _BATCH_LIMIT: return at, row, record, fields.FULL
+                if room - at < fields.BATCH_OBJECT_LIMIT: return at, row, record, fields.FULL
                 at = _batch_object(out, at, batches, row, base, flags)
                 row += 1
             if record >= last_record: return at, row, record, fields.END

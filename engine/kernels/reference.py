@@ -16,6 +16,7 @@ from engine.formats import (
     LOG_OVERHEAD,
     MAGIC_V2,
     MIN_RECORD_SIZE,
+    TIMESTAMP_TYPE_FLAG,
     BatchField,
     Status,
     to_long,
@@ -175,7 +176,7 @@ def _decode(
 
 def _about(batches: memoryview, row: int) -> About:
     """What a batch says about its records: (row, base offset, base timestamp, timestamp of all its records or None)."""
-    append_time = batches[BatchField.MAX_TIMESTAMP, row] if batches[BatchField.ATTRIBUTES, row] & 8 else None
+    append_time = batches[BatchField.MAX_TIMESTAMP, row] if batches[BatchField.ATTRIBUTES, row] & TIMESTAMP_TYPE_FLAG else None
     return row, batches[BatchField.BASE_OFFSET, row], batches[BatchField.BASE_TIMESTAMP, row], append_time
 
 

@@ -18,7 +18,7 @@ from engine.formats import (
 )
 from engine.kernels.bounds import BLOCK
 from engine.kernels.escapes import terminal_safe_json
-from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
+from engine.kernels.fields import ARRAY, BATCH_OBJECT_LIMIT, CONTENTS, ESCAPE, META, OPEN
 from engine.kernels.numbers import capacity_of
 from engine.kernels.reference_text import (
     about_batch,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from engine.kernels.numbers import Room
     from engine.kernels.reference import Row
     from engine.kernels.reference_text import About, Header
-
-BATCH_OBJECT_LIMIT = 960  # of `ndjson`
 
 
 def batch_objects(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from engine.formats import (
@@ -20,9 +19,10 @@ from engine.formats import (
     Status,
     to_int,
 )
+from engine.java_text import java_utf8
 from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
 from engine.kernels.escapes import terminal_safe
-from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
+from engine.kernels.fields import BATCH_LINE_LIMIT, CONTENTS, ESCAPE, META, OPEN, RECORD_LINE_LIMIT, TEXT_GROWTH
 from engine.kernels.numbers import capacity_of, varint
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 About = tuple[int, str, int, int]  # see about_batch
 Header = tuple[bytes, bytes | None]
-
-BATCH_LINE_LIMIT, RECORD_LINE_LIMIT, GROWTH = 640, 320, 4  # room that `text` wants, so that both stop at the same record
-
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def print_batches(
@@ -162,9 +158,9 @@ def _room(one: Row, headers: list[Header], flags: int) -> int:
     if flags & CONTENTS:
         for size in (one[RecordField.KEY_SIZE], one[RecordField.VALUE_SIZE]):
             if size > 0:
-                needed += GROWTH * size
+                needed += TEXT_GROWTH * size
     for key, _ in headers:
-        needed += GROWTH * len(key) + 1
+        needed += TEXT_GROWTH * len(key) + 1
     return needed
 
 
@@ -195,12 +191,8 @@ def _record_line(data: memoryview, one: Row, headers: list[Header], about: About
 
 def _payload(data: bytes, flags: int) -> bytes:
     """Bytes as Java's UTF-8 text, escaped where the flags say so."""
-    if not data.isascii():
-        # one U+FFFD for an encoded surrogate: 0xFF can not be part of any sequence
-        data = _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace").encode()
-    if flags & ESCAPE:
-        data = terminal_safe(data.decode()).encode()
-    return data
+    text = java_utf8(data)
+    return terminal_safe(text.decode()).encode() if flags & ESCAPE else text
 
 
 def believable(data: memoryview, records: memoryview, first: int, end: int, batches: int, flags: int) -> bool:

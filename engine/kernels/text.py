@@ -41,11 +41,6 @@ else:
         unicode_escape,
     )
 
-BATCH_LINE_LIMIT = 640  # no batch line is longer
-_BATCH_LIMIT = cython.declare(cython.Py_ssize_t, BATCH_LINE_LIMIT)
-_RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 320)  # a record line without header keys, key and payload
-_GROWTH = cython.declare(cython.Py_ssize_t, 4)  # bytes of text that one byte of payload may become
-
 
 # ---- payloads -------------------------------------------------------------------------------------------------------
 
@@ -220,11 +215,11 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
 def _record_room(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
                  record: cython.Py_ssize_t, flags: cython.int) -> cython.Py_ssize_t:
     """Bytes that the line of a record may take; −1: it has headers that are not there."""
-    needed: cython.Py_ssize_t = _RECORD_LIMIT
+    needed: cython.Py_ssize_t = fields.RECORD_LINE_LIMIT
     size: cython.Py_ssize_t
     if flags & fields.CONTENTS:
-        if records[fields.R_KEY_SIZE, record] > 0: needed += records[fields.R_KEY_SIZE, record] * _GROWTH
-        if records[fields.R_VALUE_SIZE, record] > 0: needed += records[fields.R_VALUE_SIZE, record] * _GROWTH
+        if records[fields.R_KEY_SIZE, record] > 0: needed += records[fields.R_KEY_SIZE, record] * fields.TEXT_GROWTH
+        if records[fields.R_VALUE_SIZE, record] > 0: needed += records[fields.R_VALUE_SIZE, record] * fields.TEXT_GROWTH
     if flags & fields.META and records[fields.R_HEADER_COUNT, record] > 0:
         size = _keys_room(data, records[fields.R_HEADERS_POSITION, record], records[fields.R_HEADER_COUNT, record])
         if size < 0: return -1
@@ -245,7 +240,7 @@ def _keys_room(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, cou
     for _ in range(count):  # behind a varint that there is not, −1, the next ones are none either
         length, at = varint(data, at, end)
         if length < 0 or length > end - at: return -1
-        needed += length * _GROWTH + 1
+        needed += length * fields.TEXT_GROWTH + 1
         length, at = varint(data, at + length, end)
         if length > end - at: return -1
         if length > 0: at += length
@@ -347,7 +342,7 @@ def print_batches(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     if row < 0 or last_row > batches.shape[1] or at < 0: return at, row, fields.BAD_START
     with cython.nogil:
         while row < last_row:
-            if room - at < _BATCH_LIMIT: return at, row, fields.FULL
+            if room - at < fields.BATCH_LINE_LIMIT: return at, row, fields.FULL
             at = _batch_line(out, at, batches, row, base)
             row += 1
         return at, row, fields.END
@@ -383,7 +378,7 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.co
                 if flags & fields.CONTENTS and not contents_are_there(data, records, record, believed):
                     return at, row, record, fields.BAD_START
             while row < last_row and (record >= last_record or row <= records[fields.R_BATCH, record]):
-                if room - at < _BATCH_LIMIT: return at, row, record, fields.FULL
+                if room - at < fields.BATCH_LINE_LIMIT: return at, row, record, fields.FULL
                 at = _batch_line(out, at, batches, row, base)
                 row += 1
             if record >= last_record: return at, row, record, fields.END

@@ -6,8 +6,8 @@ from base64 import b64encode
 
 import pytest
 
+from engine.java_text import java_utf8
 from engine.record.builder import NewRecord, build_batch
-from engine.record.java_text import java_utf8
 from tests.bench.measure import run
 from tests.support.console import ROOT
 from tests.support.run import kafkalog

@@ -14,7 +14,7 @@ from engine.dump.selection import Selection, Selector
 from engine.dump.text_07 import dump_entries
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
-from engine.record.java_text import java_utf8, whole_text
+from engine.java_text import java_utf8, whole_text
 from tests.support.corpus import corpus_directory
 
 ROOT = corpus_directory() / "old" / "0.7.2"

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, RecordField, Status
-from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META, OPEN
+from engine.kernels.fields import ARRAY, BATCH_OBJECT_LIMIT, CONTENTS, ESCAPE, META, OPEN
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import BatchColumns
 from tests.support.load_kernel import BUILDS, load_kernel
@@ -231,7 +231,7 @@ def test_the_longest_objects_fit_their_limits(ndjson, value):
     batches.table[BatchField.MAGIC, 0] = 2
     batches.table[BatchField.ATTRIBUTES, 0] = 0b1100111
     batches.table[BatchField.BASE_SEQUENCE, 0] = -1
-    out = memoryview(bytearray(ndjson.BATCH_OBJECT_LIMIT))
+    out = memoryview(bytearray(BATCH_OBJECT_LIMIT))
     assert ndjson.batch_objects(out, 0, batches.table, 0, 1, ARRAY, value)[2] == Status.END
     assert ndjson.batch_objects(out, 1, batches.table, 0, 1, ARRAY, value)[2] == Status.FULL
 

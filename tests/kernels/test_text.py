@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, RECORD_FIELDS, BatchField, Codec, RecordField, Status
+from engine.java_text import java_utf8
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.record.columns import BatchColumns, RecordColumns
-from engine.record.java_text import java_utf8
 from engine.record.sequences import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
 from tests.support.load_kernel import BUILDS, load_kernel

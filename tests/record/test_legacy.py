@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from engine.files import ReadOnlyFiles
 from engine.formats import RECORD_FIELDS, BatchField, RecordField, Status
+from engine.java_text import java_utf8
 from engine.kernels.checksum import IEEE, make_tables
 from engine.kernels.scan import scan_batches
 from engine.record import legacy
 from engine.record.codecs import deflate
 from engine.record.columns import BatchColumns, RecordColumns
-from engine.record.java_text import java_utf8
 from engine.record.legacy import RemarkKind, decode_entry, decode_plain
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
