@@ -48,18 +48,22 @@ cdef enum:  # Check
     CHECK_DECIDED = 4
     CHECK_FIELDS = 5
 
-cdef enum:  # Doubt
+cdef enum:  # OffsetDoubt and TimeDoubt, their head
     DOUBT_ENTRY = 0
     DOUBT_IS_BATCH = 1
     DOUBT_PREVIOUS = 2
     DOUBT_FIRST = 3
     DOUBT_LAST = 4
-    DOUBT_BEHIND = 5
-    DOUBT_MEETS_END = 6
-    DOUBT_OLD_FORMAT = 7
-    DOUBT_STAMP = 5
-    DOUBT_STAMP_BEFORE = 6
+    DOUBT_OLD_FORMAT = 5
     DOUBT_FIELDS = 8
+
+cdef enum:  # OffsetDoubt
+    DOUBT_BEHIND = 6
+    DOUBT_MEETS_END = 7
+
+cdef enum:  # TimeDoubt
+    DOUBT_STAMP = 6
+    DOUBT_STAMP_BEFORE = 7
 
 cdef enum:  # TableState
     TABLE_COUNT = 0

@@ -4,7 +4,7 @@ tables and states, and the words in which one answers the other.
 Compiled kernels take it from tables.pxd, where it is literals, a test compares the two; interpreted by the same names here:
 
 T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Count and MapState, of `offset_map`
-ASK, DROP …     Verdict and Fate, of compaction         CHECK_…, DOUBT_…   Check and Doubt, of `verify`
+ASK, DROP …     Verdict and Fate, of compaction         CHECK_…, DOUBT_…   Check, OffsetDoubt and TimeDoubt, of `verify`
 TABLE_…, BOUND_…, TAKEN_…   TableState, Bound and Taken, of `producers`        PARSED_…   Parsed, of `lines`
 """
 
@@ -86,27 +86,38 @@ class Check(IntEnum):
     NEXT = 0  # entry
     BEFORE = 1  # last offset of the batch before
     LARGEST = 2  # of a time index: largest timestamp up to there
-    PENDING = 3  # of an offset index: row of Doubt that is still being filled, or −1
+    PENDING = 3  # of an offset index: row of OffsetDoubt that is still being filled, or −1
     DECIDED = 4  # of an offset index: first entry that can only be a last offset, or −1
 
 
-class Doubt(IntEnum):
-    """Fields of the table of doubtful entries, and of what the log holds where they point."""
+class OffsetDoubt(IntEnum):
+    """Fields of the table of an offset index's doubtful entries, and of what the log holds where they point."""
 
     ENTRY = 0  # its number
     IS_BATCH = 1  # does a batch begin there?
     PREVIOUS = 2  # last offset of the batch before
     FIRST = 3  # offset of the batch
     LAST = 4  # offset of the batch
-    BEHIND = 5  # of an offset index: last offset in front of the next entry's batch
-    MEETS_END = 6  # of an offset index: is it the last offset of a batch up to there?
-    OLD_FORMAT = 7  # FIRST is not known, or a time index's batch has no timestamp
-    STAMP = 5  # of a time index: the batch's largest timestamp
-    STAMP_BEFORE = 6  # of a time index: the largest before it
+    OLD_FORMAT = 5  # FIRST is not known
+    BEHIND = 6  # last offset in front of the next entry's batch
+    MEETS_END = 7  # is it the last offset of a batch up to there?
+
+
+class TimeDoubt(IntEnum):
+    """The same of a time index; the first six are those of OffsetDoubt."""
+
+    ENTRY = 0
+    IS_BATCH = 1
+    PREVIOUS = 2
+    FIRST = 3
+    LAST = 4
+    OLD_FORMAT = 5  # the batch has no timestamp
+    STAMP = 6  # the batch's largest timestamp
+    STAMP_BEFORE = 7  # the largest before it
 
 
 CHECK_FIELDS = len(Check)
-DOUBT_FIELDS = len(Doubt)
+DOUBT_FIELDS = len(OffsetDoubt)
 
 # ---- producers
 
@@ -148,6 +159,7 @@ class Parsed(IntEnum):
 
 for _prefix, _kind in (
     ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("", Fate), ("CHECK_", Check),
-    ("DOUBT_", Doubt), ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken), ("PARSED_", Parsed),
+    ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt), ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken),
+    ("PARSED_", Parsed),
 ):  # fmt: skip
     globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})

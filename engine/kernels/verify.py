@@ -2,7 +2,7 @@
 """Hold index entries against the batches of their log, side by side in one walk; find the batches that decide.
 
 An index is compared as bytes. What a broker of today would have written costs nothing; every other entry becomes a row
-of a table, which says what the log holds at that place (see tables.Doubt).
+of a table, which says what the log holds at that place (see tables.OffsetDoubt and TimeDoubt).
 """
 
 import cython
@@ -69,7 +69,7 @@ def check_offset_entries(entries: cython.const[cython.uchar][::1], base_offset: 
     entries      whole entries of the index, positions in growing order      base_offset  of the segment, below 2^62
     batches      of a window that begins at byte `base` of the log
     state        see tables.Check; goes on with the next window
-    doubtful     out, see tables.Doubt: each entry that is not the last offset of the batch at its position
+    doubtful     out, see tables.OffsetDoubt: each entry that is not the last offset of the batch at its position
     status       END: all rows are done · FULL: empty `doubtful`, put −1 into PENDING, call again · BAD_START
     """
     count: cython.Py_ssize_t = entries.shape[0] // fields.OFFSET_ENTRY_SIZE
@@ -135,7 +135,7 @@ def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cy
 
     entries      whole entries of the index, offsets in growing order        base_offset  of the segment, below 2^62
     state        see tables.Check; goes on with the next window
-    doubtful     out, see tables.Doubt: each entry that does not name the last offset and the timestamp of a batch that is
+    doubtful     out, see tables.TimeDoubt: each entry that does not name the last offset and the timestamp of a batch that is
                  later than all before it, with the first batch that ends at its offset or behind
     status       END: all rows are done · FULL: empty `doubtful`, call again · BAD_START
     """

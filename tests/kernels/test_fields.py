@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from itertools import combinations
 from pathlib import Path
 
@@ -35,6 +36,19 @@ def test_every_constant_has_a_literal(module):
 def test_every_field_and_status_is_among_them():
     wanted = {f"B_{field.name}" for field in BatchField} | {f"R_{field.name}" for field in RecordField}
     assert wanted | {status.name for status in Status} | {"INT_MAX", "LONG_MAX"} <= set(literals(fields))
+
+
+def test_a_field_of_a_table_has_a_number_of_its_own():
+    kinds = [kind for module in (tables, walk) for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, IntEnum)]
+    assert tables.OffsetDoubt in kinds
+    assert [kind.__name__ for kind in kinds if len(kind) < len(kind.__members__)] == []
+
+
+def test_doubts_about_both_indexes_begin_alike():
+    offset, time = (list(kind.__members__.items()) for kind in (tables.OffsetDoubt, tables.TimeDoubt))
+    head = sum(name in tables.TimeDoubt.__members__ for name, _ in offset)
+    assert offset[:head] == time[:head]
+    assert len(offset) == len(time) == tables.DOUBT_FIELDS
 
 
 def prefixes(module):

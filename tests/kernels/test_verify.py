@@ -67,7 +67,7 @@ def columns(batches, start):
 
 
 def walk(kernel, call, batches, cuts, capacity):
-    """Run a check over windows that end at `cuts` → (doubtful entries as dicts, state)."""
+    """Run a check over windows that end at `cuts` → (rows of doubtful entries, state)."""
     state = memoryview(array("q", [0, LONG_MIN, -1, -1, -1]))
     doubtful = Table(DOUBT_FIELDS, capacity)
     found, used, start = [], 0, 0
@@ -120,7 +120,7 @@ def test_offset_entries(kernel, batches, data, cuts, capacity):
         previous = batches[row - 1].last if row else LONG_MIN
         meets = any(one.last == offset for one in behind[1:])
         expected.append([
-            number, is_batch, previous, batch.first, batch.last, behind[-1].last, meets, batch.magic < 2 and batch.codec != 0,
+            number, is_batch, previous, batch.first, batch.last, batch.magic < 2 and batch.codec != 0, behind[-1].last, meets,
         ])  # fmt: skip
     assert found == expected
     assert state[Check.NEXT] == len(reached)
@@ -150,7 +150,7 @@ def test_time_entries(kernel, batches, data, cuts, capacity):
             previous = batches[row - 1].last if row else LONG_MIN
             wrapper = batch.magic < 2 and batch.codec != 0
             first = previous + 1 if wrapper else batch.first
-            expected.append([number, 1, previous, first, batch.last, batch.stamp, before, batch.magic == 0])
+            expected.append([number, 1, previous, first, batch.last, batch.magic == 0, batch.stamp, before])
     assert found == expected
     assert state[Check.LARGEST] == max([-1, *(batch.stamp for batch in batches)])
     assert state[Check.NEXT] == len(reached)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from engine.findings import Finding, Where
 from engine.formats import LONG_MIN, NO_TIMESTAMP, Status
 from engine.kernels import verify as kernel
-from engine.kernels.tables import CHECK_FIELDS, DOUBT_FIELDS, Check, Doubt
+from engine.kernels.tables import CHECK_FIELDS, DOUBT_FIELDS, Check, OffsetDoubt, TimeDoubt
 from engine.record.columns import Table
 
 if TYPE_CHECKING:
@@ -132,11 +132,11 @@ class OffsetCheck(_Check):
             self.findings.add("index-append-offsets", what)
 
     def _judge(self, doubt: list[int]) -> None:
-        number = self._number(doubt[Doubt.ENTRY])
+        number = self._number(doubt[OffsetDoubt.ENTRY])
         offset, position = self.index.entry(number)
-        previous, first, last, behind = (doubt[field] for field in (Doubt.PREVIOUS, Doubt.FIRST, Doubt.LAST, Doubt.BEHIND))
+        previous, first, last = doubt[OffsetDoubt.PREVIOUS], doubt[OffsetDoubt.FIRST], doubt[OffsetDoubt.LAST]
         at = number * self._size
-        if not doubt[Doubt.IS_BATCH]:
+        if not doubt[OffsetDoubt.IS_BATCH]:
             what = f"entry {number} points to byte {position}, where no batch begins: not harmless, reads from offset "
             self.findings.add("index-beyond-log", f"{what}{offset} fail", at, offset)
             return
@@ -144,15 +144,15 @@ class OffsetCheck(_Check):
         harmless = ": harmless, lookups find what they look for"
         if offset <= previous:
             what += f": not harmless, reads from offset {offset} to {previous} begin behind them"
-        elif offset > behind:
-            is_last = doubt[Doubt.ENTRY] == self.count - 1
+        elif offset > doubt[OffsetDoubt.BEHIND]:
+            is_last = doubt[OffsetDoubt.ENTRY] == self.count - 1
             what += ": not harmless, the log ends before" if is_last else ": harmless, lookups only walk further"
-        elif doubt[Doubt.OLD_FORMAT] or offset == first:
+        elif doubt[OffsetDoubt.OLD_FORMAT] or offset == first:
             self._first_count += 1
             if len(self._first_offsets) < _FIRST_OFFSETS:
                 self._first_offsets.append((number, what + harmless))
             return
-        elif offset > last and doubt[Doubt.MEETS_END]:
+        elif offset > last and doubt[OffsetDoubt.MEETS_END]:
             self._append_count += 1
             return
         else:
@@ -209,10 +209,10 @@ class TimeCheck(_Check):
             self.findings.add("timeindex-incomplete", what)
 
     def _judge(self, doubt: list[int]) -> None:
-        number = self._number(doubt[Doubt.ENTRY])
+        number = self._number(doubt[TimeDoubt.ENTRY])
         timestamp, offset = self.index.entry(number)
-        first, last, stamp = (doubt[field] for field in (Doubt.FIRST, Doubt.LAST, Doubt.STAMP))
-        before, at = doubt[Doubt.STAMP_BEFORE], number * self._size
+        first, last, stamp = doubt[TimeDoubt.FIRST], doubt[TimeDoubt.LAST], doubt[TimeDoubt.STAMP]
+        before, at = doubt[TimeDoubt.STAMP_BEFORE], number * self._size
         what = f"entry {number} says {timestamp} ms"
         if before >= timestamp:
             what += f", batches before offset {offset} reach {before} ms: not harmless, lookups by time begin behind them"
@@ -220,7 +220,7 @@ class TimeCheck(_Check):
         elif not first <= offset <= last:
             what = f"entry {number}: no batch holds offset {offset}: harmless, lookups by time find what they look for"
             self.findings.add("timeindex-offset-not-found", what, at, offset)
-        elif doubt[Doubt.OLD_FORMAT]:
+        elif doubt[TimeDoubt.OLD_FORMAT]:
             self._without_timestamp += 1
         elif stamp == timestamp:
             self._record_offsets += 1
