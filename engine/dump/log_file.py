@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.dump.options import UNLIMITED
-from engine.findings import Finding, Where
 from engine.record.reader import ChunkReader
-from engine.record.soundness import passed_over, search_ended, unsound_batches, unsound_end
-from engine.record.windows import LogWalk, Stop, Window
+from engine.record.soundness import go_on, unsound_batches
+from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from engine.dump.renderer import LogRenderer
     from engine.dump.selection import Selector
     from engine.files import OpenFile
+    from engine.findings import Finding
+    from engine.record.windows import Window
 
 
 class LogDump:
@@ -45,31 +46,32 @@ class LogDump:
         if start:
             self._gaps.begin_anywhere()
         walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)
-        while True:
+        goes_on = True
+        while goes_on:
             for window in walk:
                 self._check_headers(window)
-                if self._selector is not None or not options.iterates:
-                    self._gaps.feed_batches(window)
-                if self._selector is not None:
-                    self._select(self._selector, window)
-                    if self._selector.is_past(window) or self._selector.finished:
-                        return
-                elif options.iterates:
-                    for chunk in self._reader.chunks(window):
-                        self._gaps.feed(chunk, window.base)
-                        self._renderer.records(chunk, window.base)
-                else:
-                    self._renderer.batches(window, 0, window.rows)
-            damaged, stop = walk.position, walk.stop
-            found = walk.resynchronise() if stop != Stop.END and options.continue_on_corruption else None
-            if found is None:
-                self._after(stop, damaged, end, size)
-                if walk.gave_up is not None:
-                    code, what, *_ = search_ended(walk.gave_up, end)
-                    self._report(Finding(code, Where(self._path, walk.gave_up), what))
-                return
-            for finding in passed_over(self._file, self._path, damaged, found):
+                if self._selector is None:
+                    self._show(window)
+                    continue
+                self._gaps.feed_batches(window)
+                self._select(self._selector, window)
+                if self._selector.is_past(window) or self._selector.finished:
+                    return
+            goes_on, findings = go_on(walk, search=options.continue_on_corruption, is_cut=end < size)
+            if not goes_on and walk.stop is Stop.TORN and options.max_bytes == UNLIMITED:
+                self._renderer.trailing(size - walk.position)
+            for finding in findings:
                 self._report(finding)
+
+    def _show(self, window: Window) -> None:
+        """Everything that a window holds."""
+        if not self._options.iterates:
+            self._gaps.feed_batches(window)
+            self._renderer.batches(window, 0, window.rows)
+            return
+        for chunk in self._reader.chunks(window):
+            self._gaps.feed(chunk, window.base)
+            self._renderer.records(chunk, window.base)
 
     def _select(self, selector: Selector, window: Window) -> None:
         """What the selection wants of a window."""
@@ -85,15 +87,4 @@ class LogDump:
 
     def _check_headers(self, window: Window) -> None:
         for _, finding in unsound_batches(self._path, window, codecs=not self._options.iterates):
-            self._report(finding)
-
-    def _after(self, stop: Stop, position: int, end: int, size: int) -> None:
-        """What is behind the last batch, from `position` on: Kafka's line on stdout, and a finding."""
-        limited = self._options.max_bytes != UNLIMITED
-        if stop == Stop.END or (stop == Stop.TORN and limited and end < size):  # what the limit cuts off is not torn
-            return
-        if stop == Stop.TORN and not limited:
-            self._renderer.trailing(size - position)
-        finding = unsound_end(self._file, self._path, stop, position, min(end, size))
-        if finding is not None:
             self._report(finding)

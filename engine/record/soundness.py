@@ -67,7 +67,7 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
     return Finding("batch-size-invalid", where, what)
 
 
-def passed_over(file: OpenFile, path: str, position: int, found: int, offset: int | None = None) -> Iterator[Finding]:
+def _passed_over(file: OpenFile, path: str, position: int, found: int, offset: int | None = None) -> Iterator[Finding]:
     """What to say where a walk that came to `position` went on with the sound batch at `found`.
 
     path  as findings name the file        offset  of what stood there, where it is known
@@ -82,20 +82,23 @@ def passed_over(file: OpenFile, path: str, position: int, found: int, offset: in
 
 
 def go_on(
-    walk: LogWalk | HeadWalk, first_offset: int | None = None, offset: int | None = None
+    walk: LogWalk | HeadWalk, first_offset: int | None = None, offset: int | None = None, *, search: bool = True,
+    is_cut: bool = False,
 ) -> tuple[bool, list[Finding]]:
     """Lead a walk that has ended on behind damage → (does it go on?, what is wrong where it ended).
 
     What ends where the file does is torn, what has something sound behind it is damage. At the end of everything: (False, []).
     first_offset  see LogWalk.resynchronise        offset  of what stood there, where it is known
+    search        False: whatever may be sound behind the damage, the walk ends here
+    is_cut        the walk was to end before its file does, perhaps within a batch, which is not torn then
     """
     if walk.stop is Stop.END:
         return False, []
     file, path, position, stop = walk.file, walk.file.path, walk.position, walk.stop
-    found = walk.resynchronise(first_offset)
+    found = walk.resynchronise(first_offset) if search else None
     if found is not None:
-        return True, list(passed_over(file, path, position, found, offset))
-    end = unsound_end(file, path, stop, position, walk.end)
+        return True, list(_passed_over(file, path, position, found, offset))
+    end = None if is_cut and stop is Stop.TORN else unsound_end(file, path, stop, position, walk.end)
     findings = [] if end is None else [end._replace(where=end.where._replace(offset=offset))]
     if walk.gave_up is not None:
         code, what, *_ = search_ended(walk.gave_up, walk.end)
