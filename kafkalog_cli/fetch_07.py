@@ -13,8 +13,7 @@ from engine.findings import Finding, Where
 from engine.log.kafka07.log import open_log_07
 from engine.log.kafka07.segment import Config07, OffsetOutOfRange07
 from engine.overlay import OverlayFiles
-from engine.record.damage import Problem
-from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, checksums, open_sets
+from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, open_sets
 from engine.record.kafka07_file import iterate_file, tail_problem, walk
 from kafkalog_cli.fetch import send
 from kafkalog_cli.ranges import EARLIEST, LATEST
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from engine.log.kafka07.log import Log07
     from engine.log.kafka07.segment import Segment07
     from engine.record.batch import Record
+    from engine.record.damage import Problem
     from kafkalog_cli.app import Outcome
     from kafkalog_cli.fetch import Renderer, Wanted
 
@@ -132,7 +132,7 @@ class _Reader:
                     for message in open_sets(iter([entry])):
                         problem = message.error
                         if isinstance(message, MessageAndOffset) and message.valid is False and problem is None:
-                            problem = Problem("crc-mismatch", checksums(message))
+                            problem = message.crc_problem()
                         if problem is not None:
                             self._report(segment, entry.offset, problem)
                             return

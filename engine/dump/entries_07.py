@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from engine.dump.options import UNLIMITED
 from engine.findings import Finding, Where
+from engine.formats import LONG_MAX, to_long
 from engine.layout import parse_long
 from engine.record.damage import Problem
-from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Stopped, checksums, open_sets
-from engine.record.kafka07_file import find_entry, iterate_file, tail_problem
+from engine.record.kafka07 import SIZE_FIELD, MessageAndOffset, Stopped, open_sets
+from engine.record.kafka07_file import WINDOW, find_entry, iterate_file, tail_problem
 from engine.record.soundness import search_ended
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def starting_offset(path: str) -> int | None:
     return parse_long(path.rpartition("/")[2].partition(".")[0])
 
 
-class Stretches:
+class _Stretches:
     """Where the walks over a log of 0.7 begin: at its start, and with --continue-on-corruption behind every damage.
 
     report  takes what was skipped, and where
@@ -78,31 +79,45 @@ class Stretches:
 class Entries07:
     """Iterate once for the entries at the top level, compressed sets shut. Raises UnreadableFile.
 
-    selector  decides which come; None: all. Damage is reported up to where the selection ends
+    selector   decides which come; None: all. Damage is reported up to where the selection ends
+    window     bytes that are read at a time
+    in_pieces  entries that a window does not hold come without their payloads, however large they are: the caller reads them
+
+    Offsets are longs of Java's, which wrap. Afterwards `tail` is that behind the last entry; None: the selection ended before.
     """
 
     def __init__(
         self, file: OpenFile, path: str, options: DumpOptions, report: Callable[[Finding], None],
-        selector: Selector | None = None,
+        selector: Selector | None = None, *, window: int = WINDOW, in_pieces: bool = False,
     ) -> None:
         self._file, self._path, self._options, self._report, self._selector = file, path, options, report, selector
+        self._window, self._largest = window, None if in_pieces else options.max_batch_bytes
         self.start = starting_offset(path) or 0
+        self.tail: int | None = None
 
     def __iter__(self) -> Iterator[MessageAndOffset]:
-        limit, stretches = self._options.max_batch_bytes, Stretches(self._file, self._options, self.problem)
+        selector, stretches = self._selector, _Stretches(self._file, self._options, self.problem)
         for begin in stretches:
-            for message in iterate_file(self._file, self.start, max_entry=limit, begin=begin, end=stretches.end):
-                if self._selector is not None and self._selector.is_past_entry(message.offset):
+            for message in self._stretch(begin, stretches.end):
+                if selector is not None and selector.is_past_entry(message.offset):
                     return
-                position = message.offset - self.start
+                position = self.position(message)
                 stretches.tail = position + SIZE_FIELD + message.size
                 if message.valid:
                     stretches.sound = stretches.tail
                 self._problems(message, position)
-                if self._selector is None or self._selector.entry(message.offset):
+                if selector is None or selector.entry(message.offset):
                     yield message
+        self.tail = self.offset(stretches.tail)
         if stretches.problem:
             self.problem(stretches.tail, stretches.problem)
+
+    def _stretch(self, begin: int, end: int) -> Iterator[MessageAndOffset]:
+        """The entries between two positions."""
+        found = iterate_file(self._file, self.start, max_entry=self._largest, window=self._window, begin=begin, end=end)
+        if self.start + end <= LONG_MAX:
+            return found
+        return (one._replace(offset=to_long(one.offset), next_offset=to_long(one.next_offset)) for one in found)
 
     def inside(self, wrapper: MessageAndOffset) -> Iterator[MessageAndOffset]:
         """The messages of a compressed set; what is wrong with it, or its wrapper, is reported."""
@@ -111,18 +126,26 @@ class Entries07:
         for message in open_sets(iter((wrapper,)), limit=self._options.max_decompressed_bytes):
             if isinstance(message, Stopped):
                 if message.error is not wrapper.error:
-                    self.problem(wrapper.offset - self.start, message.error)
+                    self.problem(self.position(wrapper), message.error)
             elif message.error is not None:
-                self.problem(wrapper.offset - self.start, message.error)
+                self.problem(self.position(wrapper), message.error)
             else:
                 yield message
 
+    def offset(self, position: int) -> int:
+        """That of a byte position in the file."""
+        return to_long(self.start + position)
+
+    def position(self, message: MessageAndOffset) -> int:
+        """Where the entry begins in the file."""
+        return to_long(message.offset - self.start)
+
     def problem(self, position: int, problem: Problem) -> None:
         """Report what is wrong with the entry at `position`."""
-        self._report(Finding(problem.code, Where(self._path, position, self.start + position), problem.what))
+        self._report(Finding(problem.code, Where(self._path, position, self.offset(position)), problem.what))
 
     def _problems(self, message: MessageAndOffset, position: int) -> None:
         if message.error is not None:
             self.problem(position, message.error)
         if message.valid is False:
-            self.problem(position, Problem("crc-mismatch", checksums(message)))
+            self.problem(position, message.crc_problem())

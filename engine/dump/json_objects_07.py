@@ -20,7 +20,7 @@ _CODECS = ("none", "gzip", "snappy")
 def put_entries(entries: Entries07, options: DumpOptions, stream: JsonStream) -> None:
     """Write one log's entries as objects. Payloads come with --print-data-log."""
     for message in entries:
-        fields = {"position": message.offset - entries.start, **_fields(message)}
+        fields = {"position": entries.position(message), **_fields(message)}
         _put(stream, "entry-07", fields, message, with_payload=options.print_data)
         if options.iterates:
             for inner in entries.inside(message):

@@ -1,6 +1,6 @@
-"""CRC-32C by the extension of the package crc32c, without the rest of that package.
+"""Checksums: CRC-32C by the extension of the package crc32c, without the rest of that package, and those of parts of files.
 
-Its `__init__` looks up its own version in the installed metadata: a fifth of the time that a small dump takes.
+The package's `__init__` looks up its own version in the installed metadata: a fifth of the time that a small dump takes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.files import OpenFile
+
     Crc = Callable[[bytes | bytearray | memoryview, int], int]
+
+PIECE = 1 << 20  # bytes of a file that are read at a time
 
 
 def _extension() -> Crc:
@@ -39,3 +43,11 @@ _crc = _extension()
 def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
     """CRC-32C of `data`, unsigned; `before` is that of the bytes in front of it."""
     return _crc(data, before)
+
+
+def checksum_of(file: OpenFile, start: int, end: int, crc: Crc) -> int:
+    """That of bytes start … end − 1 of a file by `crc`: crc32c, or zlib.crc32. Raises as OpenFile.read_exactly."""
+    checksum = 0
+    for at in range(start, end, PIECE):
+        checksum = crc(file.read_exactly(at, min(PIECE, end - at)), checksum)
+    return checksum

@@ -1,4 +1,4 @@
-"""How the record layer says that bytes are damaged: raised inside a codec, handed on by everything above."""
+"""How the record layer says that bytes are damaged: a Problem, which everything above hands on; inside codecs an exception."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SEARCH_BUDGET = 32
 
 
 class CorruptError(Exception):
-    """Compressed bytes that Kafka would refuse at this point; the message says why. Never leaves `codecs`."""
+    """Compressed bytes that Kafka would refuse at this point; the message says why. Ends in `codecs.inflate`."""
 
 
 class Problem(NamedTuple):

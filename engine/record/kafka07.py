@@ -49,7 +49,7 @@ class MessageAndOffset(NamedTuple):
     magic: int | None  # signed
     attributes: int | None  # unsigned; None in magic 0
     checksum: int | None  # as stored
-    valid: bool | None  # does the checksum fit
+    computed: int | None  # what it had to be
     payload: bytes | memoryview | None  # a view: a large one inside a compressed set, whose bytes it keeps
     payload_position: int | None  # byte position in what was iterated; None inside a compressed set
     error: Problem | None  # what 0.7.2 throws when asked for the fields or codec, or why a set stayed shut
@@ -60,6 +60,15 @@ class MessageAndOffset(NamedTuple):
         if self.attributes is not None:
             return self.attributes & CODEC_MASK_07
         return 0 if self.magic == 0 else None
+
+    @property
+    def valid(self) -> bool | None:
+        """Does the checksum fit? None where there is none to be read."""
+        return None if self.computed is None else self.computed == self.checksum
+
+    def crc_problem(self) -> Problem:
+        """What to say of a message that is not valid."""
+        return crc_problem(self.checksum or 0, self.computed or 0)
 
 
 class Stopped(NamedTuple):
@@ -82,11 +91,18 @@ def header_problem(magic: int | None, size: int) -> Problem | None:
     return None
 
 
-def codec_problem(codec: int) -> Problem:
-    """What 0.7.2 says when it is asked for a codec beyond snappy."""
-    return Problem(
-        "unknown-codec", f"codec {codec}, 0.7 knows 0 to 2", UNKNOWN_CODEC, f"{codec} is an unknown compression codec"
-    )
+def attributes_problem(attributes: int | None) -> Problem | None:
+    """Why 0.7.2 throws where it is asked for the codec of an entry with these attributes, if it does."""
+    codec = (attributes or 0) & CODEC_MASK_07
+    if codec < len(CODEC_NAMES_07):
+        return None
+    message = f"{codec} is an unknown compression codec"
+    return Problem("unknown-codec", f"codec {codec}, 0.7 knows 0 to 2", UNKNOWN_CODEC, message)
+
+
+def crc_problem(stored: int, computed: int) -> Problem:
+    """The checksum of an entry does not fit its payload."""
+    return Problem("crc-mismatch", f"stored CRC-32 {stored:08x}, computed {computed:08x}")
 
 
 def signed(byte: int) -> int:
@@ -110,12 +126,6 @@ def head_at(data: bytes | memoryview, at: int) -> tuple[int, int | None, int]:
     return HEADER_V0, None, _read_v0(data, at)[2]
 
 
-def unknown_codec(attributes: int | None) -> Problem | None:
-    """What 0.7.2 says where it is asked for a codec beyond snappy."""
-    codec = (attributes or 0) & CODEC_MASK_07
-    return codec_problem(codec) if codec >= len(CODEC_NAMES_07) else None
-
-
 def message_at(data: bytes | memoryview, at: int, size: int, offset: int, position: int) -> MessageAndOffset:
     """The entry that begins at data[at] and is all there; it lies at `position` of what is iterated."""
     end = offset + SIZE_FIELD + size
@@ -126,11 +136,11 @@ def message_at(data: bytes | memoryview, at: int, size: int, offset: int, positi
         return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, error)
     header, attributes, checksum = head_at(data, at - SIZE_FIELD)
     payload = data[at + header : at + size]
-    valid = crc32(payload) == checksum
+    computed = crc32(payload)
     if isinstance(payload, memoryview) and len(payload) < _VIEWED:
         payload = bytes(payload)
-    start, error = position + SIZE_FIELD + header, unknown_codec(attributes)
-    return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, payload, start, error)
+    start, error = position + SIZE_FIELD + header, attributes_problem(attributes)
+    return MessageAndOffset(offset, end, size, magic, attributes, checksum, computed, payload, start, error)
 
 
 def iterate_set(data: bytes | memoryview, initial_offset: int = 0) -> Iterator[MessageAndOffset | Stopped]:
@@ -197,7 +207,7 @@ def _opened(
         if isinstance(item, Stopped) or not item.codec or item.payload is None:
             yield item
         elif not item.valid:
-            yield item._replace(error=Problem("crc-mismatch", checksums(item)))
+            yield item._replace(error=item.crc_problem())
         elif item.error:
             yield _stopped_at(item, item.error)
             return
@@ -261,12 +271,7 @@ def _checksum_problem(message: MessageAndOffset, initial_offset: int) -> Problem
         f"message is invalid, compression codec: {CODEC_NAMES_07[message.codec or 0]} size: {message.size} "
         f"curr offset: {message.offset} init offset: {initial_offset}"
     )
-    return Problem("crc-mismatch", checksums(message), INVALID_MESSAGE, text)
-
-
-def checksums(message: MessageAndOffset) -> str:
-    """Both checksums of a message whose own does not fit."""
-    return f"stored CRC-32 {message.checksum or 0:08x}, computed {crc32(message.payload or b''):08x}"
+    return message.crc_problem()._replace(exception=INVALID_MESSAGE, message=text)
 
 
 def encode_set(payloads: Iterable[bytes | memoryview], magic: int = 1, codec: int = 0) -> bytes:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
+from engine.record.crc import checksum_of
 from engine.record.damage import SEARCH_BUDGET, Problem
 from engine.record.kafka07 import (
     HEADER_V0,
@@ -17,12 +18,13 @@ from engine.record.kafka07 import (
     MIN_SIZE,
     SIZE_FIELD,
     MessageAndOffset,
+    attributes_problem,
+    crc_problem,
     head_at,
     header_problem,
     message_at,
     signed,
     size_at,
-    unknown_codec,
 )
 from engine.record.windows import only_zeros
 
@@ -79,14 +81,6 @@ def walk(
         position += at
 
 
-def checksum_of(file: OpenFile, position: int, size: int) -> int:
-    """CRC-32 of `size` bytes from `position`, read in pieces."""
-    checksum = 0
-    for at in range(position, position + size, WINDOW):
-        checksum = crc32(file.read_exactly(at, min(WINDOW, position + size - at)), checksum)
-    return checksum
-
-
 def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
     """Why the walk ended at `position`, None at the end of the file. Reads on only while it sees zeros."""
     left = end - position
@@ -103,37 +97,40 @@ def tail_problem(file: OpenFile, position: int, end: int) -> Problem | None:
 
 
 def iterate_file(
-    file: OpenFile, start_offset: int = 0, *, max_entry: int = MAX_ENTRY, window: int = WINDOW, begin: int = 0,
+    file: OpenFile, start_offset: int = 0, *, max_entry: int | None = MAX_ENTRY, window: int = WINDOW, begin: int = 0,
     end: int | None = None,
 ) -> Iterator[MessageAndOffset]:
     """The entries of a file at its top level, bad checksums included. Mirrors FileMessageSet.iterator.
 
-    An entry above `max_entry` bytes comes without its payload, with the error `batch-too-large`. `begin` and `end` are
-    byte positions, `start_offset` is the offset of byte 0; default: the whole file.
+    max_entry     a larger entry comes without its payload, with the error `batch-too-large`; None: so does each that a window
+                  does not hold, and that is no error: the caller reads it
+    start_offset  of byte 0        begin, end  byte positions; default: the whole file
     """
     for position, size, data, at in walk(file, file.size() if end is None else end, window, begin):
         offset = start_offset + position
         if size <= len(data) - at - SIZE_FIELD:
             yield message_at(data, at, size, offset, position)
+        elif max_entry is None:
+            yield _large_message(file, position, size, offset, None)
         elif size <= max_entry:
             yield message_at(file.read_exactly(position, SIZE_FIELD + size), 0, size, offset, position)
         else:
-            yield large_message(file, position, size, offset)
+            yield _large_message(file, position, size, offset, Problem("batch-too-large", f"{size} bytes"))
 
 
-def large_message(file: OpenFile, position: int, size: int, offset: int) -> MessageAndOffset:
-    """The entry at `position`, which has at least 6 bytes behind its size, without its payload."""
+def _large_message(file: OpenFile, position: int, size: int, offset: int, error: Problem | None) -> MessageAndOffset:
+    """The entry at `position`, which has at least 6 bytes behind its size, without its payload, with `error` if no other."""
     end = offset + SIZE_FIELD + size
     head = file.read_exactly(position, SIZE_FIELD + HEADER_V1)
     magic = signed(head[SIZE_FIELD])
-    error = header_problem(magic, size)
-    if error:
-        return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, error)
+    unreadable = header_problem(magic, size)
+    if unreadable:
+        return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, unreadable)
     header, attributes, checksum = head_at(head, 0)
     start = position + SIZE_FIELD + header
-    valid = checksum_of(file, start, size - header) == checksum
-    error = unknown_codec(attributes) or Problem("batch-too-large", f"{size} bytes")
-    return MessageAndOffset(offset, end, size, magic, attributes, checksum, valid, None, start, error)
+    computed = checksum_of(file, start, start + size - header, crc32)
+    error = attributes_problem(attributes) or error
+    return MessageAndOffset(offset, end, size, magic, attributes, checksum, computed, None, start, error)
 
 
 def find_entry(
@@ -170,9 +167,9 @@ def _is_sound(file: OpenFile, position: int, size: int) -> bool:
     if size <= (HEADER_V1 if head[SIZE_FIELD] else HEADER_V0):
         return False
     header, attributes, stored = head_at(head, 0)
-    if unknown_codec(attributes):
+    if attributes_problem(attributes):
         return False
-    return bool(checksum_of(file, position + SIZE_FIELD + header, size - header) == stored)
+    return checksum_of(file, position + SIZE_FIELD + header, position + SIZE_FIELD + size, crc32) == stored
 
 
 def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:
@@ -191,8 +188,8 @@ def valid_size(file: OpenFile, *, window: int = WINDOW) -> ValidPart:
         if behind <= len(data):
             computed = crc32(data[behind - size + header : behind])
         else:
-            computed = checksum_of(file, position + SIZE_FIELD + header, size - header)
+            computed = checksum_of(file, position + SIZE_FIELD + header, position + SIZE_FIELD + size, crc32)
         if computed != stored:
-            return ValidPart(position, Problem("crc-mismatch", f"stored CRC-32 {stored:08x}, computed {computed:08x}"))
+            return ValidPart(position, crc_problem(stored, computed))
         sound = position + SIZE_FIELD + size
     return ValidPart(sound, tail_problem(file, sound, end))

@@ -6,9 +6,9 @@ that only the header of a batch is kept and its checksum is computed by streamin
 
 from __future__ import annotations
 
-import zlib
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from engine.errors import became_shorter
 from engine.formats import (
@@ -24,7 +24,7 @@ from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.scan import find_candidate, scan_batches
 from engine.kernels.select import next_unchecked
 from engine.record.columns import BatchColumns
-from engine.record.crc import crc32c
+from engine.record.crc import checksum_of, crc32c
 from engine.record.damage import SEARCH_BUDGET
 
 if TYPE_CHECKING:
@@ -184,9 +184,9 @@ class LogWalk:
         head = self.file.read_exactly(at, HEADER_SIZE_UP_TO_MAGIC + 4)
         if head[_CRC_START_LEGACY] < MAGIC_V2:
             stored = LEGACY_V0.field("crc", head)
-            return self._stream_crc(at + _CRC_START_LEGACY, at + size, legacy=True) == stored
+            return checksum_of(self.file, at + _CRC_START_LEGACY, at + size, crc32) == stored
         stored = BATCH_HEADER.field("crc", head)
-        return size >= BATCH_HEADER.size and self._stream_crc(at + _CRC_START_V2, at + size) == stored
+        return size >= BATCH_HEADER.size and checksum_of(self.file, at + _CRC_START_V2, at + size, crc32c) == stored
 
     def _fill(self) -> memoryview:
         """The next bytes of the file, as many as the buffer takes."""
@@ -210,8 +210,8 @@ class LogWalk:
         head[_LENGTH_AT:LOG_OVERHEAD] = (len(head) - LOG_OVERHEAD).to_bytes(LOG_OVERHEAD - _LENGTH_AT, "big")
         scan_batches(memoryview(head), 0, len(head), self._batches.table, *_TABLES)
         table = self._batches.table
-        start = self.position + (_CRC_START_LEGACY if legacy else _CRC_START_V2)
-        crc = self._stream_crc(start, self.position + size, legacy=legacy)
+        start, kind = (_CRC_START_LEGACY, crc32) if legacy else (_CRC_START_V2, crc32c)
+        crc = checksum_of(self.file, self.position + start, self.position + size, kind)
         table[BatchField.SIZE, 0] = size
         table[BatchField.VALID, 0] = int(crc == table[BatchField.CRC, 0])
         return Window(memoryview(head).toreadonly(), self.position, self._batches, 1, partial=True)
@@ -222,13 +222,6 @@ class LogWalk:
         if len(head) < min(BATCH_HEADER.size, self.end - at):
             raise became_shorter(self.file.path, self.end)
         return head
-
-    def _stream_crc(self, start: int, end: int, *, legacy: bool = False) -> int:
-        crc = 0
-        for at in range(start, end, _CHUNK):
-            chunk = self.file.read_exactly(at, min(_CHUNK, end - at))
-            crc = zlib.crc32(chunk, crc) if legacy else crc32c(chunk, crc)
-        return crc
 
 
 def is_zero(buffer: bytearray, size: int) -> bool:
@@ -270,6 +263,6 @@ def check_large_batches(data: memoryview, batches: BatchColumns, rows: int) -> N
         if table[BatchField.MAGIC, row] >= 2:
             crc = crc32c(data[at + _CRC_START_V2 : end])
         else:
-            crc = zlib.crc32(data[at + _CRC_START_LEGACY : end])
+            crc = crc32(data[at + _CRC_START_LEGACY : end])
         table[valid, row] = crc == table[BatchField.CRC, row]
         row = next_unchecked(table, row + 1, rows)

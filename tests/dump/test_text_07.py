@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.dump.entries_07 import starting_offset
+from engine.dump.entries_07 import Entries07, starting_offset
 from engine.dump.options import DumpOptions
 from engine.dump.selection import Selection, Selector
 from engine.dump.text_07 import dump_entries
@@ -127,7 +127,7 @@ def test_entries_larger_than_the_window(tmp_path, monkeypatch, payload, magic):
     whole = dump(path), dump(path, print_payload=False)
     for piece in (1, 7, 16):
         monkeypatch.setattr("engine.dump.text_07.WINDOW", piece)
-        monkeypatch.setattr("engine.record.kafka07_file.WINDOW", piece)
+        monkeypatch.setattr("engine.record.crc.PIECE", piece)
         assert (dump(path, window=16), dump(path, print_payload=False, window=16)) == whole
     assert [finding.code for finding in whole[0][1]] == ["crc-mismatch", "unknown-codec"]
 
@@ -137,6 +137,30 @@ def test_offsets_wrap_as_java_longs_do(tmp_path):
     offsets = [line.split()[1] for line in text.splitlines() if line.startswith(b"offset")]
     assert offsets == [b"9223372036854775803", b"-9223372036854775802"]
     assert text.endswith(b"tail of the log is at offset: -9223372036854775791\n")
+
+
+def test_entries_and_their_findings_have_offsets_that_wrap(tmp_path):
+    path, found = made(tmp_path, entry(b"a") + entry(b"b", checksum=1) + b"\0", f"{2**63 - 5}.kafka"), []
+    with ReadOnlyFiles().open(str(path)) as file:
+        entries = Entries07(file, str(path), DumpOptions(), found.append)
+        rows = [(one.offset, one.next_offset, entries.position(one)) for one in entries]
+    assert rows == [(2**63 - 5, -(2**63) + 6, 0), (-(2**63) + 6, -(2**63) + 17, 11)]
+    assert [(one.where.position, one.where.offset) for one in found] == [(11, -(2**63) + 6), (22, -(2**63) + 17)]
+    assert entries.tail == -(2**63) + 17
+
+
+def test_a_large_entry_has_the_finding_of_a_small_one(tmp_path):
+    """Whether its payload is read by whoever asks for it, or not at all."""
+    payload = bytes(range(256)) * 9
+    path, told = made(tmp_path, entry(b"a") + entry(payload, checksum=1) + entry(b"b")), []
+    for limit, window, in_pieces in ((1 << 20, 1 << 20, False), (1 << 20, 16, False), (1000, 16, False), (1000, 16, True)):
+        with ReadOnlyFiles().open(str(path)) as file:
+            options, found = DumpOptions(max_batch_bytes=limit), []
+            entries = Entries07(file, str(path), options, found.append, window=window, in_pieces=in_pieces)
+            assert [one.valid for one in entries] == [True, False, True]
+        told.append([(one.code, one.what) for one in found])
+    bad = ("crc-mismatch", f"stored CRC-32 00000001, computed {zlib.crc32(payload):08x}")
+    assert told == [[bad], [bad], [("batch-too-large", f"{len(payload) + 6} bytes"), bad], [bad]]
 
 
 SAMPLE = entry(b"first") + entry(b"second", magic=0) + entry(b"third") + entry(b"fourth")

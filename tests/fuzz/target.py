@@ -20,7 +20,7 @@ from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.layout import FileKind, file_name, parse_file_name
-from engine.record import columns, kafka07, kafka07_file, reader, windows
+from engine.record import columns, crc, kafka07, kafka07_file, reader, windows
 from tests.support.memory_files import MemoryFiles
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def sized(buffers: Buffers) -> Iterator[None]:
         (columns.RecordColumns.__init__, (buffers.record_rows,)),
     )
     constants = (
-        (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk),
+        (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk), (crc, "PIECE", buffers.chunk),
         (batch_heads, "_BLOCK", max(61, buffers.chunk)),
     )
     walk = windows.LogWalk.__init__

@@ -280,6 +280,10 @@ def test_large_entry_comes_without_payload(tmp_path):
         small, large, last = iterate_file(file, 10, max_entry=1000, window=100)
     assert (large.payload, large.valid, large.error.code) == (None, True, "batch-too-large")
     assert (small.payload, last.payload, last.next_offset) == (b"a", b"b", 10 + len(data))
+    with on_disk(tmp_path, data) as file:
+        _, large, _ = iterate_file(file, 10, max_entry=None, window=100)
+    assert (large.payload, large.valid, large.error) == (None, True, None)
+    assert data[large.payload_position :][:5000] == bytes(5000)
 
 
 REAL = [path.read_bytes() for path in sorted(ROOT.glob("logs/*/*.kafka"))] + [
