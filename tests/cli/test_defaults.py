@@ -40,7 +40,8 @@ def test_no_other_command_says_one_again(name):
 
 
 def test_a_dump_without_options_is_that_of_the_command_line():
-    from kafkalog_cli.commands.dump_log import command, options_from
+    from kafkalog_cli.commands.dump_log import command
+    from kafkalog_cli.dump_options import options_from
 
     values = command.make_context("dump-log", ["x"]).params
     assert options_from(values)._replace(escape=False) == DumpOptions()
