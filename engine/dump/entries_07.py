@@ -101,11 +101,12 @@ class Entries07:
             for message in self._stretch(begin, stretches.end):
                 if selector is not None and selector.is_past_entry(message.offset):
                     return
-                position = self.position(message)
+                position = stretches.tail  # entries stand one behind the other
                 stretches.tail = position + SIZE_FIELD + message.size
-                if message.valid:
+                if message.error is not None or message.computed != message.checksum:
+                    self._problems(message, position)
+                if message.computed == message.checksum is not None:
                     stretches.sound = stretches.tail
-                self._problems(message, position)
                 if selector is None or selector.entry(message.offset):
                     yield message
         self.tail = self.offset(stretches.tail)
@@ -147,5 +148,5 @@ class Entries07:
     def _problems(self, message: MessageAndOffset, position: int) -> None:
         if message.error is not None:
             self.problem(position, message.error)
-        if message.valid is False:
+        if message.computed != message.checksum:
             self.problem(position, message.crc_problem())

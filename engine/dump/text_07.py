@@ -60,7 +60,7 @@ class _Text:
         text: list[bytes] = []
         waiting = 0  # bytes of payloads
         for message in self._entries:
-            payload, attributes = message.payload, message.attributes
+            offset, _, _, _, attributes, stored, computed, payload, _, _ = message
             if payload is None or len(text) == _FLUSH or waiting > WINDOW:
                 self._write(b"".join(text))
                 text.clear()
@@ -68,12 +68,12 @@ class _Text:
             if payload is None:
                 self._put_alone(message)
                 continue
-            line = lines[message.computed == message.checksum][0 if attributes is None else 1 + (attributes & CODEC_MASK_07)]
+            line = lines[computed == stored][0 if attributes is None else 1 + (attributes & CODEC_MASK_07)]
             if print_payload:
-                text.append(line % (message.offset, len(payload), shown(bytes(payload))))
+                text.append(line % (offset, len(payload), shown(payload)))
                 waiting += len(payload)
             else:
-                text.append(line % (message.offset, len(payload)))
+                text.append(line % (offset, len(payload)))
         self._write(b"".join(text))
 
     def _put_alone(self, message: MessageAndOffset) -> None:
@@ -107,8 +107,9 @@ class _Text:
             rest = piece[cut:]
         self._write(self._shown(rest) + b"\n")
 
-    def _shown(self, payload: bytes) -> bytes:
+    def _shown(self, payload: bytes | memoryview) -> bytes:
         """A payload as text, on a terminal without what a terminal obeys."""
+        payload = bytes(payload)
         text = payload if payload.isascii() else java_utf8(payload)  # no call in the common case
         return terminal_safe(text.decode()).encode() if self._escape else text
 

@@ -6,6 +6,7 @@ Iterators end where 0.7.2 ends, and give a `Stopped` where 0.7.2 throws. They ne
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -32,6 +33,7 @@ INVALID_MESSAGE_SIZE = "kafka.common.InvalidMessageSizeException"
 INDEX_OUT_OF_BOUNDS = "java.lang.IndexOutOfBoundsException"
 IO_EXCEPTION = "java.io.IOException"
 
+read_size = Struct(">i").unpack_from  # (size field,) of the entry that begins at a place of a buffer
 _read_v0, _read_v1 = ENTRY_07_V0.struct.unpack_from, ENTRY_07.struct.unpack_from
 
 
@@ -112,7 +114,8 @@ def signed(byte: int) -> int:
 
 def size_at(data: bytes | memoryview, at: int) -> int:
     """The size field of the entry that begins at data[at]."""
-    return int.from_bytes(data[at : at + SIZE_FIELD], "big", signed=True)
+    size: int = read_size(data, at)[0]
+    return size
 
 
 def head_at(data: bytes | memoryview, at: int) -> tuple[int, int | None, int]:
@@ -129,18 +132,24 @@ def head_at(data: bytes | memoryview, at: int) -> tuple[int, int | None, int]:
 def message_at(data: bytes | memoryview, at: int, size: int, offset: int, position: int) -> MessageAndOffset:
     """The entry that begins at data[at] and is all there; it lies at `position` of what is iterated."""
     end = offset + SIZE_FIELD + size
-    at += SIZE_FIELD
-    magic = signed(data[at]) if size else None
-    error = header_problem(magic, size)
-    if error:
-        return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, error)
-    header, attributes, checksum = head_at(data, at - SIZE_FIELD)
-    payload = data[at + header : at + size]
-    computed = crc32(payload)
+    attributes: int | None
+    if size >= HEADER_V1 and data[at + SIZE_FIELD] == 1:  # the common case, without a call
+        header = HEADER_V1
+        _, magic, attributes, checksum = _read_v1(data, at)
+    else:
+        magic = signed(data[at + SIZE_FIELD]) if size else None
+        error = header_problem(magic, size)
+        if error:
+            return MessageAndOffset(offset, end, size, magic, None, None, None, None, None, error)
+        header, attributes, checksum = head_at(data, at)
+    start = SIZE_FIELD + header
+    payload = data[at + start : at + SIZE_FIELD + size]
     if isinstance(payload, memoryview) and len(payload) < _VIEWED:
         payload = bytes(payload)
-    start, error = position + SIZE_FIELD + header, attributes_problem(attributes)
-    return MessageAndOffset(offset, end, size, magic, attributes, checksum, computed, payload, start, error)
+    error = attributes_problem(attributes) if attributes else None
+    return MessageAndOffset(
+        offset, end, size, magic, attributes, checksum, crc32(payload), payload, position + start, error
+    )
 
 
 def iterate_set(data: bytes | memoryview, initial_offset: int = 0) -> Iterator[MessageAndOffset | Stopped]:

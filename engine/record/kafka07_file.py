@@ -23,6 +23,7 @@ from engine.record.kafka07 import (
     head_at,
     header_problem,
     message_at,
+    read_size,
     signed,
     size_at,
 )
@@ -65,7 +66,7 @@ def walk(
         data = file.read_exactly(position, min(window, end - position))
         at, stop = 0, len(data)
         while stop - at >= SIZE_FIELD:
-            size = size_at(data, at)
+            (size,) = read_size(data, at)
             if size < MIN_SIZE:
                 return
             if size > stop - at - SIZE_FIELD:
