@@ -1,0 +1,136 @@
+"""What the steps of loading a partition share: its segments so far, what is known of its files, how a segment is recovered."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from engine.layout import log_file_name, transaction_index_file_name
+from engine.log.errors import SegmentOffsetOverflow, SplitFailed
+from engine.log.loading.notes import note_corrupt_snapshot
+from engine.log.loading.recovery import Recovering, recover_cut, recover_segment
+from engine.log.producers.loading import delete_producer_snapshots
+from engine.log.producers.snapshot_files import SnapshotFiles
+from engine.log.report import Action
+from engine.log.segment.deferred import DeferredDeletion
+from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.log_segments import LogSegments
+from engine.log.segment.scan_ahead import ScanAhead
+from engine.log.segment.splitting import Place, split_overflowed_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from engine.config import LogConfig
+    from engine.files import Files
+    from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
+    from engine.log.producers.state_manager import ProducerStateManager
+    from engine.log.report import Report
+    from engine.log.segment.recovery import SegmentScan
+
+    T = TypeVar("T")
+
+
+class Loading:
+    """A partition while it is loaded: what stands in its files so far, and what the steps of loading share.
+
+    epochs, producers  as they stand in the files; brought in line with the segments
+    jobs               segments that are read side by side
+    names              of the plain files in the directory; None: nobody has listed them yet
+    in_order           segments without an offset index wait for the recovery if that reaches them: Kafka recovers them
+                       while loading, and fails if one before them is damaged
+
+    Afterwards `segments` and `deferred` belong to the log.
+    """
+
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int,
+        log_start_offset: int, epochs: LeaderEpochFileCache, producers: ProducerStateManager, report: Report,
+        jobs: int = 1, in_order: bool = False, names: list[str] | None = None,
+    ) -> None:
+        self.in_order = in_order
+        self.files, self.directory, self.config, self.now = files, directory, config, now
+        self.clean_shutdown, self.recovery_point, self.log_start_offset = clean_shutdown, recovery_point, log_start_offset
+        self.epochs, self.producers, self.report = epochs, producers, report
+        self.segments = LogSegments()
+        self.deferred = DeferredDeletion(files, directory, report)
+        producers.on_corrupt_snapshot = partial(note_corrupt_snapshot, report)  # no circle: a table may be large
+        self.scans = ScanAhead(jobs)
+        self.names = names  # of the files that are there, once left-overs are settled; at the end those that surely are
+        self.listed: list[str] = []  # `names`, for the first time that segments are loaded
+        self.snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
+        self.unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
+
+    @property
+    def active(self) -> LogSegment:
+        """The last segment."""
+        return self.segments.active_segment
+
+    def path(self, name: str) -> str:
+        """That of the file with this name."""
+        return f"{self.directory}/{name}"
+
+    def open_segment(self, base_offset: int, there: set[str] | None = None) -> LogSegment:
+        """The segment that begins there, with its files open. `there`: the names that the directory has, if they are known."""
+        has_txn_index = None if there is None else transaction_index_file_name(base_offset) in there
+        return LogSegment(self.files, self.directory, base_offset, self.config, self.now, has_txn_index=has_txn_index)
+
+    def new_segment(self, base_offset: int) -> None:
+        """An empty segment, where there is none."""
+        segment = LogSegment(self.files, self.directory, base_offset, self.config, self.now, file_already_exists=False)
+        self.segments.add(segment)
+        self.report.add(Action.CREATED, log_file_name(base_offset), "there was no segment",
+                        offsets=(base_offset, base_offset), size=0)
+
+    def retry_on_overflow(self, work: Callable[[], T]) -> T:
+        """Do `work` until no segment's offsets overflow its index; each that does is split."""
+        while True:
+            try:
+                return work()
+            except SegmentOffsetOverflow as error:
+                try:
+                    self._split(error.base_offset)
+                except SplitFailed:
+                    self.unsplittable.add(error.base_offset)
+
+    def _split(self, base_offset: int) -> None:
+        segment = self.segments.get(base_offset) or self.open_segment(base_offset)
+        place = Place(self.files, self.directory, self.config, self.now, self.segments, self.report, self.deferred)
+        deleted, _ = split_overflowed_segment(place, segment)
+        self.remove_set_aside()
+        self.snapshots = None  # the next line removes some behind its back
+        delete_producer_snapshots(deleted, self.producers, self.deferred)
+
+    def recover_segment(
+        self, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool, before_cut: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Recover `segment`; returns the bytes cut. Raises SegmentOffsetOverflow where it can be split.
+
+        before_cut  see Recovering
+        """
+        log = Recovering(self.files, self.directory, self.config, self.now, self.log_start_offset, self.segments, self.epochs,
+                         self.producers, self.report, self._known_snapshots(), before_cut)
+        try:
+            return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
+        except SegmentOffsetOverflow as error:
+            if segment.base_offset not in self.unsplittable:
+                raise
+            return recover_cut(log, segment, scan, error)
+
+    def _known_snapshots(self) -> SnapshotFiles:
+        if self.snapshots is None:
+            self.snapshots = SnapshotFiles.of_directory(self.files, self.directory)
+        return self.snapshots
+
+    def remove_set_aside(self) -> None:
+        """Remove the snapshots that recovery found invalid, and did not write anew."""
+        if self.snapshots is not None:
+            for path in self.snapshots.aside.values():
+                self.files.remove(path)
+            self.snapshots.aside.clear()
+
+    def close_handlers(self) -> None:
+        """Let go of all files: the log could not be loaded."""
+        self.deferred.release()
+        self.segments.close_handlers()

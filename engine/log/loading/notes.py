@@ -1,0 +1,79 @@
+"""What loading a partition tells of what it found and left, beside what it does itself. Nothing is changed here."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from engine.findings import Severity
+from engine.layout import FileKind, file_name, log_file_name
+from engine.log.report import Action
+from engine.log.scan.batch_search import last_head
+from engine.log.segment.leftovers import offset_of
+
+if TYPE_CHECKING:
+    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.log.loading.loading import Loading
+    from engine.log.report import Report
+
+_SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
+ALONE = "an index with entries, and no log"  # why it was removed
+
+
+def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry]) -> None:
+    """Report what became of the snapshots that were there as `names`, and of the `epochs`."""
+    corrupt = {event.path for event in log.report.find(Action.REMOVED)}
+    left = log.producers.snapshot_paths
+    gone = [name for name in names if name.endswith(_SNAPSHOT) and log.path(name) not in left]
+    for name in gone:
+        if name not in corrupt and not log.files.exists(log.path(name)):
+            log.report.add(Action.REMOVED, name, "no segment begins where it was taken, or the state was rebuilt")
+    if log.epochs.entries != epochs:
+        before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
+                         for entries in (epochs, log.epochs.entries))
+        log.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}")
+
+
+def note_missing(log: Loading) -> None:
+    """Report segments of which an index was left: their log was there, and nothing says that it was deleted."""
+    alone: dict[int | None, str] = {}
+    for event in log.report.find(Action.REMOVED):
+        if event.reason == ALONE:
+            alone.setdefault(offset_of(event.path), event.path)
+    told = {event.path for event in log.report.find(Action.MISSING)}
+    for offset, name in alone.items():
+        if offset is None or log_file_name(offset) in told:
+            continue
+        floor, higher = log.segments.floor_segment(offset), log.segments.higher_segment(offset)
+        first = offset if floor is None else floor.read_next_offset()
+        if first <= offset:
+            why = (f"the segment is gone, {name} stood there alone: put the log back (from a backup, lost+found, a disk "
+                   "that is not mounted) before a broker starts, which goes on without")
+            log.report.add(Action.MISSING, log_file_name(offset), why, severity=Severity.ERROR,
+                           offsets=(first, None if higher is None else higher.base_offset))
+
+
+def note_torn_tail(log: Loading) -> None:
+    """Report bytes behind the last batch: after a clean stop nobody cuts them, and appends land behind them."""
+    segment = log.active
+    head = segment.translate_offset(segment.offset_index.last_offset)
+    last = None if head is None else last_head(segment.log_file, head.position, segment.size)
+    end = 0 if last is None else last.position + last.size
+    if end < segment.size and (last is not None or not len(segment.offset_index)):
+        log.report.add(Action.KEPT, log_file_name(segment.base_offset), f"at byte {end}: what follows is no whole batch; "
+                       "appends would land behind it. Recover without --clean-start cuts it",
+                       size=segment.size - end, severity=Severity.WARNING)
+
+
+def note_kept(log: Loading, first_recovered: int) -> None:
+    """Report the segments below the recovery point, which are believed."""
+    segments = list(log.segments)
+    for segment, following in pairwise(segments):
+        if segment.base_offset < first_recovered:
+            log.report.add(Action.KEPT, log_file_name(segment.base_offset), "below the recovery point",
+                           offsets=(segment.base_offset, following.base_offset), size=segment.size)
+
+
+def note_corrupt_snapshot(report: Report, path: str, error: str) -> None:
+    """Report a producer snapshot that was removed because of `error`."""
+    report.add(Action.REMOVED, file_name(path), error, severity=Severity.WARNING)
