@@ -135,6 +135,41 @@ def test_every_document_is_linked_from_where_readers_begin():
     assert sorted(path.name for path in set((ROOT / "docs").glob("*.md")) - linked) == []
 
 
+LONGEST_MODULE, SCREEN = 400, 50  # lines; of a function those behind its signature and docstring
+# kernels that may be longer: what their loops go round with are C variables, which a function more would have to hand on
+LONG_KERNELS = {
+    "producers.py", "recovery.py", "recovery.py:recover_batches", "decode.py:decode_records", "legacy.py:decode_messages",
+    "blocks.py:lz4_part", "blocks.py:_snappy_fragment", "json_lines.py:_json_line", "text.py:_batch_line",
+    "ndjson.py:_batch_object", "verify.py:check_offset_entries",
+}
+
+
+def too_long(path: Path):
+    """The modules and functions of a file that nobody has in view as a whole: (where, lines)."""
+    source = path.read_text()
+    if source.count("\n") > LONGEST_MODULE:
+        yield path.name, source.count("\n")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            lines = (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+            if lines > SCREEN:
+                yield f"{path.name}:{node.name}", lines
+
+
+def test_what_is_too_long_is_seen(tmp_path):
+    (tmp_path / "x.py").write_text('def f():\n    """Doc."""\n' + "    pass\n" * 398)
+    assert list(too_long(tmp_path / "x.py")) == [("x.py:f", 398)]
+    (tmp_path / "x.py").write_text("def f():\n" + "    pass\n" * 50 + "\n" * 350)
+    assert list(too_long(tmp_path / "x.py")) == [("x.py", 401)]
+
+
+def test_modules_have_400_lines_and_functions_fit_on_a_screen():
+    kernels = ROOT / "engine/kernels"
+    assert [(str(path.relative_to(ROOT)), *found) for path in SOURCES if path.parent != kernels for found in too_long(path)] == []
+    assert {where for path in SOURCES if path.parent == kernels for where, _ in too_long(path)} == LONG_KERNELS
+
+
 def test_nothing_imports_the_tests():
     assert [path for path in SOURCES if any(name == "tests" for _line, name in imports(ast.parse(path.read_text())))] == []
 

@@ -13,7 +13,7 @@ from engine.dump.largest_timestamps import LargestTimestamps
 from engine.dump.offset_search import OffsetSearch
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
-from engine.formats import NO_TIMESTAMP
+from engine.formats import NO_TIMESTAMP, TIME_INDEX_ENTRY
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from engine.dump.renderer import DumpRenderer
     from engine.dump.reports import DumpReports
     from engine.files import OpenFile, ReadOnlyFiles
+    from engine.index.offset import OffsetPosition
+    from engine.index.time import TimestampOffset
 
 _KEPT = 50_000  # wrong entries that are named one by one
 
@@ -57,38 +59,40 @@ class IndexDump:
                 log.close()
 
     def _offset_entries(self, index: OffsetIndex, path: str, heads: BatchHeads | None) -> None:
-        wrong: list[tuple[int, int, BatchAt]] = []
-        wrong_count = 0
-        by_first_offset = True  # brokers before 2.0 indexed the first offset of an append, not the last
+        wrong = _Mismatches()
         for number, entry in enumerate(index.dumped()):
-            batch = heads.at(entry.position, self._options.max_message_size) if heads else None
-            unused = number == 0 and index.used_entries <= 1 and entry == (index.base_offset, 0) and len(index) > 1
-            if isinstance(batch, str):
-                if not unused:
-                    where = Where(path, number * index.entry_size, entry.offset)
-                    self._report(Finding("index-beyond-log", where, batch))
-            elif batch is not None:
-                if batch.last_offset != entry.offset:
-                    if not unused:
-                        wrong_count += 1
-                        by_first_offset = by_first_offset and batch.base_offset == entry.offset
-                        if len(wrong) < _KEPT:
-                            wrong.append((number, entry.offset, batch))
-                elif batch.last_offset != batch.base_offset:
-                    by_first_offset = False
+            if heads:
+                self._judge_offset(index, path, number, entry, heads.at(entry.position, self._options.max_message_size), wrong)
             if not self._options.verify_only:
                 self._renderer.entry(entry)
-        if wrong and by_first_offset:
-            what = f"{wrong_count} entries name the first offset of their batch, not the last"
+        if wrong.are_first_offsets:
+            what = f"{wrong.count} entries name the first offset of their batch, not the last"
             self._report(Finding("index-first-offsets", Where(path), what))
-            return
-        for number, offset, batch in wrong:
-            self._reports.index_mismatch(self._files.absolute(path), offset, batch.last_offset)
+        else:
+            self._report_mismatches(index, path, wrong)
+
+    def _judge_offset(
+        self, index: OffsetIndex, path: str, number: int, entry: OffsetPosition, batch: BatchAt | str, wrong: _Mismatches
+    ) -> None:
+        """What is wrong with an entry that points to `batch`, or why there is none."""
+        is_unused = number == 0 and index.used_entries <= 1 and entry == (index.base_offset, 0) and len(index) > 1
+        if isinstance(batch, str):
+            if not is_unused:
+                self._report(Finding("index-beyond-log", Where(path, number * index.entry_size, entry.offset), batch))
+        elif batch.last_offset == entry.offset:
+            wrong.note_last_offset(batch)
+        elif not is_unused:
+            wrong.add(number, entry.offset, batch)
+
+    def _report_mismatches(self, index: OffsetIndex, path: str, wrong: _Mismatches) -> None:
+        absolute = self._files.absolute(path)
+        for number, offset, batch in wrong.kept:
+            self._reports.index_mismatch(absolute, offset, batch.last_offset)
             what = f"entry {number} says offset {offset}, the batch at byte {batch.position} ends at {batch.last_offset}"
             self._report(Finding("index-offset-mismatch", Where(path, number * index.entry_size, offset), what))
-        if wrong_count > len(wrong):
-            more = wrong_count - len(wrong)
-            self._reports.more_mismatches(self._files.absolute(path), more)
+        more = wrong.count - len(wrong.kept)
+        if more:
+            self._reports.more_mismatches(absolute, more)
             self._report(Finding("index-offset-mismatch", Where(path), f"{more} more entries", more))
 
     def time_index(self, path: str, log_path: str, index_path: str, base_offset: int) -> None:
@@ -106,32 +110,15 @@ class IndexDump:
                 log.close()
 
     def _time_entries(self, index: TimeIndex, path: str, log: OpenFile | None, offsets: OffsetIndex) -> None:
-        heads = BatchHeads(log) if log else None
-        timestamps = LargestTimestamps(log, heads, self._options, self._report) if heads and log else None
-        search = OffsetSearch(heads) if heads else None
-        absolute = self._files.absolute(path)
+        judge = None
+        if log:
+            absolute = self._files.absolute(path)
+            judge = _TimeJudge(log, offsets, self._options, self._report, self._reports, path, absolute)
         previous = NO_TIMESTAMP
         for number, entry in enumerate(index.dumped()):
-            unused = (number == 0 and not index.used_entries) or (number == 0 and entry == (0, index.base_offset))
-            if search and timestamps and not unused:
-                where = Where(path, number * index.entry_size, entry.offset)
-                position = offsets.lookup(entry.offset, zero_tail=True).position
-                batch = search.first(position, entry.offset)
-                if batch is None or batch.last_offset != entry.offset:
-                    found = -1 if batch is None else batch.last_offset
-                    self._reports.not_found(absolute, entry.offset, found)
-                    what = f"entry {number}: no batch ends at offset {entry.offset}"
-                    self._report(Finding("timeindex-offset-not-found", where, what))
-                else:
-                    largest = timestamps.of(batch)
-                    if largest not in (None, entry.timestamp):
-                        self._reports.timestamp_mismatch(absolute, entry.timestamp, largest)
-                        what = f"entry {number} says {entry.timestamp} ms, the batch's largest is {largest}"
-                        self._report(Finding("timeindex-timestamp-mismatch", where, what))
-                    if previous >= entry.timestamp:
-                        self._reports.out_of_order(absolute, entry.timestamp, previous)
-                        what = f"entry {number}: {entry.timestamp} ms after {previous}"
-                        self._report(Finding("timeindex-out-of-order", where, what))
+            is_unused = number == 0 and (not index.used_entries or entry == (0, index.base_offset))
+            if judge and not is_unused:
+                judge.entry(number, entry, previous)
             if not self._options.verify_only:
                 self._renderer.entry(entry)
             previous = entry.timestamp
@@ -165,3 +152,64 @@ class IndexDump:
         except UnreadableFile as error:
             self._report(Finding("index-missing", Where(path), str(error)))
             return OffsetIndex(b"", base_offset, index_path)
+
+
+class _Mismatches:
+    """Entries of an offset index that do not name the last offset of their batch."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[int, int, BatchAt]] = []  # (number of the entry, its offset, its batch) of the first ones
+        self.count = 0
+        self._by_first_offset = True  # does nothing say that the index goes by last offsets?
+
+    @property
+    def are_first_offsets(self) -> bool:
+        """Did a broker before 2.0 write the index? It named the first offset of an append, not the last."""
+        return self.count > 0 and self._by_first_offset
+
+    def add(self, number: int, offset: int, batch: BatchAt) -> None:
+        """Entry `number` says `offset`, which is not the last of its batch."""
+        self.count += 1
+        self._by_first_offset = self._by_first_offset and batch.base_offset == offset
+        if len(self.kept) < _KEPT:
+            self.kept.append((number, offset, batch))
+
+    def note_last_offset(self, batch: BatchAt) -> None:
+        """An entry names the last offset of its batch, which may be the first as well."""
+        if batch.last_offset != batch.base_offset:
+            self._by_first_offset = False
+
+
+class _TimeJudge:
+    """What is wrong with entries of a time index, taken one after the other.
+
+    offsets   the offset index beside it        path, absolute  of the time index, for findings and for Kafka's reports
+    """
+
+    def __init__(
+        self, log: OpenFile, offsets: OffsetIndex, options: DumpOptions, report: Callable[[Finding], None],
+        reports: DumpReports, path: str, absolute: str,
+    ) -> None:
+        heads = BatchHeads(log)
+        self._offsets, self._search = offsets, OffsetSearch(heads)
+        self._timestamps = LargestTimestamps(log, heads, options, report)
+        self._report, self._reports, self._path, self._absolute = report, reports, path, absolute
+
+    def entry(self, number: int, entry: TimestampOffset, previous: int) -> None:
+        """Report what is wrong with entry `number`; `previous` is the timestamp of the one before it."""
+        where = Where(self._path, number * TIME_INDEX_ENTRY.size, entry.offset)
+        batch = self._search.first(self._offsets.lookup(entry.offset, zero_tail=True).position, entry.offset)
+        if batch is None or batch.last_offset != entry.offset:
+            self._reports.not_found(self._absolute, entry.offset, -1 if batch is None else batch.last_offset)
+            what = f"entry {number}: no batch ends at offset {entry.offset}"
+            self._report(Finding("timeindex-offset-not-found", where, what))
+            return
+        largest = self._timestamps.of(batch)
+        if largest is not None and largest != entry.timestamp:
+            self._reports.timestamp_mismatch(self._absolute, entry.timestamp, largest)
+            what = f"entry {number} says {entry.timestamp} ms, the batch's largest is {largest}"
+            self._report(Finding("timeindex-timestamp-mismatch", where, what))
+        if previous >= entry.timestamp:
+            self._reports.out_of_order(self._absolute, entry.timestamp, previous)
+            what = f"entry {number}: {entry.timestamp} ms after {previous}"
+            self._report(Finding("timeindex-out-of-order", where, what))
