@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from binascii import hexlify
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,9 @@ def payload_decoder(name: str | None) -> Callable[[bytes], bytes] | None:
     module, colon, function = name.partition(":")
     if not colon:
         raise click.UsageError(f"no decoder {name}: there are {', '.join(_KAFKAS)}, or module:function of your own")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a decoder of one's own often lies where one stands
+    with suppress(OSError):  # the directory may be gone
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # a decoder of one's own often lies where one stands
     try:
         chosen = getattr(import_module(module), function)
     except MemoryError:

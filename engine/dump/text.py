@@ -125,8 +125,13 @@ class TextRenderer(KernelRenderer):
 
     def _ending_of(self, chunk: Chunk) -> Ending | None:
         if chunk.control:
-            return None if self._options.skip_metadata else self._control
+            return self._control_unseen if self._options.skip_metadata else self._control
         return None if self._printer is None else self._decoded
+
+    def _control_unseen(self, chunk: Chunk, record: int, base: int) -> bytes:
+        """Nothing, as Kafka has it without metadata. What is wrong with the record is told all the same."""
+        self._control(chunk, record, base)
+        return b""
 
     def _control_text(self, key: bytes | None, value: bytes | None) -> bytes:
         text = control_record_text(key, value)

@@ -571,6 +571,19 @@ def test_a_decoder_that_can_not_be_loaded(tmp_path, source):
     assert (status, "Traceback" in err, "decoder broken:decode" in err) == (2, False, True)
 
 
+def test_a_decoder_where_the_directory_is_gone(tmp_path):
+    script = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+os.mkdir("gone"); os.chdir("gone"); os.rmdir("../gone")
+from kafkalog_cli.main import main
+main(["dump-log", "--value-decoder-class", "no_such_module:decode", {str(tmp_path)!r}])
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "decoder no_such_module:decode can not be loaded" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.kafka"])
 def test_a_search_that_was_cut_short_is_told(tmp_path, name):
     """A file full of headers that claim the rest of it: summing them all would take for ever."""
