@@ -14,6 +14,7 @@ from kafkalog_cli.main import cli
 from kafkalog_cli.spark import _first_line
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs.export import bring_back
+from tests.support.run import kafkalog
 
 
 def command(*arguments):
@@ -97,7 +98,6 @@ def test_export_keeps_every_column(spark, own_corpus, tmp_path):
 @pytest.mark.parametrize(("arguments", "what"), [
     (("verify", "/no/such/dir"), "/no/such/dir"),
     (("stats", "--topic", "nothing", "{}"), "not there: nothing"),
-    (("stats", "--split-bytes", "x", "{}"), "no positive number"),
 ])  # fmt: skip
 def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
     top = own_corpus / "kafka-4.3.1/logs/clean"
@@ -105,6 +105,13 @@ def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
     assert (status, out) == (8, "")
     assert what in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("size", ["x", "0", "-1k"])
+def test_a_size_that_is_none_is_wrong_usage_before_spark_starts(size, tmp_path):
+    done = kafkalog("spark", "stats", "--split-bytes", size, str(tmp_path))
+    assert (done.out, done.status) == (b"", 2)
+    assert f"Invalid value for '--split-bytes': '{size}' is " in done.err
 
 
 def test_export_and_back(spark, own_corpus, tmp_path):
