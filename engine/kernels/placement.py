@@ -58,7 +58,7 @@ def place_entries(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last
     """Place batches row … last_row − 1 → (the batch that stopped it, status).
 
     batches  SIZE, LAST_OFFSET and MAX_TIMESTAMP are read; batches follow each other from state POSITION on
-    state    in and out, see Place; the batch that stopped it is not in it
+    state    in and out, see Placing; the batch that stopped it is not in it
     offsets, times   out, entries in the files' own bytes, from state OFFSETS_AT and TIMES_AT on
     status   see Placed. Where the time index refuses the entry of a batch (TIMES_FULL, TIME_ORDER, TIME_RANGE) the offset
              index has got its own already, as in the broker.

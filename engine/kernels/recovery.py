@@ -337,7 +337,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     """Walk the sound batches of data[start:end] → (where the walk stopped, status).
 
     data      read-only bytes, any content        start, end  byte positions in `data`        flags   bits of Flag
-    state     in and out: Place, and behind it Walk; what stands at `start` is at state POSITION of the .log
+    state     in and out: Placing, and behind it Walk; what stands at `start` is at state POSITION of the .log
     offsets, times   out, index entries in the files' own bytes
     epochs    out: epoch and base offset of each batch whose leader epoch is above all before it
     told      out: batches of producers, see walk.ProducerField. They come in file order, with one freedom: of a run of data

@@ -1,6 +1,6 @@
 # What walk.py says as literals, for the kernels. tests/kernels/test_fields.py compares the two.
 
-cdef enum:  # Place and Walk: places in the state
+cdef enum:  # Placing and Walk: places in the state
     S_BASE_OFFSET = 0
     S_INTERVAL = 1
     S_POSITION = 2

@@ -3,14 +3,14 @@ it saw.
 
 The kernels take them from walk.pxd, where they are literals, a test compares the two; interpreted by the same names here:
 
-S_…   places in the state, of Place and Walk        P_…, K_…, SLOT_…   ProducerField, Kind and Slot
+S_…   places in the state, of Placing and Walk        P_…, K_…, SLOT_…   ProducerField, Kind and Slot
 W_…, PLACED_…   Walked and Placed                   CHECKED …          Flag
 """
 
 from enum import IntEnum
 
 
-class Place(IntEnum):
+class Placing(IntEnum):
     """State that goes on from call to call: one 64-bit integer each."""
 
     BASE_OFFSET = 0  # of the segment
@@ -30,7 +30,7 @@ class Place(IntEnum):
     TIMES_AT = 14  # bytes in the output for the time index
 
 
-PLACE_FIELDS = len(Place)
+PLACE_FIELDS = len(Placing)
 
 
 class Placed(IntEnum):
@@ -48,7 +48,7 @@ class Placed(IntEnum):
 
 
 class Walk(IntEnum):
-    """State of a walk behind that of `Place`, in the same array: one 64-bit integer each."""
+    """State of a walk behind that of `Placing`, in the same array: one 64-bit integer each."""
 
     BATCHES = PLACE_FIELDS  # that were walked over
     RECORDS = PLACE_FIELDS + 1  # in them, as headers count; one for each entry of magic below 2
@@ -129,7 +129,7 @@ PRODUCER_FIELDS = len(ProducerField)
 SLOT_FIELDS = Slot.LAST + 4
 
 for _prefix, _kind in (
-    ("S_", Place), ("S_", Walk), ("P_", ProducerField), ("K_", Kind), ("SLOT_", Slot), ("W_", Walked), ("PLACED_", Placed),
+    ("S_", Placing), ("S_", Walk), ("P_", ProducerField), ("K_", Kind), ("SLOT_", Slot), ("W_", Walked), ("PLACED_", Placed),
     ("", Flag),
 ):  # fmt: skip
     globals().update({_prefix + _one.name: int(_one) for _one in _kind})

@@ -5,7 +5,7 @@
     tree       what stands at which path
     changes    what was asked for, in order
     spill      a temporary file for written bytes that are too many for memory
-    pieces     a file's content as pieces of other files, of memory, of zeros
+    content    the bytes of a file as extents of other files, of memory, of zeros
 
 Bytes that were not changed are never copied, however much is cut, lengthened by zeros, moved or copied from file to file;
 only written bytes take memory, and many of them go to a `Spill` where there is one.

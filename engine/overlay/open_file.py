@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import OpenFile, WritableFile
 from engine.overlay.changes import Operation
-from engine.overlay.pieces import Content
+from engine.overlay.content import Content
 
 if TYPE_CHECKING:
     from engine.files import Buffer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from engine.overlay.pieces import Piece
+from engine.overlay.content import Extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ class Spill:
         self._size, self._in_memory = 0, 0
         self._lock = Lock()
 
-    def take(self, data: Buffer) -> Piece | None:
-        """The piece that stands for `data` from now on; None: keep it in memory. Raises UnwritableFile."""
+    def take(self, data: Buffer) -> Extent | None:
+        """The extent that stands for `data` from now on; None: keep it in memory. Raises UnwritableFile."""
         size = len(data)
         if size < WORTH_IT:
             return None
@@ -39,10 +39,10 @@ class Spill:
             at = self._size
             self._file.write_at(at, data)
             self._size += size
-        return Piece(size, None, self._file.path, at)
+        return Extent(size, None, self._file.path, at)
 
     def file_of(self, path: str) -> WritableFile | None:
-        """The file that a piece with this path lies in, if it is here."""
+        """The file that an extent with this path lies in, if it is here."""
         return self._file if self._file is not None and self._file.path == path else None
 
     def close(self) -> None:

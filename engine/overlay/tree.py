@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from engine.errors import UnreadableFile, UnwritableFile
-from engine.overlay.pieces import Content
+from engine.overlay.content import Content
 
 if TYPE_CHECKING:
     from threading import RLock

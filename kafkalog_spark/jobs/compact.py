@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
-    from kafkalog_spark.jobs.shuffling import Written
+    from kafkalog_spark.jobs.shuffling import WrittenGroups
     from kafkalog_spark.jobs.upkeep import Job
 
 STAGING = ".kafkalog-compaction"  # in a partition directory, where brokers look for no directories
@@ -111,7 +111,7 @@ def _by_shuffle(
         remove_tree(files, staging)
 
 
-def _put(plan: RoundPlan, written: Written, was_clean: bool, manager: TaskLogManager) -> Iterator[Report]:
+def _put(plan: RoundPlan, written: WrittenGroups, was_clean: bool, manager: TaskLogManager) -> Iterator[Report]:
     """The commit of a round: new segments take the places of the old ones, as the cleaner's do.
 
     A task of ours has closed the log, so that nothing is recovered here; after an unclean stop its recovery point stays where

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.log.cleaner.round_plan import RoundPlan, SegmentToClean, Transactions
+    from engine.log.cleaner.round_plan import ResolvedTransactions, RoundPlan, SegmentToClean
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
 
 _TASK_BYTES = 64 << 20  # of segments
@@ -58,14 +58,14 @@ class Step(NamedTuple):
     """What tasks of both later steps know. `secret` and `memory`: see SkimpyOffsetMap; `directory`: where attempts write."""
 
     plan: RoundPlan
-    transactions: Transactions
+    transactions: ResolvedTransactions
     secret: tuple[int, int]
     memory: int
     directory: str
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenGroups:
     """New segments: a directory for each, by the base offset of its group, and what the round did in sum."""
 
     directories: dict[int, str]
@@ -74,7 +74,7 @@ class Written:
 
 def clean_by_shuffle(
     spark: SparkSession, plan: RoundPlan, secret: tuple[int, int], memory: int, directory: str
-) -> Written:
+) -> WrittenGroups:
     """Write all groups of `plan` anew, each into a directory of its own in `directory`, which is there and empty.
 
     memory  bytes of a task for an offset map, which brings records of one key together before the shuffle
@@ -94,7 +94,7 @@ def clean_by_shuffle(
     problems = sorted(row["problem"] for row in rows if row["problem"] is not None)
     if problems:
         raise Unsuited(problems[0])
-    return Written({row["group"]: row["directory"] for row in rows}, _sum(json.loads(row["stats"]) for row in rows))
+    return WrittenGroups({row["group"]: row["directory"] for row in rows}, _sum(json.loads(row["stats"]) for row in rows))
 
 
 def _sum(found: Iterable[dict[str, Any]]) -> CleanerStats:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
     from kafkalog_spark.sink.options import SinkOptions
-    from kafkalog_spark.sink.tasks import Piece
+    from kafkalog_spark.sink.tasks import StagedPiece
 
 _COPIED = 16 << 20  # bytes up to which a piece is appended to the active segment, so that small writes leave few segments
 _AT_ONCE = 4  # partitions: most of the time goes by waiting for the disk
@@ -56,7 +56,7 @@ class NotAppended(KafkalogError):
 
 
 def commit(
-    files: Files, job: jobs.Job, options: SinkOptions, pieces: Iterable[Piece], now: int, *, overwrite: bool = False,
+    files: Files, job: jobs.Job, options: SinkOptions, pieces: Iterable[StagedPiece], now: int, *, overwrite: bool = False,
     stream: tuple[str, int] | None = None,
 ) -> bool:
     """Publish `pieces`, which are in the order of their tasks; False: this batch of the stream was committed before.
@@ -81,8 +81,8 @@ def commit(
     return is_news
 
 
-def _by_partition(pieces: Iterable[Piece]) -> dict[Key, list[Piece]]:
-    found: dict[Key, list[Piece]] = {}
+def _by_partition(pieces: Iterable[StagedPiece]) -> dict[Key, list[StagedPiece]]:
+    found: dict[Key, list[StagedPiece]] = {}
     for piece in pieces:
         if piece.segments:
             found.setdefault((piece.topic, piece.partition), []).append(piece)
@@ -93,7 +93,8 @@ class _Commit:
     """One commit, with the lock held."""
 
     def __init__(
-        self, files: Files, job: jobs.Job, options: SinkOptions, pieces: dict[Key, list[Piece]], now: int, *, overwrite: bool,
+        self, files: Files, job: jobs.Job, options: SinkOptions, pieces: dict[Key, list[StagedPiece]], now: int, *,
+        overwrite: bool,
     ) -> None:  # fmt: skip
         self._files, self._job, self._options, self._pieces, self._now = files, job, options, pieces, now
         self._root = list_log_dir(files, job.root)
@@ -244,7 +245,7 @@ class _Commit:
             raise NotAppended(str(error), do=f"kafkalog recover --dry-run {argument(log.directory)}") from error
         log.flush()
 
-    def _append_pieces(self, log: UnifiedLog, pieces: list[Piece], epoch: int) -> None:
+    def _append_pieces(self, log: UnifiedLog, pieces: list[StagedPiece], epoch: int) -> None:
         for piece in pieces:
             shift = 0 if self._options.keep_offsets else log.log_end_offset
             if log.segments.active_segment.size and piece.size <= _COPIED:
@@ -252,10 +253,10 @@ class _Commit:
             else:
                 self._adopt(log, piece, shift, epoch)
 
-    def _staged(self, piece: Piece) -> str:
+    def _staged(self, piece: StagedPiece) -> str:
         return f"{self._job.root}/{jobs.STAGING}/{piece.directory}"
 
-    def _copy(self, log: UnifiedLog, piece: Piece, shift: int, epoch: int) -> None:
+    def _copy(self, log: UnifiedLog, piece: StagedPiece, shift: int, epoch: int) -> None:
         for base_offset, _ in piece.segments:
             path = f"{self._staged(piece)}/{log_file_name(base_offset)}"
             with self._files.open(path) as file:
@@ -263,7 +264,7 @@ class _Commit:
             move_in_memory(data, shift, epoch)
             FollowerIntake(log).take(data, is_last=True)
 
-    def _adopt(self, log: UnifiedLog, piece: Piece, shift: int, epoch: int) -> None:
+    def _adopt(self, log: UnifiedLog, piece: StagedPiece, shift: int, epoch: int) -> None:
         directory = self._staged(piece)
         for base_offset, end_offset in piece.segments:
             if shift or epoch:

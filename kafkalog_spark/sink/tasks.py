@@ -30,7 +30,7 @@ _ROOMY = 8  # Kafka partitions that keep the room of what they have packed
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StagedPiece:
     """What a task wrote for one Kafka partition: a run of segments in `directory`, which counts from where jobs stage.
 
     segments     (base offset, offset behind the last record) of each        size  bytes of their logs
@@ -75,7 +75,7 @@ class TaskWriter:
         self._staged: dict[tuple[str, int], StagedPartition] = {}
         self._batches = BatchColumns()  # one for all: they are only used while something is packed
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> list[Piece]:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[StagedPiece]:
         """All rows; closed and on the disk. Raises KafkalogError, OptionError."""
         for batch in batches:
             if batch.num_rows:
@@ -130,9 +130,9 @@ class TaskWriter:
                 other.be_one_of(len(self._staged))
         return staged
 
-    def _finished(self, key: tuple[str, int], staged: StagedPartition) -> Piece:
+    def _finished(self, key: tuple[str, int], staged: StagedPartition) -> StagedPiece:
         segments, size = staged.finish()
-        return Piece(*key, f"{self._name}/{key[0]}-{key[1]}", tuple(segments), size)
+        return StagedPiece(*key, f"{self._name}/{key[0]}-{key[1]}", tuple(segments), size)
 
 
 class StagedPartition:

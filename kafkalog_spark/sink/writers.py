@@ -15,7 +15,7 @@ from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.commit import commit
 from kafkalog_spark.sink.options import check_columns, read_sink_options
-from kafkalog_spark.sink.tasks import Piece, TaskWriter
+from kafkalog_spark.sink.tasks import StagedPiece, TaskWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _QUERY_ID = "sql.streaming.queryId"
 class Written(WriterCommitMessage):
     """What a task wrote; `query`: the id of the stream that it belongs to."""
 
-    pieces: list[Piece]
+    pieces: list[StagedPiece]
     query: str | None = None
 
 

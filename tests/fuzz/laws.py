@@ -16,7 +16,7 @@ from crc32c import crc32c
 from engine.errors import FileChangedWhileReading
 from engine.findings import KINDS
 from engine.log.scan import recovery_walk
-from engine.log.segment.recovery import ScanStop, scan_segment
+from engine.log.segment.segment_scan import ScanStop, scan_segment
 from tests.fuzz.cases import LIMIT, ROOMY
 from tests.fuzz.seeds import LOGS
 from tests.fuzz.target import Result, run, sized

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
-from engine.kernels.walk import PLACE_FIELDS, PRODUCER_FIELDS, Kind, Place, Placed
+from engine.kernels.walk import PLACE_FIELDS, PRODUCER_FIELDS, Kind, Placed, Placing
 from engine.record.columns import BatchColumns, Table
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.once import BOTH_BUILDS
@@ -27,10 +27,10 @@ def kernel(request):
 
 def state_of(base=0, interval=100, offsets_max=1000, times_max=1000):
     state = memoryview(array("q", bytes(8 * PLACE_FIELDS)))
-    state[Place.BASE_OFFSET] = state[Place.MAX_TIMESTAMP_OFFSET] = state[Place.LAST_TIME_OFFSET] = base
-    state[Place.INTERVAL] = interval
-    state[Place.MAX_TIMESTAMP] = state[Place.LAST_TIME] = -1
-    state[Place.OFFSETS_MAX], state[Place.TIMES_MAX] = offsets_max, times_max
+    state[Placing.BASE_OFFSET] = state[Placing.MAX_TIMESTAMP_OFFSET] = state[Placing.LAST_TIME_OFFSET] = base
+    state[Placing.INTERVAL] = interval
+    state[Placing.MAX_TIMESTAMP] = state[Placing.LAST_TIME] = -1
+    state[Placing.OFFSETS_MAX], state[Placing.TIMES_MAX] = offsets_max, times_max
     return state
 
 
@@ -51,9 +51,9 @@ def place(kernel, rows, state, room=64, step=None):
     while row < len(rows):
         until = min(len(rows), row + step) if step else len(rows)
         row, status = kernel.place_entries(table, row, until, state, memoryview(offsets), memoryview(times))
-        found += offsets[: state[Place.OFFSETS_AT]]
-        found_times += times[: state[Place.TIMES_AT]]
-        state[Place.OFFSETS_AT] = state[Place.TIMES_AT] = 0
+        found += offsets[: state[Placing.OFFSETS_AT]]
+        found_times += times[: state[Placing.TIMES_AT]]
+        state[Placing.OFFSETS_AT] = state[Placing.TIMES_AT] = 0
         if status not in (Placed.END, Placed.NO_ROOM):
             break
     return row, Placed(status), list(struct.iter_unpack(">ii", found)), list(struct.iter_unpack(">qi", found_times))
@@ -66,8 +66,8 @@ def test_the_first_batch_never_gets_an_entry_and_the_interval_is_strict(kernel):
     assert (row, status) == (6, Placed.END)
     assert offsets == [(3, 101), (5, 302)]  # a batch of 100 bytes and the one in front of it: 101 went by
     assert times == [(7, 1), (9, 4)]
-    assert (state[Place.POSITION], state[Place.SINCE_ENTRY]) == (303, 1)
-    assert (state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET]) == (9, 14)
+    assert (state[Placing.POSITION], state[Placing.SINCE_ENTRY]) == (303, 1)
+    assert (state[Placing.MAX_TIMESTAMP], state[Placing.MAX_TIMESTAMP_OFFSET]) == (9, 14)
 
 
 def test_batches_without_timestamps_leave_the_time_index_empty(kernel):

@@ -1,4 +1,4 @@
-"""The recovery kernel in both builds: the same law as tests/log/test_segment_recovery.py, and its own edges."""
+"""The recovery kernel in both builds: the same law as tests/log/test_segment_scan.py, and its own edges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.kernels.walk import PRODUCER_FIELDS, SLOT_FIELDS, WALK_FIELDS, Walk, Walked
 from engine.log.scan import recovery_walk
-from engine.log.segment.recovery import scan_segment
+from engine.log.segment.segment_scan import scan_segment
 from engine.record.columns import Table
 from engine.record.windows import _TABLES
 from tests.support import producer_logs, recovery_model

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.files import Files
-    from kafkalog_spark.sink.tasks import Piece
+    from kafkalog_spark.sink.tasks import StagedPiece
 
 NOW = 1_700_000_000_000
 DEAD = (socket.gethostname(), 2**30, 1)  # no process has this id
@@ -45,7 +45,7 @@ class SinkRun:
         self.options = read_sink_options({"path": root, **{key.replace("__", "."): value for key, value in options.items()}})
         self.job = jobs.Job(root, name, owner)
 
-    def stage(self, *tasks: Iterable[pa.RecordBatch]) -> list[Piece]:
+    def stage(self, *tasks: Iterable[pa.RecordBatch]) -> list[StagedPiece]:
         """What the tasks write, each given its batches."""
         pieces = []
         jobs.make_directories(self.files, self.job.root)
@@ -59,7 +59,7 @@ class SinkRun:
             pieces += writer.write(batches)
         return pieces
 
-    def commit(self, pieces: list[Piece], **how) -> bool:
+    def commit(self, pieces: list[StagedPiece], **how) -> bool:
         """Publish."""
         return commit(self.files, self.job, self.options, pieces, NOW, **how)
 

@@ -36,7 +36,7 @@ from engine.log.errors import IndexFull
 from engine.log.producers.append_info import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
 from engine.log.scan.producer_rows import ProducerRow
 from engine.log.segment.log_segment import RollParams
-from engine.log.segment.recovery import read_marker
+from engine.log.segment.segment_scan import read_marker
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid

@@ -12,7 +12,7 @@ from engine.layout import log_file_name
 from engine.log.cleaner.filter_pass import Counted, FilterPass
 from engine.log.errors import SegmentOffsetOverflow
 from engine.log.producers.loading import delete_producer_snapshots
-from engine.log.segment.splitting import Place, new_cleaned_segment, replace_segments
+from engine.log.segment.splitting import SwapPlace, new_cleaned_segment, replace_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ def group_segments_by_size(
 
 
 def write_group(
-    place: Place, group: Iterable[tuple[LogSegment, Sequence[AbortedTxn]]], base_offset: int, this_round: Round,
+    place: SwapPlace, group: Iterable[tuple[LogSegment, Sequence[AbortedTxn]]], base_offset: int, this_round: Round,
     transactions: CleanedTransactionMetadata, *, dry_run: bool = False,
 ) -> LogSegment | Counted:  # fmt: skip
     """Write segments anew as one, whose files end in `.cleaned`: on the disk and with the time of the last of them.
@@ -104,7 +104,7 @@ def put_in_place(log: UnifiedLog, cleaned: LogSegment, group: Sequence[LogSegmen
     delete_producer_snapshots(gone, log.producer_state, log.local_log.deferred)
 
 
-def place_of(log: UnifiedLog) -> Place:
+def place_of(log: UnifiedLog) -> SwapPlace:
     """Where segments of the log are replaced."""
     local = log.local_log
-    return Place(local.files, log.directory, log.config, log.now, log.segments, log.report, local.deferred)
+    return SwapPlace(local.files, log.directory, log.config, log.now, log.segments, log.report, local.deferred)

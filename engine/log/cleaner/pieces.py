@@ -24,7 +24,7 @@ from engine.log.report import Report
 from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
-from engine.log.segment.splitting import CLEANED, SEGMENT_FILES, Place
+from engine.log.segment.splitting import CLEANED, SEGMENT_FILES, SwapPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -162,7 +162,8 @@ def write_planned(
     """
     stats = CleanerStats()
     report = Report(directory, "compact")
-    place = Place(files, directory, plan.config, plan.now, LogSegments(), report, DeferredDeletion(files, directory, report))
+    deferred = DeferredDeletion(files, directory, report)
+    place = SwapPlace(files, directory, plan.config, plan.now, LogSegments(), report, deferred)
     this_round = Round(
         SurvivingOffsets(survivors), plan.now, plan.first_uncleanable_offset, plan.legacy_delete_horizon, plan.last_records,
         stats, lambda _size: None, Workspace(),

@@ -79,7 +79,7 @@ class RoundPlan:
         return all(group[-1].end_offset - group[0].base_offset <= _MOST_OFFSETS for group in self.groups)
 
 
-class Transactions(NamedTuple):
+class ResolvedTransactions(NamedTuple):
     """What a pass knows of transactions where it reaches a segment, by base offset: the first pass, and the second one."""
 
     of_keys: dict[int, CleanedTransactionMetadata]
@@ -113,9 +113,9 @@ def plan_round(log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offse
     )  # fmt: skip
 
 
-def resolve_transactions(plan: RoundPlan, events: Mapping[int, Sequence[TransactionEvent]]) -> Transactions:
+def resolve_transactions(plan: RoundPlan, events: Mapping[int, Sequence[TransactionEvent]]) -> ResolvedTransactions:
     """What each pass knows of transactions where it reaches a segment, from the events of all segments by base offset."""
-    resolved = Transactions({}, {})
+    resolved = ResolvedTransactions({}, {})
     keys, filtering = CleanedTransactionMetadata(), CleanedTransactionMetadata()
     keys.add_aborted_transactions(plan.aborted)
     for group in plan.groups:

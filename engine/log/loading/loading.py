@@ -16,7 +16,7 @@ from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
 from engine.log.segment.scan_ahead import ScanAhead
-from engine.log.segment.splitting import Place, split_overflowed_segment
+from engine.log.segment.splitting import SwapPlace, split_overflowed_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.producers.state_manager import ProducerStateManager
     from engine.log.report import Report
-    from engine.log.segment.recovery import SegmentScan
+    from engine.log.segment.segment_scan import SegmentScan
 
     T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class Loading:
 
     def _split(self, base_offset: int) -> None:
         segment = self.segments.get(base_offset) or self.open_segment(base_offset)
-        place = Place(self.files, self.directory, self.config, self.now, self.segments, self.report, self.deferred)
+        place = SwapPlace(self.files, self.directory, self.config, self.now, self.segments, self.report, self.deferred)
         deleted, _ = split_overflowed_segment(place, segment)
         self.remove_set_aside()
         self.snapshots = None  # the next line removes some behind its back

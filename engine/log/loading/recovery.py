@@ -21,7 +21,7 @@ from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
 from engine.log.scan.producer_rows import RowChunk
-from engine.log.segment.recovery import ScanStop, scan_segment
+from engine.log.segment.segment_scan import ScanStop, scan_segment
 from engine.record.soundness import searched_up_to
 from engine.record.windows import LogWalk, only_zeros
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
-    from engine.log.segment.recovery import Disorder, SegmentScan
+    from engine.log.segment.segment_scan import Disorder, SegmentScan
 
 _LARGEST_INDEX = INT_MAX
 _CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec

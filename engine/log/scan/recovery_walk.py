@@ -31,7 +31,7 @@ from engine.formats import (
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.decode import decode_records
 from engine.kernels.recovery import flush_producers, new_slots, recover_batches
-from engine.kernels.walk import WALK_FIELDS, Flag, Place, Walk, Walked
+from engine.kernels.walk import WALK_FIELDS, Flag, Placing, Walk, Walked
 from engine.log.scan.producer_rows import RowChunk, ToldRows, TxnMarker
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns, Table
@@ -76,11 +76,11 @@ class RecoveryWalk:
     def __init__(self, file: OpenFile, end: int, base_offset: int, index_interval: int, max_index_size: int) -> None:
         self._file, self._end = file, end
         self.state = state = memoryview(array("q", bytes(8 * WALK_FIELDS)))
-        state[Place.BASE_OFFSET] = state[Place.MAX_TIMESTAMP_OFFSET] = state[Place.LAST_TIME_OFFSET] = base_offset
-        state[Place.INTERVAL] = index_interval
-        state[Place.MAX_TIMESTAMP] = state[Place.LAST_TIME] = NO_TIMESTAMP
-        state[Place.OFFSETS_MAX] = max_index_size // OFFSET_INDEX_ENTRY.size
-        state[Place.TIMES_MAX] = max_index_size // TIME_INDEX_ENTRY.size
+        state[Placing.BASE_OFFSET] = state[Placing.MAX_TIMESTAMP_OFFSET] = state[Placing.LAST_TIME_OFFSET] = base_offset
+        state[Placing.INTERVAL] = index_interval
+        state[Placing.MAX_TIMESTAMP] = state[Placing.LAST_TIME] = NO_TIMESTAMP
+        state[Placing.OFFSETS_MAX] = max_index_size // OFFSET_INDEX_ENTRY.size
+        state[Placing.TIMES_MAX] = max_index_size // TIME_INDEX_ENTRY.size
         state[Walk.EPOCH] = -1
         state[Walk.NEXT_OFFSET] = base_offset
         self.offset_entries, self.time_entries = bytearray(), bytearray()
@@ -99,12 +99,12 @@ class RecoveryWalk:
         """Walk, and tell the producers met. Raises UnreadableFile, FileChangedWhileReading."""
         buffer = bytearray(max(_SMALLEST_WINDOW, min(WINDOW_SIZE, self._end)))
         while not self._is_over:
-            position = self.state[Place.POSITION]
+            position = self.state[Placing.POSITION]
             data = memoryview(buffer)[: min(len(buffer), self._end - position)]
             if self._file.read_into(data, position) < len(data):
                 raise became_shorter(self._file.path, self._end)
             yield from self._window(data.toreadonly())
-            if self.state[Place.POSITION] > position or self._is_over:
+            if self.state[Placing.POSITION] > position or self._is_over:
                 continue
             size = self._next_size(data)
             if size > self._end - position:
@@ -156,11 +156,11 @@ class RecoveryWalk:
         at, status = recover_batches(
             data, at, end, flags, state, self._offsets, self._times, self._epochs.table, self._rows.table, self._slots, *_TABLES
         )
-        self.offset_entries += self._offsets[: state[Place.OFFSETS_AT]]
-        self.time_entries += self._times[: state[Place.TIMES_AT]]
+        self.offset_entries += self._offsets[: state[Placing.OFFSETS_AT]]
+        self.time_entries += self._times[: state[Placing.TIMES_AT]]
         epochs = self._epochs.table
         self.epochs.extend(EpochEntry(epochs[0, one], epochs[1, one]) for one in range(state[Walk.EPOCHS_AT]))
-        state[Place.OFFSETS_AT] = state[Place.TIMES_AT] = state[Walk.EPOCHS_AT] = 0
+        state[Placing.OFFSETS_AT] = state[Placing.TIMES_AT] = state[Walk.EPOCHS_AT] = 0
         return at, int(status)
 
     def _take_rows(self) -> Iterator[RowChunk]:

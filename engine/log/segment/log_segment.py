@@ -10,7 +10,7 @@ from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.kernels.placement import place_entries
-from engine.kernels.walk import PLACE_FIELDS, Place, Placed
+from engine.kernels.walk import PLACE_FIELDS, Placed, Placing
 from engine.log.errors import (
     IndexFull,
     IndexOffsetOverflow,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import Buffer, Files, OpenFile
     from engine.log.scan.producer_rows import CompletedTxn, RecoveringEpochs, RecoveringProducers
-    from engine.log.segment.recovery import SegmentScan
+    from engine.log.segment.segment_scan import SegmentScan
 
 _COPY = 1 << 20  # bytes that a split copies at a time
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_RECORD_SIZE
@@ -156,30 +156,30 @@ class LogSegment(SegmentFiles):
         offset_index, time_index, largest = self.offset_index, self.time_index, self.largest()
         last = time_index.last_entry()
         state = memoryview(array("q", bytes(8 * PLACE_FIELDS)))
-        state[Place.BASE_OFFSET] = self.base_offset
-        state[Place.INTERVAL] = self.config.index_interval
-        state[Place.POSITION] = position
-        state[Place.SINCE_ENTRY] = self._since_entry
-        state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET] = largest
-        state[Place.OFFSETS], state[Place.OFFSETS_MAX] = len(offset_index), offset_index.max_entries
-        state[Place.LAST_OFFSET] = offset_index.last_offset
-        state[Place.TIMES], state[Place.TIMES_MAX] = len(time_index), time_index.max_entries
-        state[Place.LAST_TIME], state[Place.LAST_TIME_OFFSET] = last
+        state[Placing.BASE_OFFSET] = self.base_offset
+        state[Placing.INTERVAL] = self.config.index_interval
+        state[Placing.POSITION] = position
+        state[Placing.SINCE_ENTRY] = self._since_entry
+        state[Placing.MAX_TIMESTAMP], state[Placing.MAX_TIMESTAMP_OFFSET] = largest
+        state[Placing.OFFSETS], state[Placing.OFFSETS_MAX] = len(offset_index), offset_index.max_entries
+        state[Placing.LAST_OFFSET] = offset_index.last_offset
+        state[Placing.TIMES], state[Placing.TIMES_MAX] = len(time_index), time_index.max_entries
+        state[Placing.LAST_TIME], state[Placing.LAST_TIME_OFFSET] = last
         offsets = memoryview(bytearray(OffsetIndex.entry_size * (rows - first)))
         times = memoryview(bytearray(TimeIndex.entry_size * (rows - first)))
         row, status = first, int(Placed.NO_ROOM)
         while status == Placed.NO_ROOM:
             row, status = place_entries(batches.table, row, rows, state, offsets, times)
-            offset_index.extend(offsets[: state[Place.OFFSETS_AT]])
-            time_index.extend(times[: state[Place.TIMES_AT]])
-            state[Place.OFFSETS_AT] = state[Place.TIMES_AT] = 0
-        self._since_entry = state[Place.SINCE_ENTRY]
-        self._largest = TimestampOffset(state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET])
+            offset_index.extend(offsets[: state[Placing.OFFSETS_AT]])
+            time_index.extend(times[: state[Placing.TIMES_AT]])
+            state[Placing.OFFSETS_AT] = state[Placing.TIMES_AT] = 0
+        self._since_entry = state[Placing.SINCE_ENTRY]
+        self._largest = TimestampOffset(state[Placing.MAX_TIMESTAMP], state[Placing.MAX_TIMESTAMP_OFFSET])
         if status != Placed.END:
-            from engine.log.segment.recovery import refusal
+            from engine.log.segment.segment_scan import refusal
 
             raise refusal(status, self.log_path, state, batches.table[BatchField.LAST_OFFSET, row])
-        return state[Place.POSITION]
+        return state[Placing.POSITION]
 
     def append_from_file(self, source: OpenFile, start: int, end: int) -> int:
         """Append the batches of `source` from byte `start` on while they fit behind the base offset → bytes taken.
@@ -228,7 +228,7 @@ class LogSegment(SegmentFiles):
 
     def scan(self) -> SegmentScan:
         """What recovery would find. Changes nothing, and may run in another thread."""
-        from engine.log.segment.recovery import scan_segment
+        from engine.log.segment.segment_scan import scan_segment
 
         return scan_segment(
             self.files,

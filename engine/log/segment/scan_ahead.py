@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.background import Background
-from engine.log.segment.recovery import ScanStop
+from engine.log.segment.segment_scan import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.log.segment.log_segment import LogSegment
-    from engine.log.segment.recovery import SegmentScan
+    from engine.log.segment.segment_scan import SegmentScan
 
 _KEPT_BYTES = 8 << 20  # of index entries, in scans that are kept
 

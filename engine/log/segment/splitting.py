@@ -33,7 +33,7 @@ CLEANED, SWAP = ".cleaned", ".swap"
 SEGMENT_FILES = (log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name)
 
 
-class Place(NamedTuple):
+class SwapPlace(NamedTuple):
     """Where segments are replaced: all that a replacement needs to know of the log."""
 
     files: Files
@@ -45,14 +45,14 @@ class Place(NamedTuple):
     deferred: DeferredDeletion
 
 
-def new_cleaned_segment(place: Place, base_offset: int) -> LogSegment:
+def new_cleaned_segment(place: SwapPlace, base_offset: int) -> LogSegment:
     """An empty segment whose files end in `.cleaned`; what was left there before is removed."""
     for name in SEGMENT_FILES:
         place.files.remove(f"{place.directory}/{name(base_offset, CLEANED)}")
     return LogSegment(place.files, place.directory, base_offset, place.config, place.now, CLEANED, file_already_exists=False)
 
 
-def replace_segments(place: Place, new: list[LogSegment], old: list[LogSegment]) -> list[LogSegment]:
+def replace_segments(place: SwapPlace, new: list[LogSegment], old: list[LogSegment]) -> list[LogSegment]:
     """Put `new` (files `.cleaned`, closed or synced) in the place of `old`; returns the old ones without a successor.
 
     The log is whole after a crash at any point: with a `.cleaned` of a lower offset the `.swap` files are discarded,
@@ -75,7 +75,7 @@ def replace_segments(place: Place, new: list[LogSegment], old: list[LogSegment])
     return [segment for segment in leaving if segment.base_offset not in bases]
 
 
-def split_overflowed_segment(place: Place, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
+def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[list[LogSegment], list[LogSegment]]:
     """Split `segment` into pieces whose offsets fit 31 bits behind their bases; (those deleted, the new ones).
 
     Each piece begins at the base offset of its first batch, the first piece too. Bytes at the end that are no whole
@@ -119,7 +119,7 @@ def _end_of_batches(segment: LogSegment) -> int:
     return last.position + last.size
 
 
-def _split_off(place: Place, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
+def _split_off(place: SwapPlace, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
     """Copy what fits one piece, from byte `position` on, and add it to `pieces`; returns the bytes taken."""
     base_offset = next(heads(segment.log_file, position, end)).base_offset
     if any(piece.base_offset == base_offset for piece in pieces):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import NO_TIMESTAMP
 from engine.index.time import TimestampOffset
-from engine.kernels.walk import Place, Placed, Walk
+from engine.kernels.walk import Placed, Placing, Walk
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow
 from engine.log.scan.recovery_walk import RecoveryWalk, ScanStop, read_marker
 
@@ -114,11 +114,11 @@ def scan_segment(
         for chunk in walk.chunks():
             producers.keep(chunk)
     state = walk.state
-    scan.valid_size = state[Place.POSITION]
+    scan.valid_size = state[Placing.POSITION]
     scan.batches, scan.records = state[Walk.BATCHES], state[Walk.RECORDS]
     scan.next_offset = state[Walk.NEXT_OFFSET] if scan.batches else None
     scan.map_end_offset = state[Walk.MAP_END] if state[Walk.HAS_MAP_END] else None
-    scan.largest = TimestampOffset(state[Place.MAX_TIMESTAMP], state[Place.MAX_TIMESTAMP_OFFSET])
+    scan.largest = TimestampOffset(state[Placing.MAX_TIMESTAMP], state[Placing.MAX_TIMESTAMP_OFFSET])
     scan.offset_entries, scan.time_entries, scan.epochs = walk.offset_entries, walk.time_entries, walk.epochs
     scan.stop = walk.stop
     scan.holes = state[Walk.HOLES]
@@ -134,16 +134,16 @@ def refusal(status: int, path: str, state: memoryview, last_offset: int) -> Kafk
     """The error for a batch that `place_entries` refused with `status`; `last_offset` is that of the batch."""
     placed = Placed(status)
     if placed is Placed.OVERFLOW:
-        return SegmentOffsetOverflow(path, state[Place.BASE_OFFSET], last_offset)
+        return SegmentOffsetOverflow(path, state[Placing.BASE_OFFSET], last_offset)
     if placed is Placed.OFFSETS_FULL:
-        return IndexFull(f"{path}: Attempt to append to a full index (size = {state[Place.OFFSETS]}).")
+        return IndexFull(f"{path}: Attempt to append to a full index (size = {state[Placing.OFFSETS]}).")
     if placed is Placed.TIMES_FULL:
-        return IndexFull(f"{path}: Attempt to append to a full time index (size = {state[Place.TIMES]}).")
+        return IndexFull(f"{path}: Attempt to append to a full time index (size = {state[Placing.TIMES]}).")
     if placed is Placed.OFFSET_ORDER:
-        what = f"Attempt to append an offset {last_offset} to position {state[Place.OFFSETS]} no larger than the last offset"
-        return InvalidOffset(f"{path}: {what} appended ({state[Place.LAST_OFFSET]})")
-    offset = state[Place.MAX_TIMESTAMP_OFFSET]
+        what = f"Attempt to append an offset {last_offset} to position {state[Placing.OFFSETS]} no larger than the last offset"
+        return InvalidOffset(f"{path}: {what} appended ({state[Placing.LAST_OFFSET]})")
+    offset = state[Placing.MAX_TIMESTAMP_OFFSET]
     if placed is Placed.TIME_ORDER:
-        what = f"Attempt to append an offset ({offset}) to slot {state[Place.TIMES]} no larger than the last offset appended"
-        return InvalidOffset(f"{path}: {what} ({state[Place.LAST_TIME_OFFSET]})")
+        what = f"Attempt to append an offset ({offset}) to slot {state[Placing.TIMES]} no larger than the last offset appended"
+        return InvalidOffset(f"{path}: {what} ({state[Placing.LAST_TIME_OFFSET]})")
     return IndexOffsetOverflow(f"{path}: Integer overflow for offset: {offset}")
