@@ -20,7 +20,9 @@ class Severity(Enum):
 
 
 class Kind(NamedTuple):
-    """What is known about a code: severity, why it happens, what to do (in commands `{path}` stands for the file)."""
+    """What is known about a code: severity, why it happens, what to do (in commands `{path}` stands for the
+    file, `{directory}` for where it lies, or would lie).
+    """
 
     severity: Severity
     why: str
@@ -51,7 +53,10 @@ class Finding(NamedTuple):
     @property
     def do(self) -> str:
         """What to do: a sentence, or a command that works when pasted."""
-        return self.kind.do.replace("{path}", argument(self.where.file))
+        advice, (directory, slash, _) = self.kind.do, self.where.file.rpartition("/")
+        if "{directory}" in advice:
+            return advice.replace("{directory}", argument(directory or slash or "."))
+        return advice.replace("{path}", argument(self.where.file))
 
     @property
     def severity(self) -> Severity:
@@ -61,6 +66,7 @@ class Finding(NamedTuple):
 
 _DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
 _REBUILD = "kafkalog verify-index --rebuild {path}"
+_REBUILD_MISSING = "kafkalog verify-index --rebuild {directory}"
 _RECOVER = "look at what `kafkalog recover --dry-run` says of the log dir"
 
 KINDS: dict[str, Kind] = {
@@ -186,7 +192,7 @@ KINDS: dict[str, Kind] = {
     ),
     "index-missing": Kind(
         Severity.WARNING, "lookups by offset and by time go through the offset index; a broker that finds none beside a log "
-        "recovers the segment when it starts", _REBUILD,
+        "recovers the segment when it starts", _REBUILD_MISSING,
     ),
     "index-first-offsets": Kind(
         Severity.INFO, "brokers before 2.0 indexed the first offset of an append, later ones the last: both are sound",
@@ -218,7 +224,7 @@ KINDS: dict[str, Kind] = {
     ),
     "txnindex-incomplete": Kind(
         Severity.WARNING, "a transaction was aborted and the index does not say so: consumers that read committed records "
-        "only are handed its records", _REBUILD,
+        "only are handed its records", _REBUILD_MISSING,
     ),
     "snapshot-mismatch": Kind(
         Severity.WARNING, "what the snapshot says of a producer does not fit its batches before that offset: after a clean "

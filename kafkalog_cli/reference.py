@@ -54,7 +54,7 @@ def findings_table(_name: str = "") -> str:
 
 def _sentence(text: str) -> str:
     if text.startswith("kafkalog "):
-        return f"`{text.replace('{path}', 'FILE')}`"
+        return f"`{text.replace('{path}', 'FILE').replace('{directory}', 'DIRECTORY')}`"
     return text[0].upper() + text[1:]
 
 

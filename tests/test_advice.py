@@ -41,8 +41,13 @@ def test_findings_name_their_file_in_commands():
     assert Finding("offset-gap", Where("my data/a.index"), "…").do == KINDS["offset-gap"].do
 
 
+@pytest.mark.parametrize(("file", "directory"), [("my data/t-0/a.index", "'my data/t-0'"), ("a.index", "."), ("/a.index", "/")])
+def test_what_is_missing_is_made_anew_by_its_directory(file, directory):
+    assert Finding("index-missing", Where(file), "…").do == f"kafkalog verify-index --rebuild {directory}"
+
+
 def test_advice_has_no_other_places_to_fill_in():
-    assert [code for code, kind in KINDS.items() if "{" in kind.do.replace("{path}", "")] == []
+    assert [code for code, kind in KINDS.items() if "{" in kind.do.replace("{path}", "").replace("{directory}", "")] == []
 
 
 def test_what_is_called_harmless_leaves_the_exit_status_alone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -46,6 +47,23 @@ def test_damage_ends_with_4_and_says_whether_it_does_harm(partition):
     assert done.out.decode().startswith("topic-0: broken (2 segments, ")
     assert done.err.startswith("warning[index-beyond-log] topic-0/00000000000000000000.index at byte ")
     assert "not harmless" in done.err
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_the_advice_makes_anew_what_is_missing(own_corpus, tmp_path, suffix):
+    """In a directory whose name has a blank, as a shell takes the command."""
+    kept = own_corpus / "kafka-4.3.1/logs/clean/d0/tx-0"
+    chosen = next(path for path in sorted(kept.glob(f"*{suffix}")) if path.stat().st_size > 0)
+    partition = tmp_path / "my data" / chosen.parent.name
+    shutil.copytree(chosen.parent, partition)
+    (partition / chosen.name).unlink()
+    found = [one for one in objects(str(partition))[0] if one["type"] == "finding" and one["severity"] != "info"]
+    (advice,) = {one["do"] for one in found}
+    program, *words = shlex.split(advice)
+    assert program == "kafkalog"
+    assert kafkalog(*words).status == 1
+    assert (partition / chosen.name).exists()
+    assert kafkalog("verify-index", str(partition)).status == 0
 
 
 def test_json_fits_the_schema(partition):
