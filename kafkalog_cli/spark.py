@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _JAVAS_WORDS = re.compile(r"An error occurred while calling \S+|: [\w.$]+(?:Exception|Error): ")  # before what Java says
 _IN_PLACE = ("recover", "compact")
+_CAUSES = 20  # of an error, that are looked at
 _CELL = 60  # characters of a value in a table for people
 
 
@@ -56,7 +57,7 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
         raise click.UsageError(f"{error.name} is not installed: pip install 'kafkalog[spark]'") from None
     with INTERRUPTION, _broken_pipes_raise():
         try:
-            work = Work(lambda spark: _JOBS[job](spark, given), master, settings)
+            work = Work(lambda spark: _done(job, spark, given), master, settings)
             try:
                 with INTERRUPTION.at_once():
                     work.wait()
@@ -68,8 +69,22 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
         except ValueError as error:  # one of kafkalog_spark.errors
             _fail(str(error))
         except Exception as error:  # noqa: BLE001  # Spark's, of many classes
-            _fail(_first_line(error))
+            _fail(_sentence(error))
     return 8
+
+
+class _JobFailedError(Exception):
+    """What Spark raised, in one sentence."""
+
+
+def _done(job: str, spark: SparkSession, given: Given) -> int:
+    """The exit status of a job. What Java raised says why only while Java runs, so that it is asked at once."""
+    try:
+        return _JOBS[job](spark, given)
+    except (ValueError, OSError):  # ours; and the output's
+        raise
+    except Exception as error:  # noqa: BLE001  # Spark's, of many classes
+        raise _JobFailedError(_sentence(error)) from None
 
 
 def _interrupted(job: str, work: Work[int]) -> int:
@@ -105,14 +120,26 @@ def _fail(message: str) -> None:
     click.echo(f"error[job-failed] {printable(message.removeprefix('kafkalog: '))}", err=True)
 
 
-def _first_line(error: Exception) -> str:
-    """What went wrong, out of Spark's pages: our own sentence where there is one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    for line in lines:
+def _sentence(error: Exception) -> str:
+    """What went wrong, out of Spark's pages: our own sentence where there is one, else the first, and what it came from."""
+    pages = [[line.strip() for line in page.splitlines() if line.strip()] for page in _pages(error)]
+    for line in (line for lines in pages for line in lines):
         if "kafkalog: " in line:
             return line.partition("kafkalog: ")[2]
-    said = [_JAVAS_WORDS.sub("", line) for line in lines]
-    return next(filter(None, said), type(error).__name__)
+    said = [next(filter(None, (_JAVAS_WORDS.sub("", line) for line in lines)), "") for lines in pages]
+    first, last = said[0] or type(error).__name__, said[-1]
+    return first if last in first else f"{first.rstrip(' .:')}: {last}"
+
+
+def _pages(error: Exception) -> Iterator[str]:
+    """What the error says, and what the causes say that Java knows of it, down to the first; Java must run still."""
+    yield str(error)
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)  # as pyspark and py4j call it
+    for _ in range(_CAUSES):
+        java = None if java is None else java.getCause()
+        if java is None:
+            return
+        yield str(java.getMessage() or java.toString())
 
 
 def _verify(spark: SparkSession, given: Given) -> int:

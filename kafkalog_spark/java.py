@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _STDERR = 2
 _CHUNK = 64 << 10
+_DYING = 2  # seconds that one takes that does not answer any more
 _LEAVING = 30  # seconds that a JVM may take to end
 _KEPT = 1 << 20  # bytes of what it says while it starts
 
@@ -49,6 +50,13 @@ class Java:
         if kept and said:
             _say(said)
 
+    def died_of(self) -> int | None:
+        """The exit status of a JVM that ended by itself, which it may be about to; None: it runs."""
+        try:
+            return int(self.gateway.proc.wait(_DYING))
+        except TimeoutExpired:
+            return None
+
     def hush(self) -> None:
         """From here on nothing is handed on: tasks that are cut off have much to say, and none of it matters any more."""
         self._is_hushed = True
@@ -67,14 +75,48 @@ class Java:
         self._words.join(_LEAVING)
 
     def _listen(self, out: int) -> None:
+        words_of_daemons = DaemonsTracebacks()
         with os.fdopen(out, "rb", buffering=0) as words:
             while said := words.read(_CHUNK):
-                with self._lock:
-                    if self._kept is not None:
-                        self._kept = (self._kept + said)[-_KEPT:]
-                        continue
-                if not self._is_hushed:
-                    _say(said)
+                self._take(words_of_daemons.left_out_of(said))
+        self._take(words_of_daemons.rest())
+
+    def _take(self, said: bytes) -> None:
+        with self._lock:
+            if self._kept is not None:
+                self._kept = (self._kept + said)[-_KEPT:]
+                return
+        if said and not self._is_hushed:
+            _say(said)
+
+
+class DaemonsTracebacks:
+    """Leaves out of what is said what Spark's own daemon for Python says when Java cuts it off, which is how a failed task ends.
+
+    What goes wrong inside a task is not told here: Spark hands it on as the error of its job.
+    """
+
+    def __init__(self) -> None:
+        self._line = b""  # that has not come whole
+        self._traceback: list[bytes] = []  # that has not come whole
+
+    def left_out_of(self, said: bytes) -> bytes:
+        """The whole lines that are to be handed on."""
+        *lines, self._line = (self._line + said).split(b"\n")
+        return b"".join(one + b"\n" for line in lines for one in self._next(line))
+
+    def rest(self) -> bytes:
+        """What is left at the end."""
+        return b"".join(line + b"\n" for line in self._traceback) + self._line
+
+    def _next(self, line: bytes) -> list[bytes]:
+        if not self._traceback and not line.startswith(b"Traceback "):
+            return [line]
+        self._traceback.append(line)
+        if len(self._traceback) == 1 or line.startswith(b" "):
+            return []
+        whole, self._traceback = self._traceback, []
+        return [] if any(b"pyspark/daemon.py" in one for one in whole) else whole
 
 
 def _say(words: bytes) -> None:

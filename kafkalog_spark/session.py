@@ -35,6 +35,11 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.extraJavaOptions": f"-Dlog4j.configurationFile={os.path.dirname(__file__)}/log4j2.properties",
 }
+_NO_LOCAL_DIR = 53  # the exit status of Spark's ExecutorExitCode.DISK_STORE_FAILED_TO_CREATE_DIR
+_UNWRITABLE = (
+    "no Spark session: it can write in none of its directories for scratch files; name others in SPARK_LOCAL_DIRS, else with "
+    "--conf spark.local.dir=DIR"
+)
 _AGAIN = 0.2  # seconds: work that was just between two jobs of Spark begins the next one
 
 
@@ -58,6 +63,8 @@ def session(
         opened = _open(master, settings, started)
     except Exception as error:  # noqa: BLE001  # whatever Java says: missing, too old, no such master
         for java in started:
+            if java.died_of() == _NO_LOCAL_DIR:
+                raise OptionError(_UNWRITABLE) from None
             java.hand_on()
         what = str(error).strip().splitlines()[0]
         raise OptionError(f"no Spark session: {what}; it needs Java 17 or 21, and a master that can be reached") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -11,9 +12,10 @@ from click.testing import CliRunner
 from engine.files import ReadOnlyFiles
 from engine.log.verify.partition import verify_partition
 from kafkalog_cli.main import cli
-from kafkalog_cli.spark import _first_line
+from kafkalog_cli.spark import _JOBS, _sentence
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs.export import bring_back
+from kafkalog_spark.session import Work
 from tests.support.run import kafkalog
 
 
@@ -154,4 +156,55 @@ def test_import_says_which_pyspark_it_needs(monkeypatch, tmp_path):
     ("", "ValueError"),
 ])  # fmt: skip
 def test_of_javas_pages_the_sentence_is_shown(said, shown):
-    assert _first_line(ValueError(said)) == shown
+    assert _sentence(ValueError(said)) == shown
+
+
+class JavaError(Exception):
+    """As py4j raises it: what it says is asked of Java, which has to run; Java knows what it came from."""
+
+    is_over = False
+
+    def __init__(self, *messages):
+        super().__init__(messages[0])
+        below = None
+        for message in reversed(messages):
+            below = SimpleNamespace(getMessage=lambda said=message: said, getCause=lambda one=below: one, toString=lambda: "Oops")
+        self.java_exception = below
+
+    def __str__(self):
+        if self.is_over:
+            raise ConnectionRefusedError
+        return super().__str__()
+
+
+@pytest.mark.parametrize(("messages", "shown"), [
+    (("Exception thrown in awaitResult: ", "Job aborted.", "Cannot run program: error=13"), "Exception thrown in awaitResult: Cannot run program: error=13"),
+    (("Task failed.", "Mkdirs failed\n\tat a.b"), "Task failed: Mkdirs failed"), (("Task failed.", None), "Task failed: Oops"),
+    (("It failed: no room", "no room"), "It failed: no room"), (("one", "OptionError: kafkalog: level is 'x'", "two"), "level is 'x'"),
+    (("alone",), "alone"),
+])  # fmt: skip
+def test_of_javas_causes_the_first_is_shown(messages, shown):
+    assert _sentence(JavaError(*messages)) == shown
+
+
+def test_java_is_asked_while_it_runs(spark, monkeypatch):
+    """What it raised can say nothing once its session is over: the user was told of the output, to which nothing had happened."""
+    error = JavaError("Job aborted.", "no room")
+
+    def fail(_spark, _given):
+        raise error
+
+    def wait(_work):
+        error.is_over = True
+
+    monkeypatch.setitem(_JOBS, "stats", fail)
+    monkeypatch.setattr(Work, "wait", wait)
+    assert command("stats", "x") == (8, "", "error[job-failed] Job aborted: no room\n")
+
+
+def test_a_place_that_can_not_be_written_is_one_line(spark, own_corpus, tmp_path):
+    shutil.copytree(next(own_corpus.glob("kafka-4.3.1/logs/clean/*/codec.none-0")), tmp_path / "codec.none-0")
+    (tmp_path / "file").touch()
+    status, _, err = command("export", "--to", tmp_path / "file/out", tmp_path / "codec.none-0")
+    assert (status, len(err.splitlines())) == (8, 1), err
+    assert f"{tmp_path}/file" in err

@@ -11,9 +11,13 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from kafkalog_spark import session
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.java import DaemonsTracebacks
 from kafkalog_spark.sink.staging import STAGING
 from tests.spark.conftest import missing
 from tests.support.needs import lacking
@@ -140,3 +144,41 @@ def test_an_interrupt_while_java_starts(begin):
     assert (process.returncode, out, err) == (130, "", "interrupted by SIGINT: stats was cancelled\n")
     while alive(mark):  # Java sees that nobody can ask any more; here the limit is that of the test run
         pass
+
+
+@pytest.mark.parametrize(("status", "said"), [
+    (53, "no Spark session: it can write in none of its directories for scratch files"), (None, "no Spark session: Connection refused"),
+])  # fmt: skip
+def test_java_that_ends_at_once_says_why_by_its_status(status, said, monkeypatch):
+    """Spark leaves without a word where it can write in no `spark.local.dir`."""
+    handed_on = []
+    java = SimpleNamespace(died_of=lambda: status, hand_on=lambda: handed_on.append(1))
+
+    def fail(_master, _settings, started):
+        started.append(java)
+        raise ConnectionRefusedError("Connection refused")
+
+    monkeypatch.setattr(session, "known_session", lambda: None)
+    monkeypatch.setattr(session, "_open", fail)
+    with pytest.raises(OptionError, match=said), session.session("local[1]"):
+        pass
+    assert bool(handed_on) is (status is None), "what it warned of is none of the user's business"
+
+
+DAEMON = b"""Traceback (most recent call last):
+  File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager
+  File "/x/pyspark.zip/pyspark/daemon.py", line 95, in worker
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+OTHER = b"""Traceback (most recent call last):
+  File "/x/kafkalog_spark/tasks.py", line 1, in run
+ValueError: x
+"""
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_a_failed_task_needs_no_traceback_of_sparks_daemon(step):
+    said = b"one\n" + DAEMON + b"two\n" + OTHER + DAEMON + b"three\n\nTraceback of something\n  cut"
+    words = DaemonsTracebacks()
+    shown = b"".join(words.left_out_of(said[at : at + step]) for at in range(0, len(said), step)) + words.rest()
+    assert shown == said.replace(DAEMON, b"")
