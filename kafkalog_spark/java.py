@@ -91,7 +91,7 @@ class Java:
 
 
 class DaemonsTracebacks:
-    """Leaves out of what is said what Spark's own daemon for Python says when Java cuts it off, which is how a failed task ends.
+    """Leaves out what Spark's own daemon for Python says when Java cuts it off, which is how a failed task ends.
 
     What goes wrong inside a task is not told here: Spark hands it on as the error of its job.
     """
