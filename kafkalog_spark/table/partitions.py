@@ -81,9 +81,9 @@ def best_replica(directories: list[str]) -> str:
 def _rank(directory: str) -> Iterator[tuple[int, int, int]]:
     try:
         view = PartitionView(ReadOnlyFiles(), directory, _unsaid)
+        epochs = view.leader_epoch_cache.entries
     except KafkalogError:  # no log, or one that can not be read: another copy is better, and reading this one says why
         return
-    epochs = view.leader_epoch_cache.entries
     yield (epochs[-1].epoch if epochs else -1, view.sound_end_offset, -view.log_start_offset)
     view.close()
 

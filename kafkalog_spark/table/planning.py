@@ -183,7 +183,9 @@ def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
     segments = [one for one in view.segments.values(start) if one.base_offset < wanted.end]
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         end = wanted.end if following is None else min(wanted.end, following.base_offset)
-        first, last = _position(segment, start), segment.size if following is not None else _position(segment, end)
+        first = 0 if start <= segment.base_offset else _position(segment, start)
+        is_whole = following is not None or end >= view.log_end_offset
+        last = segment.size if is_whole else _position(segment, end)
         cuts = [(start, first), *_cuts(segment, start, end, step), (end, last)]
         for (first, at), (behind, stop) in pairwise(cuts):
             if first < behind:

@@ -10,7 +10,7 @@ from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.errors import CorruptRecord
-from engine.log.fetch.records import RecordFetcher
+from engine.log.fetch.records import FetchColumns, RecordFetcher
 from kafkalog_spark.errors import DataLossError, LogDirError
 from kafkalog_spark.table.partitions import open_view
 
@@ -33,6 +33,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
 
     Raises DataLossError for what has gone since the pieces were planned, unless failOnDataLoss is false.
     """
+    shared = FetchColumns()
     for piece in pieces:
         view = open_piece(piece, options, last_stable_offset=piece.end)
         if view is None:
@@ -44,7 +45,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             report, only_sound = on_corruption(options.on_corruption)
             fetcher = RecordFetcher(
                 view, start, options.isolation, report, end=piece.end, only_sound=only_sound,
-                max_decompressed_bytes=options.max_decompressed_bytes,
+                max_decompressed_bytes=options.max_decompressed_bytes, columns=shared,
             )  # fmt: skip
             builder = BatchBuilder(columns, piece.topic, piece.partition, piece.directory)
             yield from builder.batches(fetcher.runs())

@@ -8,7 +8,9 @@ import shutil
 
 import pytest
 
+from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
+from engine.record.columns import RecordColumns
 from kafkalog_spark.errors import DataLossError, LogDirError
 from kafkalog_spark.table.columns import LEVELS, level_schema
 from kafkalog_spark.table.filters import Bounds
@@ -16,6 +18,7 @@ from kafkalog_spark.table.following import first_offsets, last_offsets
 from kafkalog_spark.table.levels import kept_findings, plan_level, read_level
 from kafkalog_spark.table.options import read_options
 from kafkalog_spark.table.planning import Piece, plan
+from kafkalog_spark.table.reading import read_split
 
 
 @pytest.fixture
@@ -221,3 +224,41 @@ def test_of_many_findings_the_rest_is_counted():
     rows = list(kept_findings(Piece("t-0", "t", 0, 0, 9, 1), work))
     assert [row["what"] for row in rows if row["file"] == "t-0/a.log"] == ["…"] * 1000 + ["5 more of these"]
     assert len([row for row in rows if row["code"] == "index-corrupt"]) == 1005
+
+
+def test_of_a_small_partition_no_more_is_opened_than_its_end(own_corpus, tmp_path, monkeypatch):
+    """What is read whole begins where its segments begin: where that is, no index has to say."""
+    opened = []
+
+    def open_noting(files, path):
+        opened.append(path.removeprefix(f"{tmp_path}/"))
+        return original(files, path)
+
+    for number in range(2):
+        shutil.copytree(next(own_corpus.glob("kafka-4.3.1/logs/clean/*/small_segments-0")), tmp_path / f"small-{number}")
+    original = ReadOnlyFiles.open
+    monkeypatch.setattr(ReadOnlyFiles, "open", open_noting)
+    pieces = splits(tmp_path)
+    assert opened == ["small-0/00000000000000000083.log", "small-1/00000000000000000083.log"]
+    assert [(piece.start, piece.end) for split in pieces for piece in split] == [(0, 89), (0, 89)]
+    opened.clear()
+    options = read_options({"path": str(tmp_path)})
+    assert sum(batch.num_rows for split in pieces for batch in read_split(split, options.columns, options)) == 2 * 89
+    assert not [name for name in opened if name.endswith("leader-epoch-checkpoint")]
+
+
+def test_partitions_of_a_split_share_their_columns(own_corpus, tmp_path, monkeypatch):
+    made = []
+
+    def init_noting(table, *sizes):
+        made.append(type(table))
+        original(table, *sizes)
+
+    for number in range(4):
+        shutil.copytree(next(own_corpus.glob("kafka-4.3.1/logs/clean/*/small_segments-0")), tmp_path / f"small-{number}")
+    original = RecordColumns.__init__
+    monkeypatch.setattr(RecordColumns, "__init__", init_noting)
+    options = read_options({"path": str(tmp_path)})
+    [split] = splits(tmp_path)
+    assert sum(batch.num_rows for batch in read_split(split, options.columns, options)) == 4 * 89
+    assert made == [RecordColumns]

@@ -15,7 +15,7 @@ from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
 from engine.record.batch import Record, RecordBatch
 from engine.record.bounded import MAX_DECOMPRESSED_BYTES
-from engine.record.columns import RecordColumns
+from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid
 from engine.record.reader import ChunkReader
 from engine.record.soundness import go_on
@@ -55,6 +55,13 @@ class Run(NamedTuple):
             yield Record(self.chunk, column, batch)
 
 
+class FetchColumns:
+    """What one fetcher after the other uses: of many small partitions, making it anew is half of the work."""
+
+    def __init__(self) -> None:
+        self.batches, self.records = BatchColumns(), RecordColumns()
+
+
 class RecordFetcher:
     """Reads a log from `offset` on; iterating again goes on where it ended, with what was appended meanwhile.
 
@@ -63,12 +70,15 @@ class RecordFetcher:
     end        the offset before which reading stops. None: where the isolation ends
     only_sound leave out batches whose checksum does not fit, and go on where damage hides the first one
     max_decompressed_bytes  of one batch; a larger one is reported and left out
+    columns    to reuse; what was read before is gone then
     """
 
     def __init__(
         self, log: ReadableLog, offset: int, isolation: FetchIsolation, report: Report, max_bytes: int | None = None, *,
         end: int | None = None, only_sound: bool = False, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        columns: FetchColumns | None = None,
     ) -> None:  # fmt: skip
+        self._columns = FetchColumns() if columns is None else columns
         self._log, self._isolation, self._report = log, isolation, report
         self.offset = offset  # of the next record, or of what stands in its place
         self._left = max_bytes
@@ -107,9 +117,11 @@ class RecordFetcher:
         """is_cut: the bytes may end within a batch."""
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
-        reader = ChunkReader(file.path, self._report, self._limit, on_remark=lambda remark, _kind: self._report(remark))
+        reader = ChunkReader(
+            file.path, self._report, self._limit, self._columns.records, on_remark=lambda remark, _kind: self._report(remark)
+        )
         filtering = _Filter(data.aborted, file.path, self._report)
-        walk = LogWalk(file, start, self._stop(data.segment, start + data.size))
+        walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
         while True:
             for window in walk:
                 self._check(window, file.path)

@@ -21,6 +21,7 @@ from engine.layout import (
     parent_of,
     parse_file_name,
     partition_of,
+    transaction_index_file_name,
 )
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.scan.batch_search import find_end, largest_timestamp_after, search_for_offset, sound_windows, whole_windows
@@ -31,7 +32,7 @@ from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
@@ -92,8 +93,8 @@ class SegmentView(ReadableSegment):
     _by_offset = staticmethod(whole_windows)
     _by_time = staticmethod(sound_windows)
 
-    def __init__(self, files: ReadOnlyFiles, directory: str, base_offset: int) -> None:
-        super().__init__(files, directory, base_offset)
+    def __init__(self, files: ReadOnlyFiles, directory: str, base_offset: int, *, has_txn_index: bool) -> None:
+        super().__init__(files, directory, base_offset, has_txn_index=has_txn_index)
         self.size = self._size_on_disk() or 0
         self.is_last = False
 
@@ -209,7 +210,7 @@ class PartitionView:
         if not len(self.segments):
             raise UnreadableFile(f"{directory}: no log of a partition is there")
         self.log_start_offset = self._find_start()
-        self.leader_epoch_cache = self._read_epochs()
+        self._epochs: EpochsRead | None = None  # not read yet
 
     def close(self) -> None:
         """Let go of all files."""
@@ -226,6 +227,13 @@ class PartitionView:
     def high_watermark(self) -> int:
         """Records below it are on all replicas, as far as is known."""
         return self.log_end_offset if self._asked_watermark is None else min(self._asked_watermark, self.log_end_offset)
+
+    @property
+    def leader_epoch_cache(self) -> EpochsRead:
+        """The leader epochs, read when they are first asked for. Raises UnreadableFile."""
+        if self._epochs is None:
+            self._epochs = self._read_epochs()
+        return self._epochs
 
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end with its place."""
@@ -258,7 +266,8 @@ class PartitionView:
         Segments that were removed meanwhile are forgotten.
         """
         before = self._end
-        there = self._bases()
+        names = self.files.list(self.directory)
+        there = _bases(names)
         for base in set(self.segments.base_offsets).difference(there):
             gone = self.segments.get(base)
             assert gone is not None
@@ -267,21 +276,14 @@ class PartitionView:
         known = set(self.segments.base_offsets)
         if known and there and there[-1] != max(known):
             self._set_end(max(known), is_last=False)  # it was the last one, and has been closed meanwhile
+        listed = set(names)
         for base in there:
             if base not in known:
-                self.segments.add(SegmentView(self.files, self.directory, base))
+                has_txn_index = transaction_index_file_name(base) in listed
+                self.segments.add(SegmentView(self.files, self.directory, base, has_txn_index=has_txn_index))
         if there:
             self._set_end(there[-1], is_last=True)
         return self._end.message_offset > before.message_offset
-
-    def _bases(self) -> list[int]:
-        """Base offsets of the logs in the directory, ascending."""
-        parsed = ((name, parse_file_name(name)) for name in self.files.list(self.directory))
-        return sorted(
-            one.base_offset for name, one in parsed
-            if one is not None and one.kind is FileKind.LOG and one.base_offset is not None and not one.suffix
-            and one.remote_id is None and canonical_name(one) == name
-        )  # fmt: skip
 
     def _set_end(self, base: int, *, is_last: bool) -> None:
         """Find out where the segment ends that begins at `base`, and with the last one the log."""
@@ -387,6 +389,16 @@ class PartitionView:
             if window.batches.table[BatchField.VALID, row]:  # a wrong checksum is told of where it is read
                 self._report(unreadable_marker(window, row, path, error))
             return False
+
+
+def _bases(names: Iterable[str]) -> list[int]:
+    """Base offsets of the logs among the names of a directory's files, ascending."""
+    parsed = ((name, parse_file_name(name)) for name in names)
+    return sorted(
+        one.base_offset for name, one in parsed
+        if one is not None and one.kind is FileKind.LOG and one.base_offset is not None and not one.suffix
+        and one.remote_id is None and canonical_name(one) == name
+    )  # fmt: skip
 
 
 def _was_told(end: LogOffsetMetadata, base: int, position: int) -> bool:

@@ -180,7 +180,8 @@ class ReadableSegment:
 
         Mirrors LogSegment.translateOffset.
         """
-        position = max(self.offset_index.lookup(offset).position, starting_position)
+        from_index = 0 if offset <= self.base_offset else self.offset_index.lookup(offset).position
+        position = max(from_index, starting_position)
         if position >= self.size:
             return None
         return search_for_offset(self.log_file, offset, position, self.size, self._by_offset)
