@@ -209,8 +209,9 @@ def _head(segment: ReadableSegment, offset: int) -> BatchHead | None:
 
 def _cuts(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator[tuple[int, int]]:
     """Where batches begin inside start … end, about every `step` bytes: their base offsets and positions, by the index."""
-    index, target = segment.offset_index, step
+    target = step
     while target < segment.size:
+        index = segment.offset_index
         number = bisect_left(range(len(index)), target, key=lambda one: index.entry(one).position)
         if number == len(index):
             return
