@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import INT_MAX, LONG_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 METADATA_TOPIC = "__cluster_metadata"  # of a KRaft cluster; one partition, which only controllers write
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
@@ -257,3 +260,13 @@ def directory_order(name: str) -> tuple[bool, str, int, str]:
     """Sort key: partitions by topic and number, other directories behind them by name."""
     parsed = parse_partition_dir(name)
     return (True, name, 0, "") if parsed is None else (False, parsed.topic, parsed.partition, name)
+
+
+def log_base_offsets(names: Iterable[str]) -> list[int]:
+    """Base offsets of the logs among the names of a directory's files, ascending."""
+    parsed = ((name, parse_file_name(name)) for name in names)
+    return sorted(
+        one.base_offset for name, one in parsed
+        if one is not None and one.kind is FileKind.LOG and one.base_offset is not None and not one.suffix
+        and one.remote_id is None and canonical_name(one) == name
+    )  # fmt: skip

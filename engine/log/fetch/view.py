@@ -17,7 +17,7 @@ from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.layout import (
     FileKind,
-    canonical_name,
+    log_base_offsets,
     parent_of,
     parse_file_name,
     partition_of,
@@ -32,7 +32,7 @@ from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
@@ -267,7 +267,7 @@ class PartitionView:
         """
         before = self._end
         names = self.files.list(self.directory)
-        there = _bases(names)
+        there = log_base_offsets(names)
         for base in set(self.segments.base_offsets).difference(there):
             gone = self.segments.get(base)
             assert gone is not None
@@ -389,16 +389,6 @@ class PartitionView:
             if window.batches.table[BatchField.VALID, row]:  # a wrong checksum is told of where it is read
                 self._report(unreadable_marker(window, row, path, error))
             return False
-
-
-def _bases(names: Iterable[str]) -> list[int]:
-    """Base offsets of the logs among the names of a directory's files, ascending."""
-    parsed = ((name, parse_file_name(name)) for name in names)
-    return sorted(
-        one.base_offset for name, one in parsed
-        if one is not None and one.kind is FileKind.LOG and one.base_offset is not None and not one.suffix
-        and one.remote_id is None and canonical_name(one) == name
-    )  # fmt: skip
 
 
 def _was_told(end: LogOffsetMetadata, base: int, position: int) -> bool:
