@@ -81,12 +81,39 @@ def verify_partition(
     return _Partition(files, directory, report, go_on).run()
 
 
+class _Judged:
+    """Takes findings: notes what they mean for the result, and hands on what a dam lets through.
+
+    The checks hold this and not the verification, which holds them: in a circle their columns would stay until the garbage
+    collector comes, of one partition after the other.
+    """
+
+    def __init__(self, result: Verification, report: Report) -> None:
+        self._result, self._dam = result, Dam(report)
+
+    def __call__(self, finding: Finding) -> None:
+        """Take one finding."""
+        result = self._result
+        order = (None, Severity.INFO, Severity.WARNING, Severity.ERROR)
+        result.worst = max(result.worst, finding.severity, key=order.index)
+        if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
+            result.is_log_damaged = True
+        if finding.severity is not Severity.INFO and finding.code != "offset-gap":
+            result.is_broken = True
+        self._dam(finding)
+
+    def finish(self) -> None:
+        """Tell how many findings were held back."""
+        self._dam.finish()
+
+
 class _Partition:
     def __init__(self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool]) -> None:
         self._files = files
         self._prefix = directory if directory.endswith("/") else directory + "/"
-        self._dam, self._go_on = Dam(report), go_on
+        self._go_on = go_on
         self.result = Verification(directory)
+        self._report = _Judged(self.result, report)
         self._paths: dict[tuple[FileKind, int | None], str] = {}
         self._columns = BatchColumns()
         self._partition = partition_of(files.absolute(self._prefix + "x"))
@@ -104,7 +131,7 @@ class _Partition:
                 break
         else:
             self._finish()
-        self._dam.finish()
+        self._report.finish()
         return self.result
 
     def _finish(self) -> None:
@@ -125,15 +152,6 @@ class _Partition:
             self.result.bytes += file.size()
         if part.problem is not None:
             self._report(Finding(part.problem.code, Where(path, part.size), part.problem.what))
-
-    def _report(self, finding: Finding) -> None:
-        order = (None, Severity.INFO, Severity.WARNING, Severity.ERROR)
-        self.result.worst = max(self.result.worst, finding.severity, key=order.index)
-        if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
-            self.result.is_log_damaged = True
-        if finding.severity is not Severity.INFO and finding.code != "offset-gap":
-            self.result.is_broken = True
-        self._dam(finding)
 
     # ---- what is there
 
