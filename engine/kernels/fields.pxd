@@ -90,6 +90,8 @@ cdef enum:  # sizes
     OVERHEAD = 12
     UP_TO_MAGIC = 17
     SMALLEST = 14
+    V2_SMALLEST_RECORD = 7
+    VARINT_SIZE = 5
     V0_OVERHEAD = 14
     V1_OVERHEAD = 22
     V2_SIZE = 61

@@ -9,11 +9,11 @@ import cython
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.checksum import crc32, crc32c, crc32c_reach, sliced_reach
-    from cython.cimports.engine.kernels.numbers import i16, i32, i64, u32, wrapped_sum
+    from cython.cimports.engine.kernels.numbers import i16, i32, i64, u32, varint, wrapped_sum
 else:
     from engine.kernels import fields
     from engine.kernels.checksum import crc32, crc32c, crc32c_reach, sliced_reach
-    from engine.kernels.numbers import i16, i32, i64, u32, wrapped_sum
+    from engine.kernels.numbers import i16, i32, i64, u32, varint, wrapped_sum
 
 # Messages up to this size are checked here.
 _INLINE_CRC32 = cython.declare(cython.Py_ssize_t, sliced_reach())
@@ -178,9 +178,11 @@ def find_candidate(data: cython.const[cython.uchar][::1], start: cython.Py_ssize
                    end: cython.Py_ssize_t, largest: cython.longlong):
     """First position from `start` on, before `behind`, that may begin a batch of any format; −1: none.
 
-    A candidate has magic 0, 1 or 2, a size between its header and `largest` bytes, a codec that exists, and plausible
-    offset, delta, count or key size. Its checksum is the caller's to check: the batch may go on behind `end`. A batch of
-    format 2 is only seen where its whole header lies before `end`: where data go on there, `behind` must leave room.
+    A candidate has magic 0, 1 or 2, a size between its header and `largest` bytes, a codec that exists, plausible
+    offset, delta and count, and a first record, or key and value, that fit into it, as far as they lie before `end`: numbers
+    in the payload of records often look like a header alone. Its checksum is the caller's to check: the batch may go on
+    behind `end`. A batch of format 2 is only seen where its whole header lies before `end`: where data go on there, `behind`
+    must leave room.
     """
     at: cython.Py_ssize_t = start
     if start < 0 or end > data.shape[0]: return -1
@@ -203,12 +205,30 @@ def _may_be_batch(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, 
     """Is this a plausible header of format 2?"""
     size: cython.longlong
     count: cython.longlong
+    delta: cython.longlong
     if end - at < fields.V2_SIZE or data[at + fields.V2_ATTRIBUTES_AT] != 0: return False
     if data[at + fields.V2_ATTRIBUTES_AT + 1] & fields.CODEC_MASK > fields.LAST_CODEC: return False
     size = i32(data, at + fields.V2_BATCH_LENGTH_AT) + fields.OVERHEAD
     count = i32(data, at + fields.V2_RECORD_COUNT_AT)
-    if size < fields.V2_SIZE or size > largest or count < 0 or count > size: return False
-    return i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT) >= 0
+    delta = i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)
+    if size < fields.V2_SIZE or size > largest or count < 0 or count > size or count > delta + 1: return False
+    if count == 0: return size == fields.V2_SIZE
+    if data[at + fields.V2_ATTRIBUTES_AT + 1] & fields.CODEC_MASK: return size > fields.V2_SIZE
+    return _may_be_record(data, at + fields.V2_SIZE, end, size - fields.V2_SIZE)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _may_be_record(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                   room: cython.longlong) -> cython.bint:
+    """Does a record of format 2 begin at `at` that fits into `room` bytes? What lies behind `end` may be one."""
+    size: cython.longlong
+    behind: cython.Py_ssize_t
+    if end - at < fields.VARINT_SIZE: return room >= fields.V2_SMALLEST_RECORD
+    size, behind = varint(data, at, end)
+    return behind > 0 and fields.V2_SMALLEST_RECORD - 1 <= size <= room - (behind - at)
 
 
 @cython.cfunc
@@ -223,9 +243,25 @@ def _may_be_message(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t
     if attributes > fields.LEGACY_ATTRIBUTES or attributes & fields.CODEC_MASK > fields.LAST_LEGACY_CODEC: return False
     if size > largest: return False
     if data[at + fields.V1_MAGIC_AT] == 0:
-        return size >= fields.OVERHEAD + fields.V0_OVERHEAD and -1 <= i32(data, at + fields.V0_KEY_SIZE_AT) <= size
+        return size >= fields.OVERHEAD + fields.V0_OVERHEAD and _may_be_fields(data, at + fields.V0_KEY_SIZE_AT, end, at + size)
     if size < fields.OVERHEAD + fields.V1_OVERHEAD or end - at < fields.V1_KEY_SIZE_AT + 4: return False
-    return -1 <= i32(data, at + fields.V1_KEY_SIZE_AT) <= size
+    return _may_be_fields(data, at + fields.V1_KEY_SIZE_AT, end, at + size)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _may_be_fields(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                   behind: cython.longlong) -> cython.bint:
+    """May key and value of format 0 or 1 lie at `at`, and end at `behind`? A value's size behind `end` may be right."""
+    size: cython.longlong = i32(data, at)
+    if size < -1: return False
+    at += 4 + max(size, 0)
+    if at + 4 > behind: return False
+    if at + 4 > end: return True
+    size = i32(data, at)
+    return size >= -1 and at + 4 + max(size, 0) == behind
 
 
 if not cython.compiled:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# A search behind damage checksums no more than this many times the bytes that it goes over: what only looks like a header
-# can claim a range that reaches far. Chance leaves one such header in gigabytes; 32 of them on top of each other are made.
-SEARCH_BUDGET = 32
+# What only looks like a header can claim a range that reaches far. Chance leaves few of them; where more than 32 lie on top of
+# each other, or a few dozens claim all of a small file, somebody made them.
+_TIMES = 32
+_LEAST = 1 << 30  # bytes: less than a second
 
 
 class CorruptError(Exception):
@@ -29,3 +30,8 @@ class Problem(NamedTuple):
 def unknown_codec(codec: int) -> Problem:
     """The codec bits of a batch, message or entry name no codec that its format knows."""
     return Problem("unknown-codec", f"codec id {codec} is unknown")
+
+
+def search_budget(size: int) -> int:
+    """How many bytes a search behind damage may checksum, at the most, that goes over `size` bytes."""
+    return max(_TIMES * size, _LEAST)

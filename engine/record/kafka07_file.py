@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from engine.record.crc import checksum_of
-from engine.record.damage import SEARCH_BUDGET, Problem
+from engine.record.damage import Problem, search_budget
 from engine.record.kafka07 import (
     HEADER_V0,
     HEADER_V1,
@@ -143,7 +143,7 @@ def find_entry(
     bounded: where bytes that only look right stand thick, the search gives up, and `gave_up` takes the position from which
     on nothing was looked at.
     """
-    budget = SEARCH_BUDGET * (end - start)
+    budget = search_budget(end - start)
     for at in range(start, end, WINDOW):
         block = file.read_exactly(at, min(WINDOW + _MIN_WINDOW, end - at))
         for match in _CANDIDATE.finditer(block, 0, len(block)):

@@ -15,6 +15,7 @@ from engine.formats import (
     BATCH_HEADER,
     HEADER_SIZE_UP_TO_MAGIC,
     LEGACY_V0,
+    LEGACY_V1,
     LOG_OVERHEAD,
     MAGIC_V2,
     BatchField,
@@ -25,7 +26,7 @@ from engine.kernels.scan import find_candidate, scan_batches
 from engine.kernels.select import next_unchecked
 from engine.record.columns import BatchColumns
 from engine.record.crc import checksum_of, crc32c
-from engine.record.damage import SEARCH_BUDGET
+from engine.record.damage import search_budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 WINDOW_SIZE = 1 << 20
 MAX_BATCH_BYTES = 64 << 20  # of a batch that is decoded, unless told otherwise: 64 times what brokers accept by default
 _CHUNK = 1 << 20
+_INT = 4  # bytes of a size field
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
 
 _ZEROS = bytes(_CHUNK)
@@ -89,7 +91,7 @@ class LogWalk:
         self._suspect = start  # file position of the first of the batches with wrong checksums right before `position`
         self._is_suspicious = False  # is there such a batch?
         self.gave_up: int | None = None  # from this file position on a search looked at nothing: its work was used up
-        self._budget = SEARCH_BUDGET * (self.end - start)  # bytes that searches may still checksum
+        self._budget = search_budget(self.end - start)  # bytes that searches may still checksum
         self._max_batch_bytes = max(max_batch_bytes, BATCH_HEADER.size)
         self._buffer = bytearray(max(_SMALLEST_WINDOW, min(window_size, self._max_batch_bytes, self.end - start)))
         self._batches = BatchColumns() if batches is None else batches
@@ -168,7 +170,7 @@ class LogWalk:
             at = start + found
             size = BATCH_HEADER.field("batch_length", data, found) + LOG_OVERHEAD
             offset: int = BATCH_HEADER.field("base_offset", data, found)
-            is_ours = first_offset is None or offset >= first_offset
+            is_ours = (first_offset is None or offset >= first_offset) and self._may_be_whole(at, size)
             if is_ours and self._is_sound(at, size):
                 self.position = self._suspect = at
                 self.stop = Stop.END
@@ -176,6 +178,16 @@ class LogWalk:
             self._budget -= size if is_ours else BATCH_HEADER.size
             at += 1
         return None
+
+    def _may_be_whole(self, at: int, size: int) -> bool:
+        """Do key and value of the message of format 0 or 1 at `at` end where its size says? Of format 2 nothing is asked."""
+        head = self.file.read_exactly(at, min(LEGACY_V1.size, self.end - at))
+        if head[_CRC_START_LEGACY] >= MAGIC_V2:
+            return True
+        layout = LEGACY_V1 if head[_CRC_START_LEGACY] else LEGACY_V0
+        value_at = layout.size + max(layout.field("key_size", head), 0)
+        value_size = int.from_bytes(self.file.read(at + value_at, _INT), "big", signed=True)
+        return value_at + _INT + max(value_size, 0) == size
 
     def _is_sound(self, at: int, size: int) -> bool:
         """Does the batch of `size` bytes at file position `at` lie within the file, with a right checksum?"""

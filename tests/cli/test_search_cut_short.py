@@ -9,9 +9,9 @@ from engine.record.builder import NewRecord, build_batch
 from tests.support.run import kafkalog
 
 NOW = "1764000000000"
-SIZE = 1 << 18
+SIZE = 1 << 19
 SOUND = build_batch([NewRecord(0, 5, None, b"v")])
-CLAIM = BATCH_HEADER.pack(BATCH_HEADER.read(SOUND)._replace(batch_length=SIZE, crc=1))
+CLAIM = BATCH_HEADER.pack(BATCH_HEADER.read(SOUND)._replace(batch_length=SIZE, crc=1)) + SOUND[BATCH_HEADER.size :]
 CLAIM_07 = SIZE.to_bytes(4, "big") + bytes([1, 0]) + b"\0\0\0\1"
 
 

@@ -92,7 +92,7 @@ def test_a_header_cut_off_by_its_own_size_is_no_valid_batch(kernel):
     assert (rows[0][BatchField.VALID], rows[0][BatchField.BODY]) == (0, rows[0][BatchField.BODY_END])
 
 
-@given(batches(min_size=1, codecs=(Codec.NONE,), magics=(2,)), st.binary(max_size=60))
+@given(batches(min_size=1), st.binary(max_size=60))
 @settings(deadline=None, max_examples=40)
 def test_a_batch_behind_garbage_is_a_candidate(kernel, case, garbage):
     data = garbage + case.build()

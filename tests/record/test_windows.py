@@ -1,6 +1,7 @@
 """The walk over batches, and the search for sound ones behind damage."""
 
 import random
+import struct
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from engine.errors import FileChangedWhileReading
 from engine.formats import BATCH_HEADER, BatchField
 from engine.kernels.scan import find_candidate
-from engine.record import windows
+from engine.record import damage, windows
 from engine.record.builder import NewRecord, build_batch
 from engine.record.windows import LogWalk, Stop, only_zeros
 from tests.support.memory_files import MemoryFiles
@@ -77,8 +78,8 @@ def salvage(data, **options):
 
 
 @given(st.integers(0, len(LOG) - 1), st.binary(min_size=1, max_size=40))
-def test_what_is_not_damaged_is_found(at, damage):
-    data = LOG[:at] + damage + LOG[at + len(damage) :]
+def test_what_is_not_damaged_is_found(at, garbage):
+    data = LOG[:at] + garbage + LOG[at + len(garbage) :]
     found, _ = salvage(data)
     for start, sound in zip(STARTS, BATCHES, strict=True):
         if data[start : start + len(sound)] == sound:
@@ -128,10 +129,35 @@ def test_garbage_and_holes():
     assert searches == 3
 
 
-def test_a_search_gives_up_where_headers_only_look_right():
+NUMBERS = {
+    "shorts": struct.pack(">240h", *(number % 60 for number in range(240))),
+    "ints": struct.pack(">120i", *range(120)),
+    "longs": struct.pack("<60q", *range(60)),
+    "doubles": struct.pack(">60d", *(number % 4 / 2 for number in range(60))),
+    "pixels": bytes(number % 7 == 0 for number in range(480)),
+}
+
+
+@pytest.mark.parametrize("records", [30, 400])
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_numbers_in_payloads_do_not_end_a_search(numbers, records):
+    """They look like headers of old formats, by the thousand; by their keys and values they are not."""
+    values = [NUMBERS[numbers][at % 7 :] + bytes(at % 7) for at in range(records)]
+    parts = [
+        build_batch([NewRecord(first + at, 5, None, value) for at, value in enumerate(values)], base_offset=first)
+        for first in range(0, 40 * records, records)
+    ]
+    data, broken = b"".join(parts), len(parts[0])
+    data = data[: broken + 8] + (7).to_bytes(4, "big") + data[broken + 12 :]
+    starts = [sum(map(len, parts[:number])) for number in range(len(parts))]
+    assert salvage(data)[0] == [start for start in starts if start != broken]
+
+
+def test_a_search_gives_up_where_headers_only_look_right(monkeypatch):
     """A file full of headers that claim the rest of it would otherwise be summed over and over."""
+    monkeypatch.setattr(damage, "_LEAST", 0)
     head = BATCH_HEADER.pack(BATCH_HEADER.read(BATCHES[0])._replace(batch_length=1 << 20, crc=1))
-    data = b"\0" * 18 + head * 40_000
+    data = b"\0" * 18 + (head + BATCHES[0][len(head) : len(head) + 7]) * 40_000
     assert salvage(data)[0] == []
     with MemoryFiles({"x.log": data}).open("x.log") as file:
         log = LogWalk(file)
