@@ -251,6 +251,17 @@ def test_no_permission_for_real(tmp_path):
     assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Permission denied\n")
 
 
+def test_a_directory_without_permission_below_the_one_that_was_named(tmp_path):
+    """As for a file: what could not be looked at is status 8, whoever meets it."""
+    (tmp_path / "data/t-0").mkdir(parents=True)
+    (tmp_path / "data/t-1").mkdir()
+    write(tmp_path / "data/t-1", batch())
+    with without_permission(tmp_path / "data/t-0"):
+        for command in ("dump-log", "verify-index"):
+            done = kafkalog(command, str(tmp_path / "data"))
+            assert (done.status, "unreadable" in done.err) == (8, True), done.err
+
+
 def test_an_input_output_error_in_the_middle(tmp_path, monkeypatch):
     path = write(tmp_path, batch())
 
