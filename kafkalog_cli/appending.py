@@ -102,20 +102,26 @@ def _check(values: dict[str, Any]) -> None:
 
 
 def _make(path: str, *, create: bool, dry_run: bool) -> bool:
-    """Make the partition directory if there is none and it is asked for: was it? Raises UsageError, UnwritableFile."""
+    """Make the partition directory if there is none and it is asked for: was it?
+
+    Raises UsageError, NoLogOfBrokers for a name that none can have, UnwritableFile.
+    """
     from engine.errors import UsageError
     from engine.files import Files
     from engine.layout import file_name, parse_partition_dir
+    from engine.log.logdir.log_manager import refuse_topic_name
 
     files, directory = Files(), path.rstrip("/") or path
     directory = files.resolve(directory) if file_name(directory) in (".", "..") else directory
-    if parse_partition_dir(file_name(files.absolute(directory))) is None:
+    named = parse_partition_dir(file_name(files.absolute(directory)))
+    if named is None:
         raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
     if files.exists(directory):
         return create and not files.list(directory)  # left by one that came no further
     if not create or dry_run:
         what = f"{directory}: there is no such partition directory"
         raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
+    refuse_topic_name(directory, named.topic)
     files.make_directory(directory)
     files.sync_directory(directory.rpartition("/")[0] or ".")
     return True
@@ -175,7 +181,17 @@ class Session:
         self._flushed_at = time.monotonic()
 
     def run(self) -> None:
-        """Append everything. What is refused goes into the report; what came before it is kept."""
+        """Append everything. What is refused goes into the report; what came before it is kept.
+
+        Of what else fails, such as a disk without room, the report says how much of the input is in the log all the same.
+        """
+        try:
+            self._run()
+        except KafkalogError:
+            self._note_unfinished()
+            raise
+
+    def _run(self) -> None:
         from engine.log.append_errors import AppendRefused
         from engine.log.kafka07.segment import Refused07
         from engine.log.report import Action
@@ -191,7 +207,7 @@ class Session:
         except Interrupted as error:
             refusal = f"{error}: {{}} {self._unit} of the input are in the log, and on the disk"
         if refusal is not None:
-            done = sum(one.last_offset - one.first_offset + 1 for one in self._intake.appended)
+            done = self._amount(self._intake.appended)
             self._report().add(Action.REFUSED, "", refusal.format(done), records=done)
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
         self._note_cut_off()
@@ -200,6 +216,21 @@ class Session:
         self._flush()
         if self._json.skipped:
             click.echo(f"{self._json.skipped} lines of the input are no records of data: passed over", err=True)
+
+    def _note_unfinished(self) -> None:
+        """Say how far it came. Nothing is synced once more: behind a sync that failed the next one may lie."""
+        from engine.log.report import Action
+
+        self._acknowledge()
+        appended = self._intake.appended
+        done, synced = self._amount(appended), self._amount(appended[: self._said])
+        where = f" (up to offset {appended[-1].last_offset})" if appended else ""
+        what = f"it ended in the middle: {done} {self._unit} of the input are in the log{where}, {synced} of them on the disk"
+        self._report().add(Action.REFUSED, "", what, records=done)
+
+    @staticmethod
+    def _amount(appended: list[Appended]) -> int:
+        return sum(one.last_offset - one.first_offset + 1 for one in appended)
 
     def _note_cut_off(self) -> None:
         """Say what of the input nobody is going to read: Kafka takes it, or leaves it out, without a word."""

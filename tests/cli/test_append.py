@@ -14,6 +14,7 @@ import pytest
 from engine.config import LogConfig
 from engine.files import Files
 from engine.log.loading.loader import open_log
+from tests.support.full_disk import full_disk
 from tests.support.run import kafkalog
 
 NOW = 1_700_000_000_000
@@ -318,3 +319,26 @@ def test_the_metadata_log_tells_the_topic(own_corpus, tmp_path):
     out, _, status = append("nobodys-1", "--topic-id", TOPIC_ID)
     assert status == 0
     assert "the metadata log knows no such topic: a broker renames the directory to -stray" in out
+
+
+@pytest.mark.parametrize("room", [0, 300, 1000])
+def test_a_full_disk_does_not_hide_how_much_came_in(append, partition, tmp_path, room):
+    append('{"value":"0"}')
+    with full_disk(tmp_path, 200 + room):  # the input takes some of it
+        lines, err, status = append("\n".join(["{}"] * 60), "--batch-size", "1", "--config", "segment.bytes=400")
+    assert (status, "No space left on device" in err) == (8, True)
+    [told] = [line for line in lines if "it ended in the middle" in line]
+    assert kafkalog("recover", "--no-quarantine", str(partition)).status in (0, 1)
+    there = len(contents(partition)) - 1
+    assert f" {there} records of the input are in the log" in told
+    assert ("(up to offset" in told) == (there > 0) == (room > 0)
+    acknowledged = sum(int(line.split("(")[1].split()[0]) for line in lines if ": offsets " in line and "records)" in line)
+    assert f", {acknowledged} of them on the disk" in told
+
+
+def test_a_name_that_no_topic_can_have_makes_no_directory(tmp_path):
+    source = tmp_path / "input"
+    source.write_text("{}")
+    done = kafkalog("append", "--create", *CLOCK, "--input", str(source), str(tmp_path / "bad name-0"))
+    assert (done.status, (tmp_path / "bad name-0").exists()) == (8, False)
+    assert f"{tmp_path / 'bad name-0'}: no topic can have this name" in done.err

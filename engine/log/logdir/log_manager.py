@@ -63,14 +63,19 @@ class NoLogOfBrokers(KafkalogError):
     code = "no-log-of-brokers"
 
 
+def refuse_topic_name(path: str, topic: str) -> None:
+    """Raise NoLogOfBrokers if no topic can be called what the partition directory at `path` says."""
+    if not is_topic_name(topic):
+        what = f"{path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
+        raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir", path=path)
+
+
 def refuse_what_is_not_ours(files: Files, place: Place) -> list[str]:
     """The names of the plain files of the log at `place`.
 
     Raises NoLogOfBrokers where no broker of today opens it, or where it is no log of plain files.
     """
-    if not is_topic_name(place.name.topic):
-        what = f"{place.path}: no topic can have this name: letters, digits, '.', '_' and '-' are what Kafka allows"
-        raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir")
+    refuse_topic_name(place.path, place.name.topic)
     names = files.plain(place.path)
     of_07 = (parse_file_name(name) for name in names if _LOG_07 in name)
     if any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in of_07):

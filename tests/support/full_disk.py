@@ -1,0 +1,58 @@
+"""The module os for engine.files, with a disk of so many bytes: what does not fit is not written, as ENOSPC tells.
+
+    with full_disk(tmp_path, room=1000) as disk: ...    # 1000 bytes more than what is there
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.files import open_file, seam
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+class FullDisk:
+    """What is below `top` takes its bytes, names and directories nothing. A new file can be made where nothing fits in it."""
+
+    def __init__(self, top: Path, room: int) -> None:
+        self._top = top
+        self._capacity = self.held() + room
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(os, name)
+
+    def held(self) -> int:
+        """Bytes of all files."""
+        return sum(path.stat().st_size for path in self._top.rglob("*") if path.is_file())
+
+    def free(self) -> int:
+        return max(0, self._capacity - self.held())
+
+    def statvfs(self, _path: str) -> SimpleNamespace:
+        return SimpleNamespace(f_frsize=1, f_bavail=self.free(), f_bfree=self.free() + 999)  # the rest is root's
+
+    def pwritev(self, descriptor: int, parts: Sequence[memoryview], position: int) -> int:
+        part = next(memoryview(part).cast("B") for part in parts if len(part))
+        fitting = os.fstat(descriptor).st_size + self.free() - position
+        if fitting <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return os.pwritev(descriptor, [part[:fitting]], position)
+
+
+@contextmanager
+def full_disk(top: Path, room: int) -> Iterator[FullDisk]:
+    """Put it in the place of the operating system, wherever the seam speaks to it."""
+    disk = FullDisk(top, room)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (seam, open_file):
+            patch.setattr(module, "os", disk)
+        yield disk
