@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.files import Files
 
 if TYPE_CHECKING:
-    from engine.files import FileInfo, Lock, OpenFile, WritableFile
+    from engine.files import DiskSpace, FileInfo, Lock, OpenFile, WritableFile
 
 
 class FilesAbove(Files):
@@ -26,6 +26,10 @@ class FilesAbove(Files):
     def info(self, path: str) -> FileInfo:
         """As Files does."""
         return self._below.info(path)
+
+    def space(self, path: str) -> DiskSpace:
+        """As Files does."""
+        return self._below.space(path)
 
     def exists(self, path: str) -> bool:
         """As Files does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UnreadableFile, UsageError
@@ -10,7 +11,7 @@ from engine.findings import Severity
 from engine.layout import PartitionKind
 from engine.log.logdir.log_manager import purge_deleted_directories
 from engine.log.operations.kafka07 import explain_retention_07, retain_07
-from engine.log.operations.operation import operate
+from engine.log.operations.operation import operate, places_of
 from engine.log.quarantine.standing import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.explain import explain_retention
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from engine.errors import KafkalogError
     from engine.log.kafka07.log import Log07
+    from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
     from kafkalog_cli.engine_options import Opening
@@ -33,34 +35,36 @@ _INTERNAL = "__"
 
 
 def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
-    """Delete what retention allows, or `wanted` bytes whatever it allows → exit status."""
+    """Delete what retention allows, or whatever it allows until `wanted` bytes of each disk are free → exit status."""
     errors: list[KafkalogError] = []
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
-        before = 0 if wanted is None else _size(manager)
-        purged = [] if opening.keep_deleted else list(_purge(manager, errors))
-        yield from purged
-        plan = None if wanted is None else _plan(manager, wanted - (before - _size(manager)))
+        disks = [] if wanted is None else _disks(manager, wanted)
+        yield from [] if opening.keep_deleted else list(_purge(manager, errors))
+        plans = {path: plan for disk in disks for path, plan in disk.plans().items()}
 
         def work(log: UnifiedLog) -> None:
-            if plan is None:
+            if wanted is None:
                 delete_old_segments(log)
             else:
-                free(log, plan)
+                free(log, plans[log.directory])
             if explain:
                 explain_retention(log)
 
         options = opening.options("retain", for_snapshots=True)
+        if wanted is not None:
+            options = replace(options, first=frozenset(path for path, plan in plans.items() if path in plan.directories))
+
         def work_07(log: Log07, report: Report) -> None:
-            if plan is not None:
+            if wanted is not None:
                 raise UsageError(f"{log.directory}: a log of Kafka 0.7, which --free does not know", path=log.directory)
             retain_07(log, report, manager.now)
             if explain:
                 explain_retention_07(log, report, manager.now)
 
         yield from operate(manager, options, work, errors, progress.done, work_07)
-        if wanted is not None and plan is not None:
-            yield _freed(manager, plan, wanted, before - _size(manager), failed=bool(errors))
+        for disk in disks:
+            yield disk.report(failed=bool(errors))
 
     return session(values, perform, errors)
 
@@ -77,38 +81,73 @@ def _purge(manager: LogManager, errors: list[KafkalogError]) -> Iterator[Report]
                 yield Report(place.path, "retain", failure=error)
 
 
-def _plan(manager: LogManager, wanted: int) -> FreePlan:
-    """Of compacted topics and Kafka's internal ones no segment may go: they would lose more than history."""
-    log_dirs = manager.cluster.log_dirs
-    places = [place for log_dir in log_dirs for place in log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
-              if not place.name.topic.startswith(_INTERNAL) and manager.config(place.name.topic).cleanup_policy == "delete"]
-    return plan_freeing(manager.files_of(log_dirs[0].path), [place.path for place in places], wanted)
+def _disks(manager: LogManager, wanted: int) -> list[_Disk]:
+    """The file systems that the log dirs lie on, in their order."""
+    spaces = [(log_dir, manager.files_of(log_dir.path).space(log_dir.path)) for log_dir in manager.cluster.log_dirs]
+    return [
+        _Disk(manager, [log_dir for log_dir, space in spaces if space.disk == number], wanted,
+              next(space.free for _, space in spaces if space.disk == number))
+        for number in dict.fromkeys(space.disk for _, space in spaces)
+    ]  # fmt: skip
 
 
-def _size(manager: LogManager) -> int:
-    """Bytes of all files in the partition directories of the log dirs, as far as they can be read: who works there tells."""
-    total = 0
-    for log_dir in manager.cluster.log_dirs:
-        files = manager.files_of(log_dir.path)
-        for place in log_dir.places:
-            with suppress(UnreadableFile):  # purged meanwhile it has none
-                total += sum(size for size, _modified in list_files(files, place.path).values())
-    return total
+class _Disk:
+    """A file system on which `wanted` bytes are to be free. `free` are so at the beginning."""
 
+    def __init__(self, manager: LogManager, log_dirs: list[LogDir], wanted: int, free: int) -> None:
+        self._manager, self._log_dirs, self._wanted, self._free = manager, log_dirs, wanted, free
+        self._before = self._size()
+        self._missing = 0  # bytes, once the directories of deleted topics are gone
+        self._plan: FreePlan | None = None
 
-def _freed(manager: LogManager, plan: FreePlan, wanted: int, freed: int, *, failed: bool) -> Report:
-    """What was planned, and what came of it."""
-    report = Report(manager.cluster.log_dirs[0].path, "retain")
-    planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of left-overs"
-    if freed >= wanted:
-        report.add(Action.EXPLAINED, "", f"{freed} bytes are free, {wanted} were wanted: {planned} were to go")
+    def plans(self) -> dict[str, FreePlan]:
+        """What is to go now, by partition directory; the same for all.
+
+        Of compacted topics and Kafka's internal ones no segment may go: they would lose more than history.
+        """
+        places = [place for log_dir in self._log_dirs for place in places_of(log_dir)]
+        spared = {place.path for place in places if not self._is_history(place)}
+        files = self._manager.files_of(self._log_dirs[0].path)
+        self._missing = self._wanted - self._free - self._freed()
+        self._plan = plan_freeing(files, [place.path for place in places], self._missing, spared)
+        return {place.path: self._plan for place in places}
+
+    def _is_history(self, place: Place) -> bool:
+        return (
+            place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and not place.name.topic.startswith(_INTERNAL)
+            and self._manager.config(place.name.topic).cleanup_policy == "delete"
+        )  # fmt: skip
+
+    def report(self, *, failed: bool) -> Report:
+        """What was planned, and what came of it. `failed`: at some partition."""
+        plan, wanted, freed = self._plan, self._wanted, self._freed()
+        assert plan is not None, "plans come before"
+        free = self._free + freed
+        report = Report(self._log_dirs[0].path, "retain")
+        planned = f"{plan.segments} segments of {len(plan.end_offsets)} partitions and {plan.leftovers} bytes of left-overs"
+        done = f"{self._free} before and {freed} by this: {planned} were to go"
+        if free >= wanted:
+            report.add(Action.EXPLAINED, "", f"{free} bytes of the disk are free, {wanted} were wanted; {done}")
+            return report
+        if failed:
+            why = "a partition could not be worked on"
+        elif plan.size >= self._missing:
+            why = "the rest stays: above the high watermark, or still there as .deleted"
+        else:
+            why = "nothing else may go: the rest is in active segments, or compacted or internal, or no partition's"
+        text = f"{wanted} bytes of the disk were to be free, {free} are; {done}; {why}"
+        report.add(Action.REFUSED, "", text, size=max(0, freed), severity=Severity.ERROR)
         return report
-    if failed:
-        why = "a partition could not be worked on"
-    elif plan.size >= wanted:
-        why = "the rest stays: above the high watermark, or still there as .deleted"
-    else:
-        why = "nothing else may go: the rest is in active segments, or compacted or internal"
-    text = f"{wanted} bytes were to become free, {freed} are: {planned} were to go; {why}"
-    report.add(Action.REFUSED, "", text, size=max(0, freed), severity=Severity.ERROR)
-    return report
+
+    def _freed(self) -> int:
+        return self._before - self._size()
+
+    def _size(self) -> int:
+        """Bytes of all files in the partition directories, as far as they can be read: who works there tells."""
+        total = 0
+        for log_dir in self._log_dirs:
+            files = self._manager.files_of(log_dir.path)
+            for place in log_dir.places:
+                with suppress(UnreadableFile):  # purged meanwhile it has none
+                    total += sum(size for size, _modified in list_files(files, place.path).values())
+        return total

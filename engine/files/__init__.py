@@ -13,10 +13,10 @@ Tests put in the place of `Files` what stops, tears or fails any single operatio
 from engine.files.locks import Lock, is_locked
 from engine.files.machine import now_ms, zeros
 from engine.files.open_file import Buffer, OpenFile, WritableFile, nameless_file
-from engine.files.refusals import LINK, unreadable, unwritable
-from engine.files.seam import FileInfo, Files, ReadOnlyFiles, look, replace
+from engine.files.refusals import LINK, is_full, unreadable, unwritable
+from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, replace
 
 __all__ = [
-    "LINK", "Buffer", "FileInfo", "Files", "Lock", "OpenFile", "ReadOnlyFiles", "WritableFile", "is_locked", "look",
-    "nameless_file", "now_ms", "replace", "unreadable", "unwritable", "zeros",
+    "LINK", "Buffer", "DiskSpace", "FileInfo", "Files", "Lock", "OpenFile", "ReadOnlyFiles", "WritableFile", "is_full",
+    "is_locked", "look", "nameless_file", "now_ms", "replace", "unreadable", "unwritable", "zeros",
 ]  # fmt: skip

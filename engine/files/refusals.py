@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -25,6 +26,11 @@ def unwritable(path: str, error: OSError | ValueError | OverflowError) -> Unwrit
     """The error to raise where the operating system refused to change `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return UnwritableFile(f"{path}: {reason}")
+
+
+def is_full(error: UnwritableFile) -> bool:
+    """Was a change refused because the disk has no room, or the owner's quota none?"""
+    return getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
 def kind_of(mode: int) -> str:

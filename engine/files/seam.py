@@ -31,6 +31,13 @@ class FileInfo(NamedTuple):
     modified_ms: int
 
 
+class DiskSpace(NamedTuple):
+    """Of the file system that a path lies on: a number of its own, bytes that a user who is not root may still write."""
+
+    disk: int
+    free: int
+
+
 class ReadOnlyFiles:
     """The operating system, as far as looking goes. Paths are str, relative ones to the working directory.
 
@@ -47,6 +54,14 @@ class ReadOnlyFiles:
             raise unreadable(path, error) from error
         mode = status.st_mode
         return FileInfo(stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def space(self, path: str) -> DiskSpace:
+        """The room where `path` lies, which is there. Raises UnreadableFile."""
+        try:
+            status, number = os.statvfs(path), os.stat(path).st_dev
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from error
+        return DiskSpace(number, status.f_bavail * status.f_frsize)
 
     def exists(self, path: str) -> bool:
         """Is there anything at `path`, symbolic links followed?

@@ -6,10 +6,10 @@ thousands of segments holds no descriptor for any of them.
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, cast
 
 from engine.errors import UnwritableFile
+from engine.files import is_full
 from engine.layout import ASIDE
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Backing:
                 file.write_at(0, data)
                 file.sync()
         except UnwritableFile as error:
-            if getattr(error.__cause__, "errno", None) not in (errno.ENOSPC, errno.EDQUOT) or not self.exists:
+            if not is_full(error) or not self.exists:
                 raise
             self._files.remove(aside)
             self._overwrite(data)

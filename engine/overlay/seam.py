@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UnwritableFile
-from engine.files import LINK, FileInfo, Files, Lock, OpenFile, WritableFile
+from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile
 from engine.overlay.changes import Changes, Operation
 from engine.overlay.open_file import OverlayFile, WritableOverlayFile
 from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
@@ -61,6 +61,10 @@ class OverlayFiles(Files):
             node.modified_ms if node.modified_ms is not None else below.modified_ms if below is not None else self._changes.now
         )
         return FileInfo(below is None or below.is_file, False, size, modified)
+
+    def space(self, path: str) -> DiskSpace:
+        """The room on the disk where `path` lies: what is changed here takes and gives none. Raises UnreadableFile."""
+        return self.disk.space(path)
 
     def exists(self, path: str) -> bool:
         """Is there anything that can be reached at `path`?"""

@@ -13,7 +13,7 @@ from engine.overlay.content import Content
 if TYPE_CHECKING:
     from threading import RLock
 
-    from engine.files import FileInfo, OpenFile
+    from engine.files import DiskSpace, FileInfo, OpenFile
 
 Words = list[str]
 NO_ENTRY = "No such file or directory"
@@ -25,6 +25,9 @@ class Disk(Protocol):
 
     def info(self, path: str, /) -> FileInfo:
         """What stands at `path`."""
+
+    def space(self, path: str, /) -> DiskSpace:
+        """The room where `path` lies."""
 
     def exists(self, path: str, /) -> bool:
         """Is there anything?"""

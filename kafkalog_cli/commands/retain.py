@@ -14,7 +14,7 @@ _SECTIONS = (Section("What is done", ("--explain", "--free", "--keep-deleted")),
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),
     Example("What would go now, and when will the rest?", "kafkalog retain --explain data/orders-7"),
-    Example("The disk is full: free ten gigabytes, the oldest records first:", "kafkalog retain --free 10GiB data"),
+    Example("The disk is full: delete the oldest records until ten gigabytes are free:", "kafkalog retain --free 10GiB data"),
     Example("Keep about a gigabyte:",
             "kafkalog retain --config retention.bytes=1073741824 --config retention.ms=-1 data/orders-7"),
 )
@@ -25,7 +25,8 @@ _EXAMPLES = (
 @click.option("--explain", is_flag=True, help="Change nothing: say of every segment why it goes or stays, and when it will go.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
-              "until so much is free. Compacted and internal topics are left alone.")
+              "until the disk of each log dir has BYTES free; where it has them already, nothing but left-overs goes. Segments of "
+              "compacted and internal topics are left alone.")
 def command(wanted: int | None, explain: bool, **values: Any) -> int:
     """Delete the segments that retention allows: by log start offset, by size, by time.
 

@@ -5,22 +5,32 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import ExitStack
 
 import pytest
 
-from engine.files import ReadOnlyFiles
+from engine.files import DiskSpace, ReadOnlyFiles
 from tests.support.file_work import tree
+from tests.support.full_disk import full_disk
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 NOW = 1_764_000_000_000
 DAY = 86_400_000
+ROOM = 100_000  # bytes that are free
 
 
 @pytest.fixture
 def log_dir(tmp_path):
     (tmp_path / "d0").mkdir()
     return tmp_path / "d0"
+
+
+@pytest.fixture
+def disk(log_dir):
+    """Call it when everything is there: from then on the disk has ROOM bytes more, and tells so."""
+    with ExitStack() as stack:
+        yield lambda room=ROOM: stack.enter_context(full_disk(log_dir.parent, room))
 
 
 def append(log_dir, partition, stamps, *, size=1000):
@@ -33,7 +43,7 @@ def append(log_dir, partition, stamps, *, size=1000):
     assert done.status == 0, done.err
 
 
-def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir):
+def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
     append(log_dir, "b-0", [NOW - 5 * DAY, NOW - 4 * DAY, NOW])
     append(log_dir, "__internal-0", [NOW - 20 * DAY, NOW])
@@ -43,7 +53,8 @@ def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir):
     (log_dir / "a-0/00000000000000000099.log.deleted").write_bytes(bytes(300))
     (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     before = tree(ReadOnlyFiles(), str(log_dir))
-    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", "4000", str(log_dir))
+    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 4000), str(log_dir))
+    disk()
     assert kafkalog(*arguments, "--dry-run").status == 1
     assert tree(ReadOnlyFiles(), str(log_dir)) == before
     done = kafkalog(*arguments)
@@ -56,17 +67,18 @@ def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir):
     }  # fmt: skip
     short = kafkalog(*arguments[:-2], "1000000", str(log_dir))
     assert short.status == 4
-    assert "1000000 bytes were to become free, " in short.out.decode()
+    assert "1000000 bytes of the disk were to be free, " in short.out.decode()
 
 
 def held(log_dir):
     return sum(path.stat().st_size for path in log_dir.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
-def test_what_became_free_is_said_as_it_is(log_dir):
+def test_what_became_free_is_said_as_it_is(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
     before = held(log_dir)
     arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", "1000000", str(log_dir))
+    disk()
     planned = kafkalog(*arguments, "--dry-run")
     assert held(log_dir) == before
     done = kafkalog(*arguments)
@@ -74,20 +86,24 @@ def test_what_became_free_is_said_as_it_is(log_dir):
     freed = before - held(log_dir)
     assert freed > 2000
     lines = done.out.decode().splitlines()
-    assert f"1000000 bytes were to become free, {freed} are: 2 segments of 1 partitions" in lines[-2]
+    assert f"1000000 bytes of the disk were to be free, {ROOM + freed} are; {ROOM} before and {freed} by this: " in lines[-2]
+    assert ": 2 segments of 1 partitions" in lines[-2]
     assert "nothing else may go" in lines[-2]
     assert lines[-1].endswith("not all of it was done")
     assert planned.out.decode().splitlines()[-3:-1] == lines[-2:]
 
 
-def test_what_stays_as_deleted_is_not_free(log_dir):
+def test_what_stays_as_deleted_is_not_free(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
-    done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", "1500", "--keep-deleted", str(log_dir))
+    disk()
+    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 1500), str(log_dir))
+    done = kafkalog(*arguments, "--keep-deleted")
     assert done.status == 4
-    assert "1500 bytes were to become free, 0 are" in done.out.decode()
-    done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", "500", str(log_dir))
+    assert f"{ROOM + 1500} bytes of the disk were to be free, {ROOM} are; " in done.out.decode()
+    done = kafkalog(*arguments)
     assert done.status in (0, 1)
-    assert "bytes are free, 500 were wanted: 0 segments of 0 partitions and " in done.out.decode()
+    assert f"bytes of the disk are free, {ROOM + 1500} were wanted; {ROOM} before and " in done.out.decode()
+    assert ": 0 segments of 0 partitions and " in done.out.decode()
 
 
 def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_path):
@@ -100,8 +116,8 @@ def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_p
     assert not doomed.exists()
 
 
-@pytest.mark.parametrize("free", [(), ("--free", "3000")])
-def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, free):
+@pytest.mark.parametrize("free", [(), ("--free", str(ROOM + 3000))])
+def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, disk, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     gone = log_dir / f"gone-0.{'1' * 32}-delete"
     (gone / ".kafkalog-compaction/deep").mkdir(parents=True)
@@ -111,6 +127,7 @@ def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, 
     (gone / "link").symlink_to(log_dir.parent / "outside")
     (gone / "nowhere").symlink_to("nowhere")
     os.mkfifo(gone / "pipe")
+    disk()
     arguments = ("retain", "--clean-start", "--now", str(NOW), "--config", f"retention.ms={DAY}", *free, str(log_dir))
     planned, done = kafkalog(*arguments, "--dry-run"), kafkalog(*arguments)
     assert planned.status == done.status == (4 if free else 0), done.err
@@ -121,13 +138,14 @@ def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, 
     assert (log_dir.parent / "outside/kept").read_bytes() == b"kept"
 
 
-@pytest.mark.parametrize("free", [(), ("--free", "3000")])
-def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, free):
+@pytest.mark.parametrize("free", [(), ("--free", str(ROOM + 3000))])
+def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, disk, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     stays, goes = (log_dir / f"{name}-0.{'1' * 32}-delete" for name in ("first", "second"))
     for directory in (stays, goes):
         directory.mkdir()
         (directory / "00000000000000000000.log").write_bytes(bytes(700))
+    disk()
     with without_permission(stays):
         done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--config", f"retention.ms={DAY}", *free, str(log_dir))
     assert done.status == 8
@@ -135,18 +153,90 @@ def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, free):
     assert f"removed {goes.name} (700 bytes)" in done.out.decode()
     assert "a-0: offsets 1 to 2" in done.out.decode()
     assert (stays.exists(), goes.exists()) == (True, False)
-    assert not free or "3000 bytes were to become free, " in done.out.decode()
+    assert not free or f"{ROOM + 3000} bytes of the disk were to be free, " in done.out.decode()
 
 
-def test_free_goes_on_behind_a_partition_that_can_not_be_read(log_dir):
+def test_free_goes_on_behind_a_partition_that_can_not_be_read(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     append(log_dir, "b-0", [NOW - 9 * DAY, NOW])
-    with without_permission(log_dir / "a-0"):
-        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", "3000", str(log_dir))
+    disk()
+    with without_permission(log_dir / "a-0"):  # its bytes are none to this disk
+        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 9000), str(log_dir))
     assert done.status == 8
     assert f"{log_dir / 'a-0'}: Permission denied" in done.err
     assert "b-0: offsets 1 to 2" in done.out.decode()
     assert "; a partition could not be worked on" in done.out.decode()
+
+
+def test_where_enough_is_free_nothing_live_goes(log_dir, disk):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
+    (log_dir / "a-0/00000000000000000099.log.deleted").write_bytes(bytes(300))
+    logs = sorted(log_dir.rglob("*.log"))
+    disk()
+    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 1200), str(log_dir))
+    assert kafkalog(*arguments).status in (0, 1)
+    left = sorted(log_dir.rglob("*.log"))
+    assert len(left) == len(logs) - 1
+    for _ in range(2):
+        done = kafkalog(*arguments)
+        assert (done.status, sorted(log_dir.rglob("*.log"))) == (0, left)
+    assert f"bytes of the disk are free, {ROOM + 1200} were wanted; " in done.out.decode()
+
+
+def test_left_overs_of_internal_and_compacted_topics_count(log_dir, disk):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
+    append(log_dir, "__internal-0", [NOW - 9 * DAY, NOW])
+    (log_dir / "__internal-0/00000000000000000099.log.deleted").write_bytes(bytes(2000))
+    disk()
+    done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 2000), str(log_dir))
+    assert done.status in (0, 1)
+    assert len(list((log_dir / "a-0").glob("*.log"))) == len(list((log_dir / "__internal-0").glob("*.log"))) == 2
+    assert ": 0 segments of 0 partitions and 2000 bytes of left-overs" in done.out.decode()
+
+
+def test_each_disk_has_a_plan_of_its_own(log_dir, monkeypatch):
+    other = log_dir.parent / "d1"
+    for top in (log_dir, other):
+        top.mkdir(exist_ok=True)
+        append(top, "a-0" if top is log_dir else "b-0", [NOW - 9 * DAY, NOW - 8 * DAY, NOW])
+    full = str(other)
+    monkeypatch.setattr(ReadOnlyFiles, "space", lambda _self, path: DiskSpace(*((1, 0) if path == full else (2, 5000))))
+    done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", "1200", str(log_dir), str(other))
+    out = done.out.decode()
+    assert done.status in (0, 1), out
+    assert [len(list(top.rglob("*.log"))) for top in (log_dir, other)] == [3, 1]
+    assert "5000 bytes of the disk are free, 1200 were wanted; 5000 before and 0 by this: " in out
+    assert ", 1200 were wanted; 0 before and " in out
+
+
+@pytest.mark.parametrize("start", [("--clean-start",), ()])
+def test_a_disk_without_any_room_is_freed(log_dir, disk, start):
+    """Opening the logs wants to write producer snapshots, which are gone; the first one has nothing to give."""
+    append(log_dir, "a-0", [NOW])
+    append(log_dir, "b-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    for path in log_dir.rglob("*.snapshot"):
+        path.unlink()
+    disk(0)
+    arguments = ("retain", *start, "--now", str(NOW), "--jobs", "1", "--free", "1200", str(log_dir))
+    done = kafkalog(*arguments)
+    assert done.status in (0, 1), done.out.decode() + done.err
+    assert "for which the disk had no room" in done.out.decode()
+    assert not [path for path in log_dir.rglob("*.snapshot") if not path.stat().st_size]
+    assert (log_dir / "a-0/00000000000000000000.log").exists()
+    assert sorted(path.name[:20] for path in log_dir.glob("b-0/*.log")) == [f"{2:020}"]
+    assert b"/b-0: sound (1 segments, 1 batches" in kafkalog("verify-index", str(log_dir)).out
+    assert kafkalog("recover", "--dry-run", "--now", str(NOW), str(log_dir)).status == 0
+
+
+def test_no_empty_snapshot_stays_on_a_full_disk(log_dir, disk):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
+    for path in log_dir.rglob("*.snapshot"):
+        path.unlink()
+    disk(0)
+    done = kafkalog("recover", "--no-quarantine", "--now", str(NOW), str(log_dir))
+    assert (done.status, "No space left on device" in done.err) == (8, True)
+    assert not list(log_dir.rglob("*.snapshot"))
 
 
 def test_explain_changes_nothing(own_corpus, tmp_path):

@@ -20,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import LogDirLocked, UnreadableFile, UnwritableFile
-from engine.files import FileInfo, Files, Lock, OpenFile, WritableFile, unreadable, unwritable
+from engine.files import DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, unreadable, unwritable
 from tests.support.disk_model import DirectoryNode, Disk, Drawn, FileNode, Keep, change_together
 
 if TYPE_CHECKING:
@@ -240,6 +240,11 @@ class CrashFiles(Files):
         if isinstance(node, DirectoryNode):
             return FileInfo(False, True, 4096, 0)
         return FileInfo(True, False, len(node.data), node.modified_ms)
+
+    def space(self, path: str) -> DiskSpace:
+        self.passes("space", path)
+        self._node(path, unreadable)
+        return DiskSpace(0, 0)
 
     def exists(self, path: str) -> bool:
         self.passes("exists", path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from engine.errors import UnreadableFile, became_shorter
-from engine.files import FileInfo
+from engine.files import DiskSpace, FileInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,6 +76,10 @@ class MemoryFiles:
         if self._is_directory(path):
             return FileInfo(False, True, 4096, 0)
         raise UnreadableFile(f"{path}: No such file or directory")
+
+    def space(self, path: str) -> DiskSpace:
+        self.info(path)
+        return DiskSpace(0, 0)
 
     def exists(self, path: str) -> bool:
         return path in self._contents or self._is_directory(path)

@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.advice import argument
-from engine.errors import KafkalogError
-from engine.files import nameless_file, replace
+from engine.errors import KafkalogError, UnwritableFile
+from engine.files import is_full, nameless_file, replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import NoLogOfBrokers, Standing
 from engine.log.logdir.logs_07 import note_standing
 from engine.log.operations.kafka07 import refuse_offsets_07
+from engine.log.operations.room import make_room
 from engine.log.operations.untouched import Touched, UntouchedFiles
 from engine.log.operations.working import work_on
 from engine.log.report import Report, loses_records
@@ -49,6 +50,8 @@ class OperationOptions:
     Offsets that are None come from the checkpoints of the log dir; a high watermark that stands nowhere is the log end.
     for_snapshots  the work neither appends nor asks which transactions are decided: of producers only what snapshots need is
                    remembered, see open_log
+    first          an emergency: these directories come before the others, and where the disk has no room to open a log, what
+                   the work deletes of it goes before; None: it is none
     """
 
     name: str
@@ -59,6 +62,7 @@ class OperationOptions:
     keep_deleted: bool = False
     jobs: int = 1
     for_snapshots: bool = False
+    first: frozenset[str] | None = None
 
 
 def operate(
@@ -74,7 +78,7 @@ def operate(
     work_07  for logs of 0.7; None: they are NoLogOfBrokers
     """
     for log_dir in manager.cluster.log_dirs:
-        places = _places(log_dir)
+        places = sorted(places_of(log_dir), key=lambda place: place.path not in (options.first or ()))
         failed_in_the_middle = False
         marker = take_marker(manager, log_dir)
         standing: dict[Place, Standing] = {}
@@ -105,7 +109,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="kafkalog")
 
 
-def _places(log_dir: LogDir) -> list[Place]:
+def places_of(log_dir: LogDir) -> list[Place]:
     """The logs that topics have; the metadata log only if it was named itself: it obeys other rules."""
     if not log_dir.is_whole:
         return list(log_dir.places)
@@ -121,7 +125,12 @@ def _tried(
     try:
         if work_07 is not None and manager.is_07(place):
             return _one_07(manager, options, place, work_07)
-        standing[place] = _one(manager, options, place, work, report)
+        try:
+            standing[place] = _one(manager, options, place, work, report)
+        except UnwritableFile as error:
+            if options.first is None or not is_full(error) or not _make_room(manager, options, place, work, report):
+                raise
+            standing[place] = _one(manager, options, place, work, report)
     except KafkalogError as error:
         report.failure = error
     return report
@@ -175,13 +184,41 @@ def _one(manager: LogManager, options: OperationOptions, place: Place, work: Wor
     def load(clean_start: bool) -> UnifiedLog:
         return _load_without_loss(manager, options, place, report, clean_start=clean_start)
 
-    def marked(log: UnifiedLog) -> None:
-        noted = manager.high_watermark(place) if options.high_watermark is None else options.high_watermark
-        log.update_high_watermark(log.log_end_offset if noted is None else noted)
-        work(log)
-
-    log = work_on(load, options.clean_start, marked)
+    log = work_on(load, options.clean_start, partial(_work_below_high_watermark, manager, options, place, work))
     return closed(log, keep_deleted=options.keep_deleted)
+
+
+def _work_below_high_watermark(
+    manager: LogManager, options: OperationOptions, place: Place, work: Work, log: UnifiedLog
+) -> None:
+    noted = manager.high_watermark(place) if options.high_watermark is None else options.high_watermark
+    log.update_high_watermark(log.log_end_offset if noted is None else noted)
+    work(log)
+
+
+def _make_room(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> bool:
+    """See make_room. Raises LogDamaged, with nothing removed, where opening the log loses records."""
+    def load(files: Files) -> UnifiedLog:
+        rehearsal = Report(place.path, options.name)
+        log = _opened(manager, options, place, rehearsal, files, clean_start=options.clean_start)
+        try:
+            _refuse_losses(place, rehearsal)
+        except LogDamaged:
+            log.close_handlers()
+            raise
+        return log
+
+    working = partial(_work_below_high_watermark, manager, options, place, work)
+    return make_room(manager.files_of(place.log_dir), place.path, manager.now, load, working, report)
+
+
+def _opened(
+    manager: LogManager, options: OperationOptions, place: Place, into: Report, files: Files, *, clean_start: bool
+) -> UnifiedLog:
+    return manager.load(
+        place, into, clean_start=clean_start, recovery_point=options.recovery_point,
+        log_start_offset=options.log_start_offset, files=files, for_snapshots=options.for_snapshots,
+    )
 
 
 def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_deleted: bool) -> Standing:
@@ -203,12 +240,7 @@ def _load_without_loss(
 
     After a clean stop most logs open without any change. All others are opened in memory first.
     """
-    def opened(into: Report, files: Files) -> UnifiedLog:
-        return manager.load(
-            place, into, clean_start=clean_start, recovery_point=options.recovery_point,
-            log_start_offset=options.log_start_offset, files=files, for_snapshots=options.for_snapshots,
-        )
-
+    opened = partial(_opened, manager, options, place, clean_start=clean_start)
     disk = manager.files_of(place.log_dir)
     if clean_start:
         untouched, events = UntouchedFiles(disk), list(report.events)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, is_producer_snapshot_of, write_producer_snapshot
+from engine.errors import UnwritableFile
 from engine.formats import ABORTED_TXN, NO_PRODUCER_ID
 from engine.layout import producer_snapshot_file_name
 from engine.log.append_errors import IllegalArgument
@@ -22,7 +23,7 @@ from engine.log.producers.transactions import EndedTransactions, Transactions
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from engine.files import Files
+    from engine.files import Files, WritableFile
     from engine.log.scan.producer_rows import ProducerRow, RowChunk
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
@@ -283,13 +284,21 @@ class ProducerStateManager:
             self.files.remove(old)
         with self.files.open_writable(path, create=True) as file:
             if not is_there:
-                write_producer_snapshot(file, len(self.producers), self.producers.pieces())
+                self._write_snapshot(file)
                 self.written.add(path)
             if sync:
                 file.sync()
         self._snapshots.add(offset, path)
         self._last_snapshot_offset = offset
         return path
+
+    def _write_snapshot(self, file: WritableFile) -> None:
+        """Raises UnwritableFile; nothing is left then: half a snapshot is corrupt, and an empty one says that nobody writes."""
+        try:
+            write_producer_snapshot(file, len(self.producers), self.producers.pieces())
+        except UnwritableFile:
+            self.files.remove(file.path)
+            raise
 
     def _says_the_same(self, path: str) -> bool:
         with self.files.open(path) as file:

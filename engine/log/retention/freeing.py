@@ -17,7 +17,7 @@ from engine.log.segment.leftovers import offset_of
 from engine.log.segment.splitting import CLEANED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from engine.files import ReadOnlyFiles
     from engine.log.partition.unified_log import UnifiedLog
@@ -42,36 +42,43 @@ class FreePlan(NamedTuple):
     end_offsets  by partition directory: the segments that end at or below this offset go
     size         bytes that become free in all
     segments     how many go
+    directories  of partitions in which anything goes
     """
 
     leftovers: int
     end_offsets: dict[str, int]
     size: int
     segments: int
+    directories: frozenset[str]
 
 
-def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int) -> FreePlan:
+def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int, spared: Collection[str] = ()) -> FreePlan:
     """Choose what frees `wanted` bytes in these partition directories; less where there is not enough.
+
+    spared  those of which left-overs go and no segment
 
     Nothing is chosen of a directory that can not be read: who opens the log tells why.
     """
     leftovers = 0
+    touched: set[str] = set()
     old: list[OldSegment] = []
     for directory in directories:
         try:
             names = files.plain(directory)
             left = sum(files.info(f"{directory}/{name}").size for name in names if name.endswith((DELETED, CLEANED)))
-            old += _old_segments(files, directory, names)
+            old += () if directory in spared else _old_segments(files, directory, names)
         except UnreadableFile:
             continue
         leftovers += left
+        if left:
+            touched.add(directory)
     size, end_offsets, segments = leftovers, dict[str, int](), 0
     for segment in sorted(old):
         if size >= wanted:
             break
         size, segments = size + segment.size, segments + 1
         end_offsets[segment.directory] = segment.end_offset
-    return FreePlan(leftovers, end_offsets, size, segments)
+    return FreePlan(leftovers, end_offsets, size, segments, frozenset(touched.union(end_offsets)))
 
 
 def _old_segments(files: ReadOnlyFiles, directory: str, names: list[str]) -> list[OldSegment]:

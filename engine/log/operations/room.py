@@ -1,0 +1,72 @@
+"""Room on a disk that is full: what an operation deletes goes before anything is written."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from engine.files import nameless_file
+from engine.layout import (
+    is_log_file_name,
+    log_file_name,
+    offset_index_file_name,
+    producer_snapshot_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)  # fmt: skip
+from engine.log.report import Action
+from engine.log.segment.leftovers import offset_of
+from engine.overlay import OverlayFiles
+from engine.overlay.spill import Spill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.files import Files
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Report
+
+_NAMES = (  # what a segment has, in the order in which it goes: without its .log the rest is nobody's
+    log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
+)  # fmt: skip
+
+
+def make_room(
+    disk: Files, directory: str, now: int, load: Callable[[Files], UnifiedLog], work: Callable[[UnifiedLog], object],
+    report: Report,
+) -> bool:
+    """Remove from the log in `directory` the oldest segments that `work` deletes, and write nothing; was there any?
+
+    load  opens the log over the files that it is given: in memory, to see what `work` deletes
+
+    Where opening makes other segments of those that are there (it splits one that overflows), nothing is removed. What else
+    is to be done, for the log start offset, epochs and producers, is for who opens the log afterwards. Producers of which
+    only removed segments and no snapshot told are forgotten.
+    """
+    there = {offset_of(name) for name in disk.plain(directory) if is_log_file_name(name)}
+    with closing(Spill(nameless_file)) as spill:
+        log = load(OverlayFiles(disk, now, spill))
+        try:
+            before = log.segments.base_offsets
+            work(log)
+            after = log.segments.base_offsets
+        finally:
+            log.close_handlers()
+    goes = [(base, end) for base, end in pairwise(before) if base < after[0]]
+    if there != set(before) or not goes:
+        return False
+    for base, end in goes:
+        _remove(disk, directory, base, end, report)
+    return True
+
+
+def _remove(disk: Files, directory: str, base: int, end: int, report: Report) -> None:
+    """One segment is gone for sure before the next one goes: after a power cut the log must not have a hole."""
+    path = f"{directory}/{log_file_name(base)}"
+    size = disk.info(path).size
+    for name in _NAMES:
+        disk.remove(f"{directory}/{name(base)}")
+    disk.sync_directory(directory)
+    why = "among the oldest of all, to free space: before the log was opened, for which the disk had no room"
+    report.add(Action.REMOVED, log_file_name(base), why, offsets=(base, end), size=size)
