@@ -50,6 +50,20 @@ def put(files, path, data):
         file.write_at(0, data)
 
 
+def test_the_room_of_a_disk(seam):
+    files, top = seam
+    assert files.space(top).free >= 0
+    with pytest.raises(UnreadableFile, match="nothing"):
+        files.space(f"{top}/nothing")
+
+
+def test_the_room_is_what_is_left_for_users(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_frsize=512, f_bavail=3, f_bfree=9, f_bsize=4096))
+    for name in ("real", "overlay", "released"):
+        files, top = make(name, tmp_path)
+        assert files.space(top) == (os.stat(top).st_dev, 1536)
+
+
 def test_what_is_written_can_be_read(seam):
     files, top = seam
     with files.open_writable(f"{top}/a", create=True) as file:

@@ -25,8 +25,8 @@ _EXAMPLES = (
 @click.option("--explain", is_flag=True, help="Change nothing: say of every segment why it goes or stays, and when it will go.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
-              "until the disk of each log dir has BYTES free; where it has them already, nothing but left-overs goes. Segments of "
-              "compacted and internal topics are left alone.")
+              "until the disk of each log dir has BYTES free; where it has them already, nothing but left-overs goes. "
+              "Segments of compacted and internal topics are left alone.")
 def command(wanted: int | None, explain: bool, **values: Any) -> int:
     """Delete the segments that retention allows: by log start offset, by size, by time.
 

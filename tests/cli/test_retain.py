@@ -215,6 +215,8 @@ def test_a_disk_without_any_room_is_freed(log_dir, disk, start):
     append(log_dir, "a-0", [NOW])
     append(log_dir, "b-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
     (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    for name, topic_id in (("a-0", "Ssx5VgobQZyBz3LWRQ0uyQ"), ("b-0", "Ssx5VgobQZyBz3LWRQ0uyA")):
+        (log_dir / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
     for path in log_dir.rglob("*.snapshot"):
         path.unlink()
     disk(0)
