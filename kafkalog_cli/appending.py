@@ -34,12 +34,13 @@ def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
     from engine.log.operations.topic_id import settle_topic_id
     from kafkalog_cli.app import Outcome
+    from kafkalog_cli.new_partition import make_partition
     from kafkalog_cli.partitions import run
 
     try:
         _check(values)
         with _open(values["source"]) as descriptor:
-            is_new = _make(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
+            is_new = make_partition(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
             managers: list[LogManager] = []
 
             def work(log: UnifiedLog) -> None:
@@ -99,32 +100,6 @@ def _check(values: dict[str, Any]) -> None:
         raise UsageError("raw batches name their own producers", "leave --producer-id out")
     if values["flush_messages"] is not None:
         values["settings"] = (*values["settings"], ("flush.messages", str(values["flush_messages"])))
-
-
-def _make(path: str, *, create: bool, dry_run: bool) -> bool:
-    """Make the partition directory if there is none and it is asked for: was it?
-
-    Raises UsageError, NoLogOfBrokers for a name that none can have, UnwritableFile.
-    """
-    from engine.errors import UsageError
-    from engine.files import Files
-    from engine.layout import file_name, parse_partition_dir
-    from engine.log.logdir.log_manager import refuse_topic_name
-
-    files, directory = Files(), path.rstrip("/") or path
-    directory = files.resolve(directory) if file_name(directory) in (".", "..") else directory
-    named = parse_partition_dir(file_name(files.absolute(directory)))
-    if named is None:
-        raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
-    if files.exists(directory):
-        return create and not files.list(directory)  # left by one that came no further
-    if not create or dry_run:
-        what = f"{directory}: there is no such partition directory"
-        raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
-    refuse_topic_name(directory, named.topic)
-    files.make_directory(directory)
-    files.sync_directory(directory.rpartition("/")[0] or ".")
-    return True
 
 
 @contextmanager

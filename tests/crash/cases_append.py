@@ -8,7 +8,7 @@ from engine.formats import Codec, ControlType
 from engine.log.append.adoption import adopt_segment, move_batches
 from engine.log.append.bulk import BulkAppender
 from engine.log.producers.append_info import AppendOrigin
-from kafkalog_cli import appending
+from kafkalog_cli.new_partition import make_partition
 from tests.crash.cases_log import END, opened
 from tests.crash.partitions import ABORTED, DIRECTORY, IDEMPOTENT, TOPIC, batches_of, closed, marker, plain, see, segments
 from tests.crash.sweep import Case
@@ -140,8 +140,8 @@ def make_case():
     """append --create makes the directory of the partition."""
 
     def work(files, _acknowledge):
-        with patch("engine.files.Files", lambda: files):
-            assert appending._make(DIRECTORY, create=True, dry_run=False)
+        with patch("kafkalog_cli.new_partition.Files", lambda: files):
+            assert make_partition(DIRECTORY, create=True, dry_run=False)
 
     def check(disk, _acknowledged, done):
         assert not done or TOPIC in disk.directories

@@ -9,9 +9,11 @@ from engine.findings import Finding, Where
 from engine.formats import Codec
 from engine.layout import ASIDE, producer_snapshot_file_name
 from engine.log.loading.loader import open_log
+from engine.log.operations.room import make_room
 from engine.log.quarantine.manifest import QuarantineDamaged
 from engine.log.quarantine.restore import ChangedSince, restore
 from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.report import Report
 from engine.log.retention.rules import delete_old_segments
 from engine.log.verify.rebuild import Rebuilder
 from tests.crash.partitions import (
@@ -506,7 +508,30 @@ def rebuild_epochs(files, _acknowledge):
     assert Rebuilder(files, DIRECTORY, CONFIG, [Finding("epochs-mismatch", Where(f"/{EPOCHS}"), "broken")], NOW).run()
 
 
+def make_room_case():
+    """Segments go from a log that can not be opened: at any time it begins later, and has no hole."""
+    disk = closed(segments())
+    batches = batches_of(segments())
+
+    def delete(log):
+        log.update_high_watermark(END)
+        log.delete_segments(list(log.segments)[:3], dict.fromkeys((0, 12, 23), "to free space"))
+
+    def work(files, _acknowledge):
+        report = Report(DIRECTORY, "retain")
+        assert make_room(files, DIRECTORY, NOW, opened, delete, report)
+        assert [(event.first_offset, event.end_offset) for event in report.events] == [(0, 12), (12, 23), (23, 33)]
+
+    def check(disk, _acknowledged, done):
+        seen = see(disk)
+        assert seen.start in ((33,) if done else (0, 12, 23, 33))
+        assert (seen.batches, seen.end) == ({base: batch for base, batch in batches.items() if base >= seen.start}, END)
+
+    return Case("make-room", disk, work, check)
+
+
 CASES_LOG = [
+    make_room_case(),
     mend_epochs_case("mend-epochs", lambda files, _acknowledge: opened(files).close()),
     mend_epochs_case("rebuild-epochs", rebuild_epochs),
     recover_case("recover-middle", *damaged_middle()),

@@ -20,7 +20,7 @@ BY_NAME = {case.name: case for case in CASES}
 
 # which operation notices that a sync is missing
 NOTICES = {
-    "kafkalog_cli/appending.py:_make:0": "append-make",
+    "kafkalog_cli/new_partition.py:make_partition:0": "append-make",
     "engine/files/seam.py:replace:0": "recover-middle",
     "engine/files/seam.py:replace:1": "log-dir-delete-records",
     "engine/index/backing.py:_replace:0": "recover-over",
@@ -39,6 +39,7 @@ NOTICES = {
     "engine/log/logdir/log_manager.py:purge_deleted_directories:0": "log-dir-purge",
     "engine/log/operations/mending.py:_remove:0": "log-dir-mend-metadata",
     "engine/log/operations/operation.py:take_marker:0": "log-dir-delete-records",
+    "engine/log/operations/room.py:_remove:0": "make-room",
     "engine/log/operations/salvage.py:_write:0": "log-dir-salvage",
     "engine/log/operations/salvage.py:_write:1": "log-dir-salvage-below",
     "engine/log/operations/salvage.py:_write:2": "log-dir-salvage-below",

@@ -1,0 +1,29 @@
+"""The directory of a partition that `append --create` makes."""
+
+from __future__ import annotations
+
+from engine.errors import UsageError
+from engine.files import Files
+from engine.layout import file_name, parse_partition_dir
+from engine.log.logdir.log_manager import refuse_topic_name
+
+
+def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
+    """Make the partition directory if there is none and it is asked for: was it?
+
+    Raises UsageError, NoLogOfBrokers for a name that none can have, UnwritableFile.
+    """
+    files, directory = Files(), path.rstrip("/") or path
+    directory = files.resolve(directory) if file_name(directory) in (".", "..") else directory
+    named = parse_partition_dir(file_name(files.absolute(directory)))
+    if named is None:
+        raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
+    if files.exists(directory):
+        return create and not files.list(directory)  # left by one that came no further
+    if not create or dry_run:
+        what = f"{directory}: there is no such partition directory"
+        raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
+    refuse_topic_name(directory, named.topic)
+    files.make_directory(directory)
+    files.sync_directory(directory.rpartition("/")[0] or ".")
+    return True
