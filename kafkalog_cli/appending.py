@@ -96,6 +96,9 @@ def _check(values: dict[str, Any]) -> None:
         raise UsageError("--follower is for raw batches, which have offsets of their own", "add --input-format raw")
     if values["transaction"] and values["producer_id"] < 0:
         raise UsageError("a transaction needs a producer", "add --producer-id N")
+    for name in ("sequence", "producer_epoch"):
+        if values[name] is not None and values["producer_id"] < 0:
+            raise UsageError(f"--{name.replace('_', '-')} is a producer's", "add --producer-id N")
     if values["producer_id"] >= 0 and values["form_in"] == "raw":
         raise UsageError("raw batches name their own producers", "leave --producer-id out")
     if values["flush_messages"] is not None:

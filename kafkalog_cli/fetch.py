@@ -151,7 +151,7 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
     is_first = True
     sent = (-1, 0)  # base offset of a segment, and up to which byte: offsets that run backwards must not lead back there
     for _ in _rounds(view, wanted):
-        while left is None or left > 0:
+        while left is None or left > 0 or is_first:
             limit = _LARGEST_FETCH if left is None else min(left, _LARGEST_FETCH)
             data = read(view, offset, limit, _ISOLATIONS[wanted.isolation], min_one_message=is_first)
             segment, position = data.segment, data.place.position or 0

@@ -70,20 +70,21 @@ def run(
 
 def session(
     values: dict[str, Any], perform: Perform, errors: list[KafkalogError], wrap: Wrap | None = None,
-    metrics: Metrics = lambda: (),
+    metrics: Metrics = lambda: (), *, with_metadata: bool = False,
 ) -> int:
     """Everything around an operation: settings, what PATHS mean, locks, progress, reports, metrics → exit status.
 
     errors  what `perform` could not do; it goes on behind
     wrap    puts something between the engine and the disk, such as a quarantine; not in a dry run
     metrics what the operation adds to --metrics-textfile, asked for at the end
+    with_metadata  of log dirs it works on the metadata log as well
     """
     outlive_output()
     outcome = Outcome()
     status = 0
     reports: list[Report] = []
     told: list[KafkalogError] = []  # with their partition
-    tally = Tally()
+    tally = Tally(with_metadata=with_metadata)
     with INTERRUPTION:
         try:
             opening = opening_from(values)
@@ -127,7 +128,8 @@ def session(
 class Tally:
     """Which partitions are done, for those who find the work half done."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_metadata: bool) -> None:
+        self._with_metadata = with_metadata
         self._manager: LogManager | None = None
         self._done: set[str] = set()
         self.is_ended = False
@@ -147,7 +149,7 @@ class Tally:
             place.path
             for log_dir in log_dirs
             for place in (log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places)
-            if not log_dir.is_whole or place.name.topic != METADATA_TOPIC
+            if self._with_metadata or not log_dir.is_whole or place.name.topic != METADATA_TOPIC
         ]
 
     def end(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.advice import argument
-from engine.errors import UsageError
+from engine.errors import UnwritableFile, UsageError
 from engine.layout import parent_of
 from kafkalog_cli.app import kept_in
 from kafkalog_cli.output import say_at_any_rate
@@ -47,6 +47,7 @@ def run(values: dict[str, Any]) -> int:
         quarantines.append(
             QuarantiningFiles(files, directory, command="recover", now=now, log_dirs=(files.resolve(log_dir.path),))
         )
+        _check_writable(files, directory)
         return quarantines[-1]
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
@@ -64,7 +65,7 @@ def run(values: dict[str, Any]) -> int:
 
     errors: list[KafkalogError] = []
     try:
-        return session(values, perform, errors, None if values["no_quarantine"] else wrap)
+        return session(values, perform, errors, None if values["no_quarantine"] else wrap, with_metadata=True)
     finally:
         for quarantine in quarantines:
             if quarantine.is_used:
@@ -92,3 +93,13 @@ def _quarantine_of(files: Files, log_dir: LogDir, chosen: str | None, now: int, 
             what = f"{directory} lies inside the log dir {log_dir.path}: a directory that is not Kafka's stops a broker"
             raise UsageError(what, do="choose a place outside with --quarantine DIR")
     return directory
+
+
+def _check_writable(files: Files, directory: str) -> None:
+    """Raise UnwritableFile if the quarantine can not be made at `directory`: before anything is changed, not in the middle."""
+    try:
+        files.make_directory(directory)
+        files.remove_directory(directory)
+    except UnwritableFile as error:
+        do = "--quarantine DIR keeps it elsewhere, --no-quarantine does without"
+        raise UnwritableFile(f"{error}: what is cut is to be kept there", do=do) from error

@@ -18,7 +18,7 @@ def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str
     """Undo what `quarantine` tells of, under the locks of its log dirs → exit status."""
     from engine.files import ReadOnlyFiles, now_ms
     from engine.log.logdir.locking import locked
-    from engine.log.quarantine.manifest import read_manifest
+    from engine.log.quarantine.places import read_trusted
     from engine.log.quarantine.restore import restore
     from engine.overlay import OverlayFiles
 
@@ -30,7 +30,7 @@ def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str
     done: list[tuple[int, int]] = []
     try:
         with INTERRUPTION:
-            manifest = read_manifest(files, directory, salvage=salvage)
+            manifest = read_trusted(files, directory, salvage=salvage)
             with locked(files, manifest.log_dirs):
                 restored = restore(
                     files, directory, force=force, salvage=salvage, keep=not dry_run, now=now,

@@ -185,7 +185,10 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
             for place in places:
                 discovery = discover(files, place)
                 for finding in discovery.findings:
-                    outcome.finding(finding)
+                    if _is_lost_segment(files, finding.where.file):
+                        found[parent_of(finding.where.file)] = None  # where it is told with what the others say of it
+                    else:
+                        outcome.finding(finding)
                 found.update(dict.fromkeys(parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)))
             if len(found) == before and not any(place.rstrip("/") in found for place in places):
                 outcome.error(UsageError(f"{path}: no files of a partition are there"))
@@ -197,6 +200,13 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
 def _counts(path: str) -> bool:
     name = parse_file_name(path.rpartition("/")[2])
     return name is not None and name.kind in _OF_A_PARTITION and name.remote_id is None
+
+
+def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
+    """Is it the name of a segment's log, and a link that leads nowhere?"""
+    name = parse_file_name(file_name(path))
+    is_log = name is not None and name.kind is FileKind.LOG and name.base_offset is not None and not name.suffix
+    return is_log and not files.exists(path)
 
 
 def _verify(files: ReadOnlyFiles, directory: str, stop: Event) -> _Verified:

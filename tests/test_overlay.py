@@ -110,7 +110,7 @@ def test_times(overlay):
         file.truncate(1)
     assert files.info(f"{top}/c").modified_ms == NOW
     files.set_modified(f"{top}/d/a", 5)
-    assert files.info(f"{top}/d/a") == (True, False, 5000, 5)
+    assert files.info(f"{top}/d/a")[:4] == (True, False, 5000, 5)
 
 
 def test_links_and_handles_for_reading_are_not_written_through(overlay):

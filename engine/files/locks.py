@@ -40,7 +40,7 @@ def take_lock(path: str) -> Lock:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except (OSError, ValueError) as error:
-        raise unwritable(path, error) from error
+        raise unwritable(path, error, "run it as the user whom the log dir belongs to, as the broker does") from error
     hand_over(path, descriptor)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Whose files are that root makes: a broker that is not root could not open those of root."""
+"""Whose files are: a broker that is not root could not open those that root makes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import os
 
 from engine.files.refusals import unwritable
 
+ROOT = 0  # a user
+
+
+def is_root() -> bool:
+    """May this process change everybody's files?"""
+    return os.geteuid() == ROOT
+
 
 def hand_over(path: str, descriptor: int | None = None) -> None:
     """Give what root has made at `path` to the owner of its directory. Others own what they make.
 
     descriptor  of the file, which is closed if that fails; None: a directory. Raises UnwritableFile.
     """
-    if os.geteuid() != 0:
+    if not is_root():
         return
     made = path if descriptor is None else descriptor
     try:
         owner = os.stat(os.path.dirname(path) or ".")
-        if owner.st_uid != 0 and os.stat(made).st_uid == 0:
+        if owner.st_uid != ROOT and os.stat(made).st_uid == ROOT:
             os.chown(made, owner.st_uid, owner.st_gid)
     except OSError as error:
         if descriptor is not None:

@@ -22,10 +22,10 @@ def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
     return UnreadableFile(f"{path}: {reason}", path=path)
 
 
-def unwritable(path: str, error: OSError | ValueError | OverflowError) -> UnwritableFile:
+def unwritable(path: str, error: OSError | ValueError | OverflowError, do: str | None = None) -> UnwritableFile:
     """The error to raise where the operating system refused to change `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return UnwritableFile(f"{path}: {reason}")
+    return UnwritableFile(f"{path}: {reason}", do=do)
 
 
 def is_full(error: UnwritableFile) -> bool:

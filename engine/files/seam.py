@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
-from engine.files.owner import hand_over
+from engine.files.owner import ROOT, hand_over
 from engine.files.refusals import kind_of, unreadable, unwritable
 
 if TYPE_CHECKING:
@@ -23,12 +23,13 @@ _COPY = 1 << 20  # bytes at a time
 
 
 class FileInfo(NamedTuple):
-    """What the operating system says of a path. `size` in bytes, `modified_ms` since the epoch."""
+    """What the operating system says of a path. `size` in bytes, `modified_ms` since the epoch, `owner` a user's number."""
 
     is_file: bool
     is_directory: bool
     size: int
     modified_ms: int
+    owner: int = ROOT
 
 
 class DiskSpace(NamedTuple):
@@ -53,7 +54,8 @@ class ReadOnlyFiles:
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
         mode = status.st_mode
-        return FileInfo(stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, status.st_mtime_ns // 1_000_000)
+        modified_ms = status.st_mtime_ns // 1_000_000
+        return FileInfo(stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, modified_ms, status.st_uid)
 
     def space(self, path: str) -> DiskSpace:
         """The room where `path` lies, which is there. Raises UnreadableFile."""

@@ -96,9 +96,10 @@ class RollRefused(KafkalogError):
 
 
 class OffsetOutOfRange(KafkalogError):
-    """An offset outside the log, or beyond the high watermark (OffsetOutOfRangeException)."""
+    """An offset outside the log, or beyond the high watermark (OffsetOutOfRangeException): wrong usage, the log is well."""
 
     code = "offset-out-of-range"
+    exit_status = 2
 
 
 class SplitFailed(KafkalogError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UnwritableFile
-from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile
+from engine.files import LINK, ROOT, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile
 from engine.overlay.changes import Changes, Operation
 from engine.overlay.open_file import OverlayFile, WritableOverlayFile
 from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
@@ -60,7 +60,8 @@ class OverlayFiles(Files):
         modified = (
             node.modified_ms if node.modified_ms is not None else below.modified_ms if below is not None else self._changes.now
         )
-        return FileInfo(below is None or below.is_file, False, size, modified)
+        owner = ROOT if below is None else below.owner
+        return FileInfo(below is None or below.is_file, False, size, modified, owner)
 
     def space(self, path: str) -> DiskSpace:
         """The room on the disk where `path` lies: what is changed here takes and gives none. Raises UnreadableFile."""

@@ -342,3 +342,17 @@ def test_a_name_that_no_topic_can_have_makes_no_directory(tmp_path):
     done = kafkalog("append", "--create", *CLOCK, "--input", str(source), str(tmp_path / "bad name-0"))
     assert (done.status, (tmp_path / "bad name-0").exists()) == (8, False)
     assert f"{tmp_path / 'bad name-0'}: no topic can have this name" in done.err
+
+
+@pytest.mark.parametrize("option", ["--sequence", "--producer-epoch"])
+def test_what_is_a_producers_needs_one(append, option):
+    lines, err, status = append("a\n", "--input-format", "text", option, "5")
+    assert (lines, status) == ([], 2)
+    assert f"{option} is a producer's" in err
+    assert "add --producer-id N" in err
+
+
+def test_a_batch_holds_a_byte_at_least(append):
+    _, err, status = append("a\n", "--input-format", "text", "--batch-size", "0")
+    assert status == 2
+    assert "Invalid value for '--batch-size': '0' is too little: 1 is the least" in err

@@ -66,7 +66,7 @@ def test_where_to_begin(logs):
     assert first == [next(one for one, stamp in zip(everything, times, strict=True) if stamp >= middle)]
     assert offsets(fetch("-f", "%o ", "--timestamp", "2999-01-01", path, cwd=logs)) == []
     beyond = fetch("--offset", "999999", path, cwd=logs)
-    assert beyond.status == 8
+    assert beyond.status == 2
     assert "we only have log segments upto" in beyond.err
 
 
@@ -186,3 +186,25 @@ def test_batches_as_they_are_come_once_though_their_offsets_run_backwards(tmp_pa
     done = subprocess.run([sys.executable, "-m", "kafkalog_cli", "fetch", "--raw", *words, str(tmp_path / "t-0")],
                           cwd=ROOT, stdout=subprocess.PIPE, timeout=60, check=False)  # fmt: skip
     assert (done.stdout, done.returncode) == (data + following, 0)
+
+
+def test_at_least_one_batch_whatever_the_bytes(logs):
+    first = fetch("--max-bytes", "1", "clean/d0/tx-0", cwd=logs)
+    assert first.out
+    assert fetch("--max-bytes", "0", "clean/d0/tx-0", cwd=logs) == first
+    first = fetch("--max-bytes", "1", "--raw", "clean/d0/tx-0", cwd=logs)
+    assert first.out
+    assert fetch("--max-bytes", "0", "--raw", "clean/d0/tx-0", cwd=logs) == first
+
+
+def test_an_offset_that_the_log_does_not_have_is_wrong_usage(logs):
+    for words in ((), ("--raw",)):
+        done = fetch("--offset", "9999999", *words, "clean/d0/tx-0", cwd=logs)
+        assert (done.status, done.out) == (2, b"")
+        assert "error[offset-out-of-range]" in done.err
+
+
+def test_a_log_dir_is_no_partition(logs):
+    done = fetch("clean/d0", cwd=logs)
+    assert done.status == 8
+    assert "\n  do   name the directory of one partition" in done.err

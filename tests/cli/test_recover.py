@@ -368,3 +368,65 @@ def test_any_clock_names_a_quarantine(damaged, now):
     done = kafkalog("recover", "--now", now, str(damaged / "d1/u-plain-0"))
     assert done.status == 1
     assert b"kept in quarantine" in done.out
+
+
+@pytest.mark.parametrize("words", [(), ("--quarantine", "{top}/kept")])
+def test_a_quarantine_that_can_not_be_made_is_told_once_before_anything_is_done(damaged, words):
+    before = bytes_of(damaged)
+    with without_permission(damaged, 0o555):
+        done = kafkalog("recover", "--now", NOW, *(word.format(top=damaged) for word in words), str(damaged / "d1"))
+        assert done.status == 8
+        assert done.err.count("Permission denied: what is cut is to be kept there") == 1
+        assert "\n  do   --quarantine DIR keeps it elsewhere, --no-quarantine does without\n" in done.err
+        assert bytes_of(damaged) == before
+        assert kafkalog("recover", "--now", NOW, "--no-quarantine", str(damaged / "d1")).status == 1
+
+
+def test_a_lock_that_can_not_be_taken_has_advice(damaged):
+    with without_permission(damaged / "d1", 0o555):
+        done = kafkalog("recover", "--now", NOW, str(damaged / "d1"))
+    assert done.status == 8
+    assert "/d1/.lock: Permission denied\n  do   run it as the user whom the log dir belongs to" in done.err
+
+
+def test_the_metadata_log_is_counted_with_the_others(log_dirs, monkeypatch):
+    from engine.errors import UnwritableFile
+    from engine.log.logdir.log_manager import LogManager
+
+    def refuse(_self, place, _report, **_values):
+        raise UnwritableFile(f"{place.path}: no space")
+
+    monkeypatch.setattr(LogManager, "load", refuse)
+    done = kafkalog("recover", "--now", NOW, str(log_dirs))
+    assert done.status == 8
+    count = sum(not path.name.endswith("-delete") for path in log_dirs.glob("d?/*-[0-9]*/"))
+    assert f"0 of {count} partitions are done; not done: " in done.err
+    assert "__cluster_metadata-0" in done.err.splitlines()[-1]
+
+
+def test_a_file_of_kafka_07_among_later_ones_is_ignored(log_dirs):
+    log_dir = log_dirs / "d1"
+    (log_dir / "u-plain-0/00000000000000000000.kafka").write_bytes(b"of somebody")
+    remark = "explained 00000000000000000000.kafka - a file of Kafka 0.7 among those of a later log: brokers ignore it"
+    done = kafkalog("recover", "--now", NOW, str(log_dir))
+    assert done.status <= 1, done.err
+    assert done.out.decode().count(remark) == 1
+    done = kafkalog("retain", "--now", NOW, str(log_dir / "u-plain-0"))
+    assert (done.status, done.err) == (0, "")
+    assert done.out.decode().count(remark) == 1
+    assert (log_dir / "u-plain-0/00000000000000000000.kafka").read_bytes() == b"of somebody"
+
+
+def test_a_topic_id_before_the_zeros_of_a_torn_write_is_taken(log_dirs):
+    log_dir = log_dirs / "d1"
+    path = log_dir / "u-plain-0/partition.metadata"
+    before = path.read_bytes()
+    shutil.rmtree(log_dirs / "d0")  # with the metadata log, which knows it too
+    path.write_bytes(before + bytes(100))
+    done = kafkalog("recover", "--now", NOW, str(log_dir))
+    assert done.status == 1, done.err
+    assert "stands in it, before the zeros of a write that was cut off" in done.out.decode()
+    assert path.read_bytes() == before
+    path.write_bytes(before[:-1] + bytes(100))
+    done = kafkalog("recover", "--now", NOW, str(log_dir))
+    assert "nothing on the disk tells what it held" in done.out.decode()

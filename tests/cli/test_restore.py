@@ -87,7 +87,8 @@ def test_a_running_broker_keeps_it_out(changed):
 def test_what_is_no_quarantine(tmp_path):
     done = kafkalog("restore", str(tmp_path))
     assert done.status == 8
-    assert "error[unreadable-file]" in done.err
+    assert f"error[unreadable-file] {tmp_path}: no quarantine: it holds no manifest.jsonl\n  do   " in done.err
+    assert kafkalog("restore", str(tmp_path / "nothing")).status == 8
 
 
 def test_a_manifest_that_is_cut_off_is_an_error_with_a_way_out(changed):
@@ -127,3 +128,13 @@ def test_force_says_as_before_only_when_it_is_so(changed):
     assert done.status == 4
     assert f"differs: {data}/d/b - gone" in done.out.decode()
     assert "not as before `recover`: 1 files differ" in done.out.decode()
+
+
+def test_the_advice_is_a_command_and_the_words_fit(changed):
+    data, kept, _before = changed
+    with (data / "d/a").open("r+b") as file:
+        file.write(b"x")
+    done = kafkalog("restore", str(kept))
+    assert done.status == 8
+    assert f"{data}/d/a: written to since recover ended: it would be lost" in done.err
+    assert f"\n  do   kafkalog restore --force {kept}    # " in done.err

@@ -298,3 +298,19 @@ def test_a_snapshot_inside_a_batch_is_rebuilt_once(tmp_path):
     rebuild = ["verify-index", "--rebuild", "--now", "5", str(directory)]
     assert "last offset 7, its last batch before ends at 3" in kafkalog("verify-index", str(directory)).err
     assert [kafkalog(*rebuild).status for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_segment_whose_link_leads_nowhere_is_told_once(partition, others):
+    log, *rest = sorted(partition.glob("*.log"))
+    for path in rest:
+        path.unlink()
+    log.unlink()
+    log.symlink_to("nowhere")
+    for path in () if others else [path for path in partition.iterdir() if path != log]:
+        path.unlink()
+    found, done = objects(str(partition.parent))
+    assert done.status == 4
+    assert [one["file"] for one in found if one.get("code") == "path-unreadable"] == [str(log)]
+    assert "error[usage]" not in done.err
+    assert [one["path"] for one in found if one["type"] == "verification"] == [str(partition)]

@@ -392,7 +392,7 @@ def quarantine_case(case_name, top, damaged=damaged_middle):
     recovered = recover_case("", disk, good).check
 
     def work(files, _acknowledge):
-        kept = QuarantiningFiles(files, f"{top}/kept", command="recover", now=NOW)
+        kept = QuarantiningFiles(files, f"{top}/kept", command="recover", now=NOW, log_dirs=("/d",))
         opened(kept, clean_shutdown=False).close()
         kept.finish()
 
@@ -420,7 +420,7 @@ def restore_case(case_name, top, disk=None, change=None):
     disk = damaged_middle()[0] if disk is None else disk
     disk = disk._replace(directories=disk.directories | {top[1:]})
     files = CrashFiles(disk)
-    kept = QuarantiningFiles(files, f"{top}/kept", command="recover", now=NOW)
+    kept = QuarantiningFiles(files, f"{top}/kept", command="recover", now=NOW, log_dirs=("/d",))
     if change is None:
         opened(kept, clean_shutdown=False).close()
     else:
@@ -447,7 +447,7 @@ def restore_force_case():
     disk = damaged_middle()[0]
     disk = disk._replace(directories=disk.directories | {"q"})
     files = CrashFiles(disk)
-    kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW)
+    kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW, log_dirs=("/d",))
     opened(kept, clean_shutdown=False).close()
     kept.finish()
     left = files.disk()

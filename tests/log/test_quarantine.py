@@ -46,7 +46,7 @@ def test_everything_is_undone(steps):
         make_tree(data)
         make_tree(Path(other))
         before, times_before = tree(ReadOnlyFiles(), str(data)), times(data)
-        files = QuarantiningFiles(Files(), f"{top}/kept", command="test", now=NOW)
+        files = QuarantiningFiles(Files(), f"{top}/kept", command="test", now=NOW, log_dirs=(str(data),))
         assert do_work(files, str(data), steps) == do_work(Files(), other, steps)
         after = tree(ReadOnlyFiles(), str(data))
         if not any(step[0].endswith("kept") for step in steps):  # what is written to removed files is dropped
@@ -221,7 +221,7 @@ for name in ("rename", "remove", "make_directory", "remove_directory", "set_modi
 @pytest.mark.parametrize("at", range(34))
 def test_a_stop_of_the_command_loses_nothing(place, at):
     before = tree(ReadOnlyFiles(), place[0])
-    files = QuarantiningFiles(StoppingFiles(at), place[1], command="test", now=NOW)
+    files = QuarantiningFiles(StoppingFiles(at), place[1], command="test", now=NOW, log_dirs=(place[0],))
     with pytest.raises(Stop):
         work(files, place[0])
         files.finish()

@@ -22,10 +22,10 @@ class _Header(ctypes.Structure):
 
 
 @contextmanager
-def without_permission(path: Path) -> Iterator[None]:
-    """`path` with mode 0, and a thread (with those it starts) that may do nothing about it."""
+def without_permission(path: Path, left: int = 0) -> Iterator[None]:
+    """`path` with the mode `left`, and a thread (with those it starts) that may do nothing about it."""
     mode = path.stat().st_mode
-    path.chmod(0)
+    path.chmod(left)
     try:
         with _obeying_modes():
             yield

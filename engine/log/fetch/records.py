@@ -94,7 +94,7 @@ class RecordFetcher:
 
     def runs(self) -> Iterator[Run]:
         """The same records as runs of columns. Raises the same, and CorruptRecord where damage hides the first one."""
-        while (self._left is None or self._left > 0) and self.offset < self._end:
+        while (self._left is None or self._left > 0 or self._is_first) and self.offset < self._end:
             size = _LARGEST_FETCH if self._left is None else min(self._left, _LARGEST_FETCH)
             data = self._read(size)
             before = self.offset

@@ -208,7 +208,8 @@ class PartitionView:
         self._followed_to = 0  # they are known up to this offset
         self.refresh()
         if not len(self.segments):
-            raise UnreadableFile(f"{directory}: no log of a partition is there")
+            what = f"{directory}: no log of a partition is there"
+            raise UnreadableFile(what, do="name the directory of one partition, such as data/orders-7", path=directory)
         self.log_start_offset = self._find_start()
         self._epochs: EpochsRead | None = None  # not read yet
 

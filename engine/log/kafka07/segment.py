@@ -50,6 +50,7 @@ class OffsetOutOfRange07(Refused07):
     """An offset below the first segment or behind the flushed end (OffsetOutOfRangeException)."""
 
     code = "offset-out-of-range"
+    exit_status = 2
 
     def __init__(self, offset: int) -> None:
         super().__init__(OFFSET_OUT_OF_RANGE, f"offset {offset} is out of range")

@@ -21,7 +21,8 @@ from engine.errors import KafkalogError
 from engine.files import look, replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, is_topic_name, parse_file_name
 from engine.log.loading.loader import open_log
-from engine.log.logdir.logs_07 import config_07, is_log_07, open_reported_07
+from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
+from engine.log.report import Action
 from engine.server_config import ServerConfig
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ CHECKPOINTS = (
     FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
     FileKind.CLEANER_CHECKPOINT,
 )  # fmt: skip
-_LOG_07 = FileKind.LOG_07.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,7 @@ def refuse_what_is_not_ours(files: Files, place: Place) -> list[str]:
     """
     refuse_topic_name(place.path, place.name.topic)
     names = files.plain(place.path)
-    of_07 = (parse_file_name(name) for name in names if _LOG_07 in name)
-    if any(parsed is not None and parsed.kind is FileKind.LOG_07 for parsed in of_07):
+    if are_of_07(names):
         what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes"
         raise NoLogOfBrokers(what, do="recover, retain, append, fetch and dump-log know such logs")
     for name, kind in sorted(files.special(place.path).items()):
@@ -148,7 +147,7 @@ class LogManager:
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
         server = self.settings.server
-        return open_log(
+        log = open_log(
             seam, place.path, self.config(place.name.topic), now=self.now, names=names,
             clean_shutdown=clean_start and not is_metadata,
             recovery_point=max(0, points.get(place.key, 0)) if recovery_point is None else recovery_point,
@@ -157,6 +156,10 @@ class LogManager:
             max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs, create=False,
             for_snapshots=for_snapshots,
         )
+        for name in names_07(names):
+            why = "a file of Kafka 0.7 among those of a later log: brokers ignore it, and so does this"
+            report.add(Action.EXPLAINED, name, why)
+        return log
 
     def is_07(self, place: Place) -> bool:
         """Is the log at `place` one of Kafka 0.7?"""
@@ -235,8 +238,6 @@ def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> 
 
     A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on behind a failure, too.
     """
-    from engine.log.report import Action
-
     failed: dict[Place, KafkalogError] = {}
     for place in log_dir.partitions(PartitionKind.DELETE):
         try:

@@ -18,7 +18,7 @@ from engine.record.kafka07_file import find_entry, iterate_file, valid_size
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from engine.files import Files, OpenFile, ReadOnlyFiles
     from engine.log.report import Report
@@ -35,11 +35,20 @@ _TOPIC_SETTINGS = {
 
 def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
     """Does the partition directory hold files of 0.7, and none of a later log? Raises UnreadableFile."""
-    names = files.list(directory)
-    if not any(FileKind.LOG_07.value in name for name in names):  # nearly always: there may be very many directories
+    return are_of_07(files.list(directory))
+
+
+def are_of_07(names: Collection[str]) -> bool:
+    """Are these the names of files of 0.7, with none of a later log among them?"""
+    if not names_07(names):
         return False
-    kinds = {parsed.kind for parsed in map(parse_file_name, names) if parsed is not None}
-    return FileKind.LOG_07 in kinds and FileKind.LOG not in kinds
+    return all(parsed is None or parsed.kind is not FileKind.LOG for parsed in map(parse_file_name, names))
+
+
+def names_07(names: Collection[str]) -> list[str]:
+    """Those that files of 0.7 have."""
+    candidates = [name for name in names if FileKind.LOG_07.value in name]  # nearly always none: names may be very many
+    return [name for name in candidates if (parsed := parse_file_name(name)) is not None and parsed.kind is FileKind.LOG_07]
 
 
 def config_07(server: ServerConfig, overrides: Mapping[str, str], topic: str) -> Config07:

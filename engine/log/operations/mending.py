@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.files import replace
@@ -96,6 +97,9 @@ def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
 def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
     place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if trouble.path.startswith(one.path + "/"))
     topic_id, source = find_topic_id(files, cluster, place)
+    own = decode_partition_metadata(read_identity(files, trouble.path).rstrip(b"\0"), trouble.path).value
+    if own is not None and (topic_id is None or source != cluster.metadata_dir):
+        topic_id, source = own.topic_id, "it, before the zeros of a write that was cut off"
     if topic_id is None:
         return None
     write_topic_id(files, trouble.path, topic_id)

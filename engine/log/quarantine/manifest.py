@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import KafkalogError, UnwritableFile
+from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles, WritableFile
@@ -131,6 +131,9 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
     salvage  lines that can not be read are `faults` and not an error
     """
     path = f"{directory}/{MANIFEST}"
+    if not files.exists(path) and files.info(directory).is_directory:
+        what = f"{directory}: no quarantine: it holds no {MANIFEST}"
+        raise UnreadableFile(what, do="name the directory that the command named in its last line", path=directory)
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
     lines.pop()  # behind the last line end

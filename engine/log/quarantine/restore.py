@@ -10,7 +10,8 @@ from engine.advice import argument
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import look
 from engine.layout import parent_of
-from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, Manifest, QuarantineDamaged, read_manifest
+from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, Manifest, QuarantineDamaged
+from engine.log.quarantine.places import FORCED, read_trusted
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.quarantine.standing import Difference, changed_since, differences
 
@@ -25,6 +26,7 @@ _MAX_PROGRESS_SIZE = 1 << 26  # bytes
 _ASIDE = ".tmp"  # ends the name of a file that is not whole yet
 _NAMED = 10  # files that an error names
 _SALVAGE = "kafkalog restore --salvage {}    # undoes what can be undone, and says what is not"
+_FORCE = "kafkalog restore --force {}    # puts the old state back all the same, and keeps these in a new quarantine"
 
 
 class ChangedSince(KafkalogError):
@@ -72,7 +74,7 @@ def restore(
     salvage  undo what can be undone, though the manifest or what is stored is damaged or not complete
     Raises QuarantineDamaged, ChangedSince before anything is changed; UnreadableFile, UnwritableFile.
     """
-    manifest = read_manifest(files, directory, salvage=salvage)
+    manifest = read_trusted(files, directory, salvage=salvage)
     entries = list(manifest.entries)
     is_begun = files.exists(f"{directory}/{PROGRESS}")
     undone = _undone(files, directory) if is_begun else 0
@@ -87,7 +89,7 @@ def restore(
             entries[number] = None
     since = None if undone > len(entries) else _changed_since(files, directory, manifest, undone if is_begun else None)
     if since and not force:
-        raise _changed(manifest, since)
+        raise _changed(directory, manifest, since)
     seam = files
     if force and keep and (is_begun or since != []):
         seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
@@ -169,17 +171,17 @@ def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:
     raise QuarantineDamaged(f"{directory}/{MANIFEST}: {why}{what}", do=_SALVAGE.format(argument(directory)))
 
 
-def _changed(manifest: Manifest, since: list[Difference]) -> ChangedSince:
+def _changed(directory: str, manifest: Manifest, since: list[Difference]) -> ChangedSince:
     first = since[0]
     more = "" if len(since) == 1 else f"; {len(since) - 1} more: {', '.join(one.path for one in since[1:_NAMED])}"
     more += ", …" if len(since) > _NAMED else ""
     what = f"{first.path}: {first.what} since {manifest.command} ended: it would be lost{more}"
-    return ChangedSince(what, do="restore --force puts the old state back all the same, and keeps these in a new quarantine")
+    return ChangedSince(what, do=_FORCE.format(argument(directory)))
 
 
 def _aside(files: Files, directory: str) -> str:
     """A name for the quarantine of what stands in the way."""
-    name = first = f"{directory}.forced"
+    name = first = f"{directory}{FORCED}"
     number = 1
     while files.exists(name):
         number += 1

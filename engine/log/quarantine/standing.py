@@ -76,4 +76,4 @@ def _difference(before: Stamp | None, now: Stamp | None) -> str | None:
         return _GONE
     if before is None:
         return _NEW
-    return f"{now[0]} bytes instead of {before[0]}" if now[0] != before[0] else "written to since"
+    return f"{now[0]} bytes instead of {before[0]}" if now[0] != before[0] else "written to"
