@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.checkpoint.identity import MAX_IDENTITY_SIZE, decode_partition_metadata, read_identity
 from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_checkpoint
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
-from engine.files import replace
+from engine.files import look, replace
 from engine.findings import Severity
 from engine.layout import FileKind, parent_of
 from engine.log.loading.epoch_repair import open_leader_epochs
@@ -97,13 +97,22 @@ def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
 def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
     place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if trouble.path.startswith(one.path + "/"))
     topic_id, source = find_topic_id(files, cluster, place)
-    own = decode_partition_metadata(read_identity(files, trouble.path).rstrip(b"\0"), trouble.path).value
+    own = _before_zeros(files, trouble.path)
     if own is not None and (topic_id is None or source != cluster.metadata_dir):
-        topic_id, source = own.topic_id, "it, before the zeros of a write that was cut off"
+        topic_id, source = own, "it, before the zeros of a write that was cut off"
     if topic_id is None:
         return None
     write_topic_id(files, trouble.path, topic_id)
     return Action.REBUILT, f"the topic's id {topic_id} stands in {source}"
+
+
+def _before_zeros(files: Files, path: str) -> str | None:
+    """The topic's id in the partition.metadata at `path`, whose write may have been cut off behind it."""
+    info = look(files, path)
+    if info is None or not info.is_file or info.size > MAX_IDENTITY_SIZE:
+        return None
+    decoded = decode_partition_metadata(read_identity(files, path).rstrip(b"\0"), path).value
+    return None if decoded is None else decoded.topic_id
 
 
 def _mend_identity(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
