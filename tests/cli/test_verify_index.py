@@ -310,7 +310,7 @@ def test_a_segment_whose_link_leads_nowhere_is_told_once(partition, others):
     for path in () if others else [path for path in partition.iterdir() if path != log]:
         path.unlink()
     found, done = objects(str(partition.parent))
-    assert done.status == 4
+    assert done.status == 8
     assert [one["file"] for one in found if one.get("code") == "path-unreadable"] == [str(log)]
     assert "error[usage]" not in done.err
     assert [one["path"] for one in found if one["type"] == "verification"] == [str(partition)]
