@@ -99,19 +99,6 @@ def next_invalid(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
-def next_epoch(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
-               epoch: cython.longlong):
-    """First batch from `row` on whose leader epoch is above `epoch`; `last_row`: none. Magic below 2 has none."""
-    if row < 0 or last_row > batches.shape[1]: return last_row
-    with cython.nogil:
-        while row < last_row and (batches[fields.B_LEADER_EPOCH, row] <= epoch or is_legacy(batches, row)):
-            row += 1
-        return row
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns(cython.Py_ssize_t)
 def next_producer(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
     """First batch from `row` on that has a producer id; `last_row`: none."""
     if row < 0 or last_row > batches.shape[1]: return last_row

@@ -199,11 +199,12 @@ def _note_order(state: cython.longlong[::1], base_offset: cython.longlong, has_h
 @cython.exceptval(check=False)
 def _note_epoch(state: cython.longlong[::1], epochs: cython.longlong[:, ::1], epoch: cython.longlong,
                 base_offset: cython.longlong) -> cython.void:
-    """Tell a leader epoch that is above all before it; there is room for it."""
-    if epoch > state[walk.S_EPOCH]:
+    """Tell a leader epoch that is not that of the batch before, which `state` does not count yet; there is room for it."""
+    if epoch != state[walk.S_EPOCH]:
         state[walk.S_EPOCH] = epoch
         epochs[0, state[walk.S_EPOCHS_AT]] = epoch
         epochs[1, state[walk.S_EPOCHS_AT]] = base_offset
+        epochs[2, state[walk.S_EPOCHS_AT]] = state[walk.S_POSITION]
         state[walk.S_EPOCHS_AT] += 1
 
 
@@ -321,7 +322,7 @@ def _misfit(start: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cython.Py_ss
             epochs: cython.longlong[:, ::1], told: cython.longlong[:, ::1], slots: cython.longlong[:, ::1]) -> cython.bint:
     """Do the arguments of `recover_batches` not fit together?"""
     if start < 0 or end < start or end > size or state.shape[0] < walk.WALK_FIELDS: return True
-    if epochs.shape[0] < 2 or told.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
+    if epochs.shape[0] < 3 or told.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
     if slots.shape[0] < 4 or slots.shape[0] & (slots.shape[0] - 1) != 0: return True
     return state[walk.S_EPOCHS_AT] < 0 or state[walk.S_TOLD_AT] < 0 or state[walk.S_PRODUCERS] < 0
 
@@ -339,7 +340,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
     data      read-only bytes, any content        start, end  byte positions in `data`        flags   bits of Flag
     state     in and out: Placing, and behind it Walk; what stands at `start` is at state POSITION of the .log
     offsets, times   out, index entries in the files' own bytes
-    epochs    out: epoch and base offset of each batch whose leader epoch is above all before it
+    epochs    out: leader epoch, base offset and position of each batch whose epoch is not that of the one before it
     told      out: batches of producers, see walk.ProducerField. They come in file order, with one freedom: of a run of data
               batches of one producer with the same epoch and transactional flag, the first comes in its place, and of the
               others only the last, later, but before any other batch of that producer, and when `flush_producers` is called:
@@ -396,9 +397,9 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 state[walk.S_MAX_TIMESTAMP_OFFSET] = last
             _note_order(state, base_offset, magic >= fields.MAGIC_V2 and (
                 base_offset > state[walk.S_NEXT_OFFSET] or count <= i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)))
-            _count(state, size, count, last, magic)
             if magic >= fields.MAGIC_V2:
                 _note_epoch(state, epochs, i32(data, at + fields.V2_PARTITION_LEADER_EPOCH_AT), base_offset)
+            _count(state, size, count, last, magic)
             if producer >= 0:
                 if _take_slot(slots, slot, producer): state[walk.S_PRODUCERS] += 1
                 epoch = i16(data, at + fields.V2_PRODUCER_EPOCH_AT)

@@ -55,7 +55,7 @@ class Walk(IntEnum):
     NEXT_OFFSET = PLACE_FIELDS + 2  # last offset of the last batch + 1, as Java adds
     MAP_END = PLACE_FIELDS + 3  # the same of the last batch of magic 2 and above
     HAS_MAP_END = PLACE_FIELDS + 4  # 1: there was one
-    EPOCH = PLACE_FIELDS + 5  # largest leader epoch so far; −1: none
+    EPOCH = PLACE_FIELDS + 5  # leader epoch of the last batch of magic 2 and above; −1: none
     EPOCHS_AT = PLACE_FIELDS + 6  # rows used in the output for epochs
     TOLD_AT = PLACE_FIELDS + 7  # rows used in the output for producers
     PRODUCERS = PLACE_FIELDS + 8  # slots used

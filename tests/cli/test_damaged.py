@@ -46,6 +46,16 @@ def test_a_damaged_batch_is_left_to_recover(log_dir, name):
     assert state(log_dir) == before
 
 
+def test_advice_repeats_what_found_the_damage(log_dir):
+    segment = log_dir / "u-rolls-0" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[400] ^= 255
+    segment.write_bytes(data)
+    done = kafkalog("retain", "--recovery-point", "0", "--log-start-offset", "3", str(log_dir / "u-rolls-0"))
+    assert done.status == 4
+    assert f"kafkalog recover --dry-run --recovery-point 0 --log-start-offset 3 {log_dir}/u-rolls-0 " in done.err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_rest_of_a_write_that_was_cut_off_is_no_obstacle(log_dir, name):
     segment = max((log_dir / "u-rolls-0").glob("*.log"))

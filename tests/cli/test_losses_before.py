@@ -208,6 +208,8 @@ def test_what_was_not_read_is_said(log_dir):
     assert "no batch below offset 42 was read (--recovery-point 0 reads all)" in done.out.decode()
     clean = kafkalog("recover", "--no-quarantine", "--clean-start", str(log_dir / PARTITION))
     assert "no batch below offset 89 was read" in clean.out.decode()
+    behind = report_of("--no-quarantine", "--recovery-point", str(2**63 - 1), log_dir / PARTITION, status=0)
+    assert behind["unreadBelow"] == behind["logEndOffset"] == 89
     assert report_of("--no-quarantine", "--recovery-point", "0", log_dir / PARTITION, status=1)["unreadBelow"] is None
 
 

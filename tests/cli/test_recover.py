@@ -208,8 +208,14 @@ def test_metrics_have_the_names_of_kafka(damaged):
 def test_a_clean_marker_is_gone_after_a_recovery_without_proof(log_dirs):
     marker = log_dirs / "d0/.kafka_cleanshutdown"
     marker.write_bytes(b"")
-    kafkalog("recover", "--no-quarantine", str(log_dirs / "d0"))
+    said = kafkalog("recover", "--no-quarantine", "--dry-run", str(log_dirs / "d0"))
+    assert "  removed .kafka_cleanshutdown - " in said.out.decode()
+    assert marker.exists()
+    [told] = [event for line in kafkalog("recover", "--no-quarantine", "--format", "json", str(log_dirs / "d0")).out.splitlines()
+              for event in json.loads(line)["events"] if event.get("file") == marker.name]
+    assert (told["action"], told["severity"]) == ("removed", "info")
     assert not marker.exists()
+    assert b".kafka_cleanshutdown" not in kafkalog("recover", "--no-quarantine", str(log_dirs / "d0")).out
 
 
 def test_other_commands_keep_the_marker_and_note_where_logs_begin(own_corpus, tmp_path):

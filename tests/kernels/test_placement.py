@@ -121,14 +121,12 @@ def test_arguments_that_do_not_fit_are_refused(kernel):
 
 def test_searching_columns(kernel):
     batches = BatchColumns(4)
-    for row, (valid, magic, epoch, producer) in enumerate([(1, 2, 3, -1), (1, 1, 9, 5), (0, 2, 4, 7), (-1, 2, 4, -1)]):
+    for row, (valid, magic, producer) in enumerate([(1, 2, -1), (1, 1, 5), (0, 2, 7), (-1, 2, -1)]):
         batches.table[BatchField.VALID, row] = valid
         batches.table[BatchField.MAGIC, row] = magic
-        batches.table[BatchField.LEADER_EPOCH, row] = epoch
         batches.table[BatchField.PRODUCER_ID, row] = producer
     table = batches.table
     assert (kernel.next_invalid(table, 0, 4), kernel.next_invalid(table, 3, 4), kernel.next_invalid(table, 0, 2)) == (2, 3, 2)
-    assert (kernel.next_epoch(table, 0, 4, 2), kernel.next_epoch(table, 0, 4, 3), kernel.next_epoch(table, 0, 4, 4)) == (0, 2, 4)
     assert (kernel.next_producer(table, 0, 4), kernel.next_producer(table, 3, 4)) == (2, 4)
 
 

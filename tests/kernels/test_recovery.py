@@ -39,7 +39,7 @@ def found_in(data, interval=200):
     files = MemoryFiles({"x.log": data})
     scan = scan_segment(files, "x.log", 0, index_interval=interval, max_index_size=1 << 20)
     return scan, (
-        scan.valid_size, bytes(scan.offset_entries), bytes(scan.time_entries), tuple(scan.largest), scan.epochs,
+        scan.valid_size, bytes(scan.offset_entries), bytes(scan.time_entries), tuple(scan.largest), recovery_model.settled(scan.epochs),
         scan.batches, scan.records, scan.next_offset,
     )  # fmt: skip
 
@@ -47,7 +47,8 @@ def found_in(data, interval=200):
 def wanted_in(data, interval=200):
     model = recovery_model.recover(data, 0, interval, 1 << 20)
     return (
-        model.valid_size, model.offsets, model.times, model.largest, model.epochs, model.batches, model.records,
+        model.valid_size, model.offsets, model.times, model.largest, recovery_model.settled(recovery_model.runs_of(model)),
+        model.batches, model.records,
         model.next_offset,
     )  # fmt: skip
 
@@ -91,7 +92,7 @@ def call(kernel, data, start=0, end=None, *, state=None, slots=None, epochs=8, r
     slots = memoryview(array("q", bytes(8 * 4 * SLOT_FIELDS))).cast("B").cast("q", (4, SLOT_FIELDS)) if slots is None else slots
     out = memoryview(bytearray(96))
     return kernel.recover_batches(
-        memoryview(data), start, len(data) if end is None else end, 0, state, out, out, Table(2, epochs).table,
+        memoryview(data), start, len(data) if end is None else end, 0, state, out, out, Table(3, epochs).table,
         Table(PRODUCER_FIELDS, rows).table, slots, *TABLES,
     )  # fmt: skip
 

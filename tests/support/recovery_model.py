@@ -9,6 +9,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from engine.formats import BATCH_HEADER, BatchHeader, ControlType
+from engine.log.scan.epoch_runs import EpochRun, EpochRuns
 from engine.log.scan.producer_rows import ProducerRow, TxnMarker
 from tests.support.plain_records import plain_records
 
@@ -25,11 +26,25 @@ class Found(NamedTuple):
     offsets: bytes  # entries of the offset index
     times: bytes
     largest: tuple[int, int]
-    epochs: list[tuple[int, int]]
+    epochs: list[tuple[int, int, int]]  # runs
     rows: list[ProducerRow]
     batches: int
     records: int
     next_offset: int | None
+
+
+def runs_of(found: Found) -> EpochRuns:
+    """The model's runs, not finished, as a scan has them."""
+    runs = EpochRuns()
+    for run in found.epochs:
+        runs.add(EpochRun(*run))
+    return runs
+
+
+def settled(runs: EpochRuns) -> tuple[object, ...]:
+    """What there is to know of `runs` once they are finished."""
+    runs.finish(0)
+    return runs.entries, runs.doubt
 
 
 class Batch(NamedTuple):
@@ -81,8 +96,8 @@ def recover(data: bytes, base: int, interval: int, max_index_size: int) -> Found
         records += 1 if header is None else max(0, header.record_count)
         if header is None:
             continue
-        if header.partition_leader_epoch >= 0 and (not epochs or header.partition_leader_epoch > epochs[-1][0]):
-            epochs.append((header.partition_leader_epoch, batch.base_offset))
+        if not epochs or header.partition_leader_epoch != epochs[-1][0]:
+            epochs.append((header.partition_leader_epoch, batch.base_offset, batch.position))
         if header.producer_id >= 0:
             rows.append(row_of(batch, header))
     return Found(

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint
 from engine.findings import Severity
-from engine.formats import BatchField
-from engine.kernels.placement import next_epoch, next_invalid
+from engine.formats import LONG_MIN, MAGIC_V2, BatchField
+from engine.kernels.placement import next_invalid
+from engine.kernels.verify import next_turn
 from engine.layout import FileKind
 from engine.log.append_errors import IllegalArgument
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.report import Action
+from engine.log.scan.epoch_runs import EpochRun, EpochRuns
 from engine.log.segment.leftovers import offset_of
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from engine.files import Files
     from engine.log.report import Report
 
@@ -41,24 +41,31 @@ def rebuild_leader_epochs(files: Files, directory: str) -> LeaderEpochFileCache:
 
     The file changes in one step, once all of the log is read: one without entries is sound, and nobody would mend it again.
     """
-    return LeaderEpochFileCache(files, directory, list(epochs_in_logs(files, directory)))
+    return LeaderEpochFileCache(files, directory, epochs_in_logs(files, directory))
 
 
-def epochs_in_logs(files: Files, directory: str) -> Iterator[EpochEntry]:
-    """Where each epoch begins, each above all before it; of a log with damage what stands before that."""
+def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
+    """Where each epoch begins, each above all before it; of a log with damage what stands before that.
+
+    Without those that other batches contradict: no checksum covers epochs, nor base offsets, which may be negative.
+    """
     logs = [(offset, name) for name in files.plain(directory)
             if name.endswith(_LOG) and (offset := offset_of(name)) is not None]
-    latest = -1
+    runs, before, last = EpochRuns(), 0, -1
     for _, name in sorted(logs):
         with files.open(f"{directory}/{name}") as file:
             for window in LogWalk(file):
                 table = window.batches.table
                 rows = next_invalid(table, 0, window.rows)
-                row = next_epoch(table, 0, rows, latest)
-                while row < rows:
-                    latest = table[BatchField.LEADER_EPOCH, row]
-                    if table[BatchField.BASE_OFFSET, row] >= 0:  # no checksum covers it
-                        yield EpochEntry(latest, table[BatchField.BASE_OFFSET, row])
-                    row = next_epoch(table, row + 1, rows, latest)
+                row = 0
+                while (row := next_turn(table, row, rows, runs.newest, LONG_MIN)) < rows:
+                    position = before + window.base + table[BatchField.POSITION, row]
+                    if table[BatchField.MAGIC, row] >= MAGIC_V2:
+                        runs.add(EpochRun(table[BatchField.LEADER_EPOCH, row], table[BatchField.BASE_OFFSET, row], position))
+                    row += 1
+                last = table[BatchField.LAST_OFFSET, rows - 1] if rows else last
                 if rows < window.rows:
                     break
+            before += file.size()
+    runs.finish(last + 1)
+    return [EpochEntry(run.epoch, run.first_offset) for run in runs.believed if run.first_offset >= 0]

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.checkpoint.leader_epochs import EpochEntry
 from engine.findings import Severity
-from engine.formats import BATCH_HEADER, CODEC_MASK, INT_MAX, BatchField
+from engine.formats import BATCH_HEADER, CODEC_MASK, INT_MAX, NO_PARTITION_LEADER_EPOCH, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
-from engine.layout import log_file_name
+from engine.layout import FileKind, log_file_name
 from engine.log.append_errors import AppendRefused
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow, TransactionOrder
 from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
+from engine.log.scan.epoch_runs import first_leader_epoch
 from engine.log.scan.producer_rows import RowChunk
 from engine.log.segment.segment_scan import ScanStop, scan_segment
 from engine.record.soundness import searched_up_to
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.producers.snapshot_files import SnapshotFiles
     from engine.log.report import Report
+    from engine.log.scan.epoch_runs import EpochDoubt
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
     from engine.log.segment.segment_scan import Disorder, SegmentScan
@@ -98,18 +101,23 @@ def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, 
 def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: KafkalogError | None = None) -> int:
     """As Kafka does it. `error` is why the scan was shortened."""
     state = _state_before(log, segment)
+    _finish_epochs(log, segment, scan)
     cut_bytes = _lost(segment, scan) if scan.valid_size < segment.size and scan.error is None else None
     if cut_bytes is not None:
         log.before_cut()
     cut = segment.recover(state, log.epochs, scan)
     state.take_snapshot()
-    name, end = log_file_name(segment.base_offset), _end(segment, scan)
+    name, end = log_file_name(segment.base_offset), scan.end_offset(segment.base_offset)
     log.report.drop(Action.RECOVERED, name)
     log.report.add(Action.RECOVERED, name, "its indexes are rebuilt", offsets=(segment.base_offset, end),
                    records=scan.records, size=scan.valid_size)
     log.report.has_holes |= scan.holes > 0
+    if scan.disorder is not None or scan.epochs.doubt is not None:
+        log.report.drop(Action.KEPT, name)
     if scan.disorder is not None:
         _note_disorder(log.report, name, scan.disorder)
+    if scan.epochs.doubt is not None:
+        _note_doubt(log, name, scan.epochs.doubt)
     if cut_bytes is not None:
         why = _WHY.get(scan.stop, "") if error is None else f"a broker would not start: {error}"
         log.report.add(Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}{cut_bytes.text}",
@@ -120,11 +128,29 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
 
 def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
     """What no index refuses, Kafka keeps without a word; readers then miss or repeat records."""
-    report.drop(Action.KEPT, name)
     more = f", and {disorder.batches - 1} more batches are out of order" if disorder.batches > 1 else ""
     what = (f"at byte {disorder.position}: a batch from offset {disorder.offset} where offset {disorder.expected} or a later "
             f"one must follow{more}: no checksum covers base offsets; --salvage drops batches that do not fit")
     report.add(Action.KEPT, name, what, offsets=(disorder.offset, None), severity=Severity.ERROR)
+
+
+def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:
+    """What Kafka believes. Where it would forget epochs for it that the checkpoint knows, ours does not."""
+    is_taken = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
+    taken = "has it, as a broker takes it over" if is_taken else "is not changed by it"
+    log.report.add(Action.KEPT, name, f"at byte {doubt.run.position}: {doubt.text}; "
+                   f"{FileKind.LEADER_EPOCH_CHECKPOINT.value} {taken}",
+                   offsets=(doubt.run.first_offset, None), severity=Severity.WARNING)
+
+
+def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> None:
+    """Ask the segments beside it, whose epochs contradict those at its ends or do not."""
+    below, above = log.segments.lower_segment(segment.base_offset), log.segments.higher_segment(segment.base_offset)
+    goes_on = above is not None and scan.valid_size == segment.size
+    scan.epochs.finish(scan.end_offset(segment.base_offset), *(
+        NO_PARTITION_LEADER_EPOCH if beside is None else first_leader_epoch(beside.log_file)
+        for beside in (below, above if goes_on else None)
+    ))
 
 
 def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:
@@ -147,10 +173,6 @@ def _scan_up_to(log: Recovering, segment: LogSegment, position: int) -> SegmentS
         log.files, segment.log_path, segment.base_offset, index_interval=log.config.index_interval,
         max_index_size=log.config.max_index_size, size=position,
     )
-
-
-def _end(segment: LogSegment, scan: SegmentScan) -> int:
-    return segment.base_offset if scan.next_offset is None else scan.next_offset
 
 
 def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 def recover_log(log: Loading) -> tuple[int, int]:
     """Recover what may not have reached the disk; (recovery point, log end offset)."""
-    if not log.clean_shutdown:
-        _recover_unflushed(log)
+    is_read = not log.clean_shutdown and _recover_unflushed(log)
     log_end_offset = _end_unless_below_start(log)
     if not len(log.segments):
         log.new_segment(log.log_start_offset)
+    if not is_read and log_end_offset is not None and log.segments.size:
+        log.report.unread_below = log_end_offset
     if log.clean_shutdown and log_end_offset is not None:
-        log.report.unread_below = log_end_offset if log.segments.size else None
         note_torn_tail(log)
         return log_end_offset, log_end_offset
     if log_end_offset is None:
@@ -36,8 +36,8 @@ def recover_log(log: Loading) -> tuple[int, int]:
     return min(log.recovery_point, log_end_offset), log_end_offset
 
 
-def _recover_unflushed(log: Loading) -> None:
-    """Recover from the segment that holds the recovery point on; the first that loses bytes ends the log."""
+def _recover_unflushed(log: Loading) -> bool:
+    """Recover from the segment that holds the recovery point on; the first that loses bytes ends the log. False: none does."""
     unflushed = log.segments.values(log.recovery_point, LONG_MAX)
     note_kept(log, unflushed[0].base_offset if unflushed else LONG_MAX)
     if unflushed and unflushed[0].base_offset > log.segments.base_offsets[0]:
@@ -51,7 +51,8 @@ def _recover_unflushed(log: Loading) -> None:
             _remove_segments(log, behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR)
             log.remove_set_aside()
             delete_producer_snapshots(behind, log.producers, log.deferred)
-            return
+            return True
+    return bool(unflushed)
 
 
 def _mark(log: Loading, segments: list[LogSegment], first: int) -> None:

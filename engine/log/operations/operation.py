@@ -254,17 +254,19 @@ def _load_without_loss(
     rehearsal = Report(place.path, options.name)
     with closing(Spill(nameless_file)) as spill:  # a producer snapshot may be as large as the producers in memory
         opened(rehearsal, OverlayFiles(disk, manager.now, spill)).close_handlers()
-    _refuse_losses(place, rehearsal)
+    _refuse_losses(place, rehearsal, options)
     return opened(report, disk)
 
 
-def _refuse_losses(place: Place, rehearsal: Report) -> None:
-    """Raise LogDamaged if the opening of a log that was tried in memory lost records."""
+def _refuse_losses(place: Place, rehearsal: Report, options: OperationOptions) -> None:
+    """Raise LogDamaged if the opening of a log that was tried in memory, with these options, lost records."""
     losses = [event for event in rehearsal.events if loses_records(event)]
     if losses:
         first = losses[0]
         what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
-        do = f"kafkalog recover --dry-run {argument(place.path)}    # what it cuts, it keeps in a quarantine"
+        given = {"--recovery-point": options.recovery_point, "--log-start-offset": options.log_start_offset}
+        same = "".join(f"{name} {offset} " for name, offset in given.items() if offset is not None)
+        do = f"kafkalog recover --dry-run {same}{argument(place.path)}    # what it cuts, it keeps in a quarantine"
         raise LogDamaged(what, do=do)
 
 
@@ -274,7 +276,7 @@ def _one_07(manager: LogManager, options: OperationOptions, place: Place, work: 
     rehearsal, report = Report(place.path, options.name), Report(place.path, options.name)
     overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now)
     manager.load_07(place, rehearsal, clean_start=options.clean_start, files=overlay).close()
-    _refuse_losses(place, rehearsal)
+    _refuse_losses(place, rehearsal, options)
     with manager.load_07(place, report, clean_start=options.clean_start) as log:
         work(log, report)
         log.flush(manager.now)

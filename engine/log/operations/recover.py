@@ -97,6 +97,9 @@ def recover(
         marker = take_marker(manager, log_dir)  # from here on the directory is no longer as a broker left it
         if marker is not None and not log_dir.is_whole:
             markers[log_dir.path] = marker
+        elif marker is not None and not options.mark_clean:
+            report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
+                       "a broker recovers the log dir at its next start; --mark-clean writes it once every log is proven")
         if report.events:
             yield report
     standing: dict[Place, Standing] = {}

@@ -75,6 +75,10 @@ class LeaderEpochFileCache:
         at = bisect_left(self._entries, (epoch + 1,))
         return self._entries[at].epoch if at < len(self._entries) else None
 
+    def knows_from(self, offset: int) -> bool:
+        """Does an epoch begin at or behind `offset`?"""
+        return bool(self._entries) and self._entries[-1].start_offset >= offset
+
     # ---- what changes it --------------------------------------------------------------------------
 
     def assign(self, epoch: int, start_offset: int) -> None:

@@ -147,5 +147,8 @@ class RecoveringEpochs(Protocol):
     def latest_epoch(self) -> int | None:
         """The newest epoch, None without one."""
 
+    def knows_from(self, offset: int) -> bool:
+        """Does an epoch begin at or behind `offset`?"""
+
     def assign(self, epoch: int, start_offset: int) -> object:
         """Note that `epoch` begins at `start_offset`."""

@@ -11,7 +11,6 @@ from array import array
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import EpochEntry
 from engine.errors import became_shorter
 from engine.formats import (
     BATCH_HEADER,
@@ -32,6 +31,7 @@ from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.decode import decode_records
 from engine.kernels.recovery import flush_producers, new_slots, recover_batches
 from engine.kernels.walk import WALK_FIELDS, Flag, Placing, Walk, Walked
+from engine.log.scan.epoch_runs import EpochRun, EpochRuns
 from engine.log.scan.producer_rows import RowChunk, ToldRows, TxnMarker
 from engine.record.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns, Table
@@ -69,7 +69,7 @@ class RecoveryWalk:
     """The sound batches of `file` from its start to byte `end`. Run it once, by iterating over `chunks`.
 
     offset_entries, time_entries   what the indexes should hold, in the files' own bytes
-    epochs    first batch of each leader epoch above all before it
+    epochs    runs of batches of one leader epoch
     stop, refused_offset   why the walk ended, and the last offset of the batch that was refused
     """
 
@@ -84,13 +84,13 @@ class RecoveryWalk:
         state[Walk.EPOCH] = -1
         state[Walk.NEXT_OFFSET] = base_offset
         self.offset_entries, self.time_entries = bytearray(), bytearray()
-        self.epochs: list[EpochEntry] = []
+        self.epochs = EpochRuns()
         self.stop = ScanStop.END
         self.refused = 0  # a status of kernels.walk.Placed
         self.refused_offset = 0
         self._offsets = memoryview(bytearray(_ENTRIES * OFFSET_INDEX_ENTRY.size))
         self._times = memoryview(bytearray(_ENTRIES * TIME_INDEX_ENTRY.size))
-        self._epochs, self._rows = Table(2, _ROWS), ToldRows(_ROWS)
+        self._epochs, self._rows = Table(3, _ROWS), ToldRows(_ROWS)
         self._slots = new_slots()
         self._marker_batch, self._marker_records = BatchColumns(1), RecordColumns(8)
         self._is_over = False
@@ -159,7 +159,8 @@ class RecoveryWalk:
         self.offset_entries += self._offsets[: state[Placing.OFFSETS_AT]]
         self.time_entries += self._times[: state[Placing.TIMES_AT]]
         epochs = self._epochs.table
-        self.epochs.extend(EpochEntry(epochs[0, one], epochs[1, one]) for one in range(state[Walk.EPOCHS_AT]))
+        for one in range(state[Walk.EPOCHS_AT]):
+            self.epochs.add(EpochRun(epochs[0, one], epochs[1, one], epochs[2, one]))
         state[Placing.OFFSETS_AT] = state[Placing.TIMES_AT] = state[Walk.EPOCHS_AT] = 0
         return at, int(status)
 

@@ -243,7 +243,7 @@ class LogSegment(SegmentFiles):
         """Cut the .log behind its last sound batch and write all indexes anew → bytes cut.
 
         producers      state up to the base offset; what the segment's batches make of it is added
-        leader_epochs  takes epochs above its latest
+        leader_epochs  takes epochs above its latest, but for those that other batches contradict and it would forget others for
         scan           what `scan` returned, if it was done before
         Raises SegmentOffsetOverflow, InvalidOffset, IndexFull, IndexOffsetOverflow at a batch that the indexes refuse: what
         came before it is in them, nothing is cut. Mirrors LogSegment.recover.
@@ -253,9 +253,11 @@ class LogSegment(SegmentFiles):
         self.txn_index.reset()
         self.time_index.extend(scan.time_entries)
         self._largest = scan.largest
-        for epoch, start_offset in scan.epochs:
-            if leader_epochs.latest_epoch is None or epoch > leader_epochs.latest_epoch:
-                leader_epochs.assign(epoch, start_offset)
+        scan.epochs.finish(scan.end_offset(self.base_offset))
+        for run, is_doubtful in scan.epochs.entries:
+            is_news = leader_epochs.latest_epoch is None or run.epoch > leader_epochs.latest_epoch
+            if is_news and not (is_doubtful and leader_epochs.knows_from(run.first_offset)):
+                leader_epochs.assign(run.epoch, run.first_offset)
         producers.update_recovered(scan.producers.chunks(), self.txn_index.extend)
         if scan.map_end_offset is not None:
             producers.update_map_end_offset(scan.map_end_offset)

@@ -12,12 +12,12 @@ from engine.formats import NO_TIMESTAMP
 from engine.index.time import TimestampOffset
 from engine.kernels.walk import Placed, Placing, Walk
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow
+from engine.log.scan.epoch_runs import EpochRuns
 from engine.log.scan.recovery_walk import RecoveryWalk, ScanStop, read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.checkpoint.leader_epochs import EpochEntry
     from engine.errors import KafkalogError
     from engine.files import ReadOnlyFiles
     from engine.log.scan.producer_rows import ProducerRow, RowChunk
@@ -85,13 +85,17 @@ class SegmentScan:
     offset_entries: bytearray = field(default_factory=bytearray)
     time_entries: bytearray = field(default_factory=bytearray)
     largest: TimestampOffset = _UNKNOWN
-    epochs: list[EpochEntry] = field(default_factory=list)  # each above all before it in the segment
+    epochs: EpochRuns = field(default_factory=EpochRuns)  # not finished: what follows the segment may have a say
     # what snapshots are made of, in order: see kernels.recovery.recover_batches
     producers: Producers = field(default_factory=lambda: Producers(_nothing))
     stop: ScanStop = ScanStop.END
     holes: int = 0  # batches behind a gap, or with fewer records than offsets, as the cleaner leaves them
     disorder: Disorder | None = None
     error: KafkalogError | None = None  # what LogSegment.recover raises, behind what came before it
+
+    def end_offset(self, base_offset: int) -> int:
+        """Behind the last sound batch of the segment that begins at `base_offset`."""
+        return base_offset if self.next_offset is None else self.next_offset
 
 
 def scan_segment(

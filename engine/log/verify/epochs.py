@@ -78,6 +78,10 @@ class EpochCheck:
             self._end_run()
             if table[BatchField.MAGIC, row] < MAGIC_V2:
                 self._runs.clear()  # the broker forgets all epochs when a batch without one is appended
+            elif epoch < NO_PARTITION_LEADER_EPOCH:
+                what = f"leader epoch {epoch}: there is no such epoch, and no checksum covers them"
+                self._report(Finding("epochs-mismatch", where, what))
+                epoch = NO_PARTITION_LEADER_EPOCH  # no checkpoint has it
             elif self._runs and epoch < self._runs[-1][0]:
                 what = f"leader epoch {epoch} after {self._runs[-1][0]}: epochs never go back, and no checksum covers them"
                 self._report(Finding("epochs-mismatch", where, what))
