@@ -213,6 +213,18 @@ def test_what_was_not_read_is_said(log_dir):
     assert report_of("--no-quarantine", "--recovery-point", "0", log_dir / PARTITION, status=1)["unreadBelow"] is None
 
 
+def test_a_clean_start_that_takes_a_log_for_empty_says_so(own_corpus, tmp_path):
+    partition = tmp_path / "dense-index-0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0/dense-index-0", partition)
+    with (partition / "00000000000000000000.log").open("r+b") as log:
+        log.truncate(1198)
+    before = tree(ReadOnlyFiles(), str(partition))
+    [told] = [event for event in report_of("--dry-run", "--clean-start", partition, status=4)["events"] if event["action"] == "kept"]
+    assert "its offset index goes on to offset 220, behind the end of the log" in told["reason"]
+    assert tree(ReadOnlyFiles(), str(partition)) == before
+    assert report_of("--no-quarantine", partition, status=1)["logEndOffset"] == 9
+
+
 @pytest.mark.parametrize("kind", ["link", "dangling", "fifo"])
 @pytest.mark.parametrize("suffix", [".log", ".index"])
 def test_segments_that_are_no_plain_files_are_refused_before_anything_changes(log_dir, tmp_path, kind, suffix):

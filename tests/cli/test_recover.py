@@ -161,6 +161,21 @@ def test_salvage_keeps_what_lies_behind_the_damage(damaged, own_corpus):
     assert kafkalog("verify-index", str(damaged / "d1/u-plain-0")).status in (0, 4)
 
 
+def test_salvage_below_the_recovery_point_says_what_it_did_and_read(own_corpus, tmp_path):
+    partition = tmp_path / "u-rolls-0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0/u-rolls-0", partition)
+    segment = sorted(partition.glob("*.log"))[1]
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    done = kafkalog("recover", "--salvage", "--no-quarantine", "--recovery-point", "173", str(partition))
+    text = done.out.decode()
+    assert done.status == 1
+    assert f"salvaged {segment.name}" in text
+    assert "its offset index is missing" not in text
+    assert "was read (--recovery-point" not in text
+
+
 def test_a_running_broker_keeps_it_out(log_dirs):
     before = bytes_of(log_dirs)
     with lock_held(log_dirs / "d1/.lock"):

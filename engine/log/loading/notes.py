@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
 ALONE = "an index with entries, and no log"  # why it was removed
+NO_INDEX = "its offset index is missing"  # why a segment is recovered while it is loaded
 
 
 def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry]) -> None:
@@ -54,9 +55,17 @@ def note_missing(log: Loading) -> None:
 
 
 def note_torn_tail(log: Loading) -> None:
-    """Report bytes behind the last batch: after a clean stop nobody cuts them, and appends land behind them."""
+    """Report bytes behind the last batch: after a clean stop nobody cuts them, and appends land behind them.
+
+    And an index that knows offsets which the log does not have: Kafka takes such a log to be empty.
+    """
     segment = log.active
     head = segment.translate_offset(segment.offset_index.last_offset)
+    if head is None and len(segment.offset_index) and segment.size:
+        why = (f"its offset index goes on to offset {segment.offset_index.last_offset}, behind the end of the log: a broker "
+               f"takes {segment.base_offset} for the log end. Recover without --clean-start reads the log")
+        log.report.add(Action.KEPT, log_file_name(segment.base_offset), why, size=segment.size, severity=Severity.ERROR)
+        return
     last = None if head is None else last_head(segment.log_file, head.position, segment.size)
     end = 0 if last is None else last.position + last.size
     if end < segment.size and (last is not None or not len(segment.offset_index)):

@@ -8,7 +8,7 @@ from engine.findings import Severity
 from engine.formats import OFFSET_INDEX_ENTRY
 from engine.layout import FileKind, log_file_name, offset_index_file_name, time_index_file_name
 from engine.log.errors import CorruptIndex, OffsetIndexMissing
-from engine.log.loading.notes import ALONE
+from engine.log.loading.notes import ALONE, NO_INDEX
 from engine.log.report import Action
 from engine.log.segment.deferred import DELETED
 from engine.log.segment.leftovers import offset_of
@@ -82,7 +82,7 @@ def _load_segment(log: Loading, segment: LogSegment, there: set[str]) -> None:
             _recover_while_loading(log, segment, "its offsets do not fit its index")
     except OffsetIndexMissing:
         if segment.size:
-            _recover_while_loading(log, segment, "its offset index is missing")
+            _recover_while_loading(log, segment, NO_INDEX)
         else:  # as every roll leaves it
             _recover_while_loading(log, segment, "it is empty and has no offset index yet", Severity.INFO)
     except CorruptIndex as error:

@@ -14,6 +14,7 @@ from engine.errors import KafkalogError, UsageError
 from engine.files import replace
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
+from engine.log.loading.notes import NO_INDEX
 from engine.log.logdir.log_manager import Standing, refuse_what_is_not_ours
 from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs
@@ -94,12 +95,9 @@ def recover(
         own = [trouble for trouble in troubles if trouble.log_dir == log_dir.path and id(trouble) not in of_places]
         if not _mend_all(manager, own, report):
             unproven[log_dir.path] = _TRIPPED
-        marker = take_marker(manager, log_dir)  # from here on the directory is no longer as a broker left it
-        if marker is not None and not log_dir.is_whole:
+        marker = _without_marker(manager, options, log_dir, report)
+        if marker is not None:
             markers[log_dir.path] = marker
-        elif marker is not None and not options.mark_clean:
-            report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
-                       "a broker recovers the log dir at its next start; --mark-clean writes it once every log is proven")
         if report.events:
             yield report
     standing: dict[Place, Standing] = {}
@@ -129,6 +127,15 @@ def recover(
             yield _mark(manager, options, log_dir, unproven.get(log_dir.path), log_dir.path in incomplete)
         elif log_dir.path in markers and log_dir.path not in unproven:
             put_marker(manager, log_dir, markers[log_dir.path])
+
+
+def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> bytes | None:
+    """Remove the clean shutdown marker: from here on the directory is not as a broker left it. What may be put back."""
+    marker = take_marker(manager, log_dir)
+    if log_dir.is_whole and marker is not None and not options.mark_clean:
+        report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
+                   "a broker recovers the log dir at its next start; --mark-clean writes it once every log is proven")
+    return None if log_dir.is_whole else marker
 
 
 def _note(manager: LogManager, standing: Mapping[Place, Standing]) -> None:
@@ -239,6 +246,8 @@ def _one(
         recovery_point=0 if options.mark_clean else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True,
     )
+    if options.salvage:
+        _note_salvaged(report, log.segments.active_segment.base_offset)
 
     def looked_at() -> None:
         note_breaks(files, report, log.segments.base_offsets, compacted=manager.config(place.name.topic).compact,
@@ -247,6 +256,15 @@ def _one(
             log.flush(force_flush_active_segment=True)
 
     return closed(log, looked_at, keep_deleted=options.keep_deleted)
+
+
+def _note_salvaged(report: Report, active: int) -> None:
+    """Salvaging read all but what may stand at the end of the segment `active`, and removed indexes itself."""
+    salvaged = {event.path for event in report.find(Action.SALVAGED)}
+    report.events = [event for event in report.events
+                     if event.action is not Action.REBUILT or event.path not in salvaged or event.reason != NO_INDEX]
+    if report.unread_below is not None and report.unread_below <= active:
+        report.unread_below = None
 
 
 def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Report:

@@ -114,7 +114,7 @@ class EpochRuns:
         A second time it does nothing.
         """
         begin, self._begin = self._begin, []
-        if begin and 0 <= begin[0].epoch < before <= max(begin[-1].epoch, following):
+        if begin and 0 <= begin[0].epoch < before and before in (begin[-1].epoch, following):
             self._doubt(begin[0], before)
         high, low = self._high, self._low
         if high is not None and low is not None:
