@@ -202,7 +202,7 @@ def _make_room(manager: LogManager, options: OperationOptions, place: Place, wor
         rehearsal = Report(place.path, options.name)
         log = _opened(manager, options, place, rehearsal, files, clean_start=options.clean_start)
         try:
-            _refuse_losses(place, rehearsal)
+            _refuse_losses(place, rehearsal, options)
         except LogDamaged:
             log.close_handlers()
             raise
