@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from engine.formats import LONG_MAX
+from engine.formats import LONG_MAX, LONG_MIN
 from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
@@ -20,7 +20,7 @@ _EXAMPLES = (
 
 @click.command("truncate", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
-@click.option("--to", "target", type=Whole(0, LONG_MAX - 1), required=True, metavar="N",
+@click.option("--to", "target", type=Whole(LONG_MIN, LONG_MAX - 1), required=True, metavar="N",
               help="The log ends at this offset. A batch that holds it goes as a whole.")
 @click.option("--fully", is_flag=True, help="Delete everything: the log begins and ends at N.")
 def command(target: int, fully: bool, **values: Any) -> int:

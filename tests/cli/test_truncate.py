@@ -113,7 +113,7 @@ def test_an_index_without_its_log_in_the_gap_tells_of_a_loss(ahead):
 def test_no_log_ends_at_a_negative_offset(partition, how):
     before = {path.name: path.read_bytes() for path in partition.iterdir()}
     done = kafkalog("truncate", "--clean-start", "--now", NOW, "--to", "-5", *how, str(partition))
-    assert (done.status, "'-5' is too little: 0 is the least" in done.err) == (2, True)
+    assert (done.status, "can not be truncated to the negative offset -5" in done.out.decode()) == (4, True)
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
 
 
@@ -175,7 +175,7 @@ def test_a_key_that_is_deleted_behind_a_cut_stays_deleted(tmp_path):
     assert not [one for one in map(json.loads, left) if one["type"] == "record" and one["offset"] == 0]
 
 
-@pytest.mark.parametrize("words", [("--to", "9223372036854775807", "--fully"), ("--to", "9223372036854775807"), ("--to", "-1")])
+@pytest.mark.parametrize("words", [("--to", "9223372036854775807", "--fully"), ("--to", "9223372036854775807")])
 def test_an_end_that_no_log_can_have_is_wrong_usage(partition, words):
     done = kafkalog("truncate", "--now", NOW, *words, str(partition))
     assert done.status == 2

@@ -146,8 +146,8 @@ def _recovers(case: Case) -> None:
         if scan.stop not in (ScanStop.REFUSED, ScanStop.BAD_MARKER):
             sound = min(bad, default=end)
             assert scan.valid_size == sound, f"recovery stops at {scan.valid_size}, sound are {sound} bytes"
-        found.append((scan.valid_size, scan.next_offset, scan.offset_entries, scan.time_entries, scan.largest, scan.epochs,
-                      list(scan.producers)))
+        found.append((scan.valid_size, scan.next_offset, scan.offset_entries, scan.time_entries, scan.largest,
+                      (scan.epochs.entries, scan.epochs.doubt), list(scan.producers)))
     large = any(entry.size > case.buffers.window for entry in entries)  # a marker in such a batch is not looked for
     assert found[0] == found[1] or large, "the size of windows decides what is recovered"
 

@@ -89,9 +89,10 @@ class EpochRuns:
         self._add(run)
 
     def _add(self, run: EpochRun) -> None:
+        if run.epoch == NO_PARTITION_LEADER_EPOCH:
+            return  # nobody knew it; it says nothing of others
         if run.epoch < 0:
-            if run.epoch != NO_PARTITION_LEADER_EPOCH or self.last >= 0:
-                self._doubt(run, self.last)
+            self._doubt(run, self.last)
         elif self._high is None or (self._low is None and run.epoch >= self._high.epoch):
             self._believe(self._high)
             self._high = run
