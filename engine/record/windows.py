@@ -22,6 +22,7 @@ from engine.formats import (
     Status,
 )
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
+from engine.kernels.fields import VARINT_SIZE
 from engine.kernels.scan import find_candidate, scan_batches
 from engine.kernels.select import next_unchecked
 from engine.record.columns import BatchColumns
@@ -180,10 +181,10 @@ class LogWalk:
         return None
 
     def _may_be_whole(self, at: int, size: int) -> bool:
-        """Do key and value of the message of format 0 or 1 at `at` end where its size says? Of format 2 nothing is asked."""
-        head = self.file.read_exactly(at, min(LEGACY_V1.size, self.end - at))
+        """Do key and value, or the first record, fit? `find_candidate` asks only what lies in its piece of the file."""
+        head = self.file.read_exactly(at, min(BATCH_HEADER.size + VARINT_SIZE, self.end - at))
         if head[_CRC_START_LEGACY] >= MAGIC_V2:
-            return True
+            return bool(find_candidate(memoryview(head), 0, 1, len(head), size) == 0)
         layout = LEGACY_V1 if head[_CRC_START_LEGACY] else LEGACY_V0
         value_at = layout.size + max(layout.field("key_size", head), 0)
         value_size = int.from_bytes(self.file.read(at + value_at, _INT), "big", signed=True)
