@@ -7,9 +7,11 @@ import json
 import pytest
 
 from engine.files import ReadOnlyFiles
+from engine.formats import BATCH_HEADER
 from engine.overlay.spill import Spill
 from engine.record.batch import read_records
 from engine.record.builder import NewRecord, build_batch
+from engine.record.crc import crc32c
 from tests.support.file_work import tree
 from tests.support.keyed_logs import write_keyed_log
 from tests.support.live_keys import last_records, lost_keys
@@ -178,6 +180,84 @@ def test_explain_names_what_is_in_the_way(log_dir):
     assert logs(log_dir / "a-0") == before
 
 
+def spoil(path, *, checksum):
+    """Damage the last batch of a segment, with a right or a wrong checksum."""
+    data = bytearray(path.read_bytes())
+    data[BATCH_HEADER.size] = 1  # the length of a record, which is then shorter than what it says it holds
+    if checksum:
+        BATCH_HEADER.put("crc", data, 0, crc32c(memoryview(data)[BATCH_HEADER.positions["attributes"] :]))
+    path.write_bytes(data)
+
+
+SEGMENT_EACH = ("--config", "segment.bytes=130", "--force")
+
+
+@pytest.mark.parametrize("option", [(), ("--dry-run",)])
+def test_damage_in_what_is_clean_is_met_before_anything_changes(option, log_dir):
+    """A group in front of it loses what lies again behind the damage: who then cuts the log there would have neither."""
+    append(log_dir, "a-0", ["a", "b", "c", "a", "b", "c"])
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 3\n")
+    spoil(log_dir / "a-0/00000000000000000002.log", checksum=False)
+    before = logs(log_dir / "a-0")
+    done = compact(*SEGMENT_EACH, *option, log_dir / "a-0")
+    assert done.status == 4
+    assert "not compacted, left as it is: " in done.out.decode()
+    assert logs(log_dir / "a-0") == before
+
+
+def test_damage_under_a_right_checksum_says_what_was_cleaned_before_it(log_dir):
+    append(log_dir, "a-0", ["a", "b", "c", "a", "b", "c"])
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 3\n")
+    spoil(log_dir / "a-0/00000000000000000002.log", checksum=True)
+    before = logs(log_dir / "a-0")
+    done = compact(*SEGMENT_EACH, log_dir / "a-0")
+    assert done.status == 4
+    assert "not compacted from offset 2 on, where it is as before this round: " in done.out.decode()
+    after = logs(log_dir / "a-0")
+    assert sorted(int(name[:20]) for name in before if before[name] != after[name]) == [0, 1]
+
+
+def test_damage_behind_what_the_first_rounds_reached_says_that_the_rest_is_left(log_dir):
+    append(log_dir, "a-0", ["a", "b", "c", "a", "b", "c", "d"])
+    spoil(log_dir / "a-0/00000000000000000005.log", checksum=False)
+    before = logs(log_dir / "a-0")
+    done = compact(*SEGMENT_EACH, "--dedupe-buffer-size", "96", log_dir / "a-0")
+    assert done.status == 4
+    [report] = reports(done)
+    [*rounds, refused] = [event for event in report["events"] if event["action"] in ("compacted", "refused")]
+    assert [event["action"] for event in rounds] == ["compacted"]
+    assert refused["reason"].startswith("not compacted further, left as it is: ")
+    after = logs(log_dir / "a-0")
+    assert {name: after[name] for name in before if int(name[:20]) >= rounds[-1]["endOffset"]} == {
+        name: before[name] for name in before if int(name[:20]) >= rounds[-1]["endOffset"]}
+
+
+def test_an_overflowed_segment_is_split_and_the_rounds_go_on(log_dir):
+    """KAFKA-6264: nothing was refused where all was done in the end."""
+    def puts(offset, *keys):
+        return build_batch([NewRecord(offset + at, NOW - 10_000, key, b"v") for at, key in enumerate(keys)])
+
+    def offsets():
+        return {key: last.offset for key, last in last_records(logs(partition)).items()}
+
+    partition = log_dir / "a-0"
+    partition.mkdir()
+    (partition / "00000000000000000000.log").write_bytes(puts(0, b"a", b"c") + puts(2**31 + 5, b"a", b"b"))
+    (partition / "00000000004294967296.log").write_bytes(puts(2**32, b"d"))
+    for log in partition.glob("*.log"):  # with indexes it is not read, and so not split, when it is opened
+        log.with_suffix(".index").touch()
+        log.with_suffix(".timeindex").touch()
+    wanted, size = offsets(), sum(map(len, logs(partition).values()))
+    once = compact("--force", "--rounds", "1", "--dry-run", partition)
+    assert (once.status, "another round compacts it" in once.out.decode()) == (4, True)
+    tried, done = compact("--force", "--dry-run", partition), compact("--force", partition)
+    assert done.status == 1, done.out
+    assert tried.out.replace(b'"dryRun": true', b'"dryRun": false') == done.out
+    assert "a round begins anew: " in done.out.decode()
+    assert offsets() == wanted
+    assert sum(map(len, logs(partition).values())) < size
+
+
 @pytest.mark.parametrize(("minutes", "hangs"), [(20, False), (21, True)])
 def test_explain_says_that_a_transaction_hangs(log_dir, minutes, hangs):
     """Nobody may leave one open for longer than transaction.max.timeout.ms, and brokers give five minutes more."""
@@ -324,6 +404,7 @@ def test_a_stale_line_beyond_the_log_does_not_hide_it(log_dir):
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 99999\n")
     [report] = reports(compact(log_dir))
     assert [event["firstOffset"] for event in report["events"] if event["action"] == "compacted"] == [0]
+    assert any("lies outside the log: all of it counts as dirty" in event["reason"] for event in report["events"])
     assert (log_dir / "cleaner-offset-checkpoint").read_text() == "0\n1\na 0 4\n"
 
 

@@ -1,8 +1,9 @@
 """Clean one log: remember the last offset of every key, then write the segments anew without what is superseded.
 
 Mirrors Cleaner. Two passes over columns: `key_pass` feeds the offset map, `filter_pass` filters by it. Nothing of the log
-changes before a group of segments has been written whole beside it; a damaged batch ends the round before that, where
-Kafka's cleaner would spread it or die.
+changes before a group of segments has been written whole beside it. A damaged batch ends the round before anything of the
+log has changed, where Kafka's cleaner would spread it or die: a group that is put in place has lost what lies again behind the
+damage, and who then cuts the log there loses both.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from engine.log.cleaner.last_records import LastRecords
 from engine.log.cleaner.later_offsets import OffsetsByKey
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
-from engine.log.cleaner.walk import aborted_transactions, segments_with_aborted
+from engine.log.cleaner.walk import SegmentWalk, Uncleanable, aborted_transactions, segments_with_aborted, size_of
 from engine.log.producers.loading import delete_producer_snapshots
 from engine.log.segment.splitting import split_overflowed_segment
 
@@ -86,14 +87,27 @@ class Cleaner:
         )  # fmt: skip
         transactions = CleanedTransactionMetadata()
         indexed = segments_with_aborted(log, segments.base_offsets[0])
-        for group in group_segments_by_size(
+        groups = group_segments_by_size(
             segments.values(0, end_offset), config.segment_size, config.max_index_size, first_uncleanable_offset
-        ):
-            self._clean_group(log, group, indexed, transactions, this_round)
+        )
+        if not self._dry_run:
+            self._read_ahead(log, _unread(groups, first_dirty_offset, is_full=end_offset < first_uncleanable_offset))
+        for group in groups:
+            try:
+                self._clean_group(log, group, indexed, transactions, this_round)
+            except Uncleanable as error:
+                error.cleaned_below = group[0].base_offset if group is not groups[0] else None
+                raise
         self._headway.end_round()
         stats.map_entries = len(self.offset_map)
         stats.buffer_utilization = self.offset_map.utilization
         return end_offset, stats
+
+    def _read_ahead(self, log: UnifiedLog, segments: Iterable[LogSegment]) -> None:
+        """Look for damage before anything changes. Raises Uncleanable."""
+        for segment in segments:
+            for window in SegmentWalk(segment, 0, log.config.max_message_size, self._space.columns).windows():
+                self._on_bytes(size_of(window))
 
     def _on_filtered(self, size: int) -> None:
         self._headway.filtered(size)
@@ -125,6 +139,17 @@ class Cleaner:
             put_in_place(log, cleaned, group)
             if not self._keep_deleted:
                 log.local_log.deferred.run(keep=False)
+
+
+def _unread(groups: Sequence[Sequence[LogSegment]], first_dirty_offset: int, *, is_full: bool) -> Iterator[LogSegment]:
+    """Segments that the first pass did not read, or not whole: those clean before, and the last one where the map was full.
+
+    But for the first group, which is read before anything changes anyway.
+    """
+    behind = [segment for group in groups[1:] for segment in group]
+    for segment in behind:
+        if segment.base_offset < first_dirty_offset or (is_full and segment is behind[-1]):
+            yield segment
 
 
 def _size(segments: Iterable[LogSegment]) -> int:

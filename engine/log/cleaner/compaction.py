@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
 
 
+OUTSIDE = "the offset up to which it is said to be clean lies outside the log: all of it counts as dirty"
+
+
 class MapTooSmall(KafkalogError):
     """The offset map holds fewer keys than one batch of the log: cleaning would never come to an end."""
 
@@ -76,6 +79,8 @@ def compact(
         return _not_compacted(log, target, *against)
     if hand_over is not None and target.offsets.first_dirty_offset < target.first_uncleanable_offset and hand_over(log, target):
         return Compaction(target, [], None)
+    if target.offsets.force_update_checkpoint:
+        log.report.add(Action.EXPLAINED, "", OUTSIDE)
     rounds, clean_until = _rounds(log, target, options, on_bytes, on_round, clock, on_share)
     if len(rounds) > 1:
         _note_all(log, rounds, target.offsets.first_dirty_offset, clean_until)
@@ -114,9 +119,10 @@ def _rounds(
         try:
             end_offset, stats = cleaner.clean(log, first_dirty, current.first_uncleanable_offset)
         except LogCleaningAborted as error:
-            log.report.add(Action.REFUSED, "", f"this round: {error}")
             if options.rounds == 1:
+                log.report.add(Action.REFUSED, "", f"not compacted: {error}; the segment is split, another round compacts it")
                 break
+            log.report.add(Action.EXPLAINED, "", f"a round begins anew: {error}; the segment is split")
             current = log_to_clean(log, first_dirty, log.now)
             continue
         stats.seconds = clock() - started

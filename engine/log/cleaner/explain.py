@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.findings import Severity
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
-from engine.log.cleaner.compaction import without_key
+from engine.log.cleaner.compaction import OUTSIDE, without_key
 from engine.log.cleaner.manager import Bound, LogToClean, log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.undecided import open_transactions
@@ -87,7 +87,7 @@ def _due(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> str
 def _limits(target: LogToClean) -> Iterator[str]:
     offsets = target.offsets
     if offsets.force_update_checkpoint:
-        yield "the offset up to which it is said to be clean lies outside the log: all of it counts as dirty"
+        yield OUTSIDE
     yield (
         f"dirty from offset {offsets.first_dirty_offset}, uncleanable from {offsets.first_uncleanable_dirty_offset}: "
         f"{offsets.bound.value}"

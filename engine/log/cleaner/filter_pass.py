@@ -18,7 +18,7 @@ from engine.kernels.settling import settle
 from engine.kernels.tables import COUNTS, Count, Fate, Verdict
 from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
-from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
+from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, size_of, transactional_rows
 from engine.log.errors import SegmentOffsetOverflow
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
 from engine.record.legacy import RemarkKind
@@ -117,7 +117,7 @@ class FilterPass:
             stats.messages_written += kept
             stats.invalid_messages_read += without_key
             stats.tombstones_removed += expired
-            size = _end(window.batches, window.rows - 1) - window.batches.table[BatchField.POSITION, 0]
+            size = size_of(window)
             stats.bytes_read += size
             self._round.on_bytes(size)
         self._out.flush()

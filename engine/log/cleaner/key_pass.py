@@ -14,6 +14,7 @@ from engine.log.cleaner.walk import (
     can_discard,
     is_control,
     segments_with_aborted,
+    size_of,
     transactional_rows,
 )
 
@@ -88,8 +89,7 @@ def _map_segment(
                 return False
         before = table[BatchField.LAST_OFFSET, window.rows - 1]
         _settle_latest(offset_map, start, before)
-        size = table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
-        on_bytes(size - table[BatchField.POSITION, 0])
+        on_bytes(size_of(window))
     return True
 
 

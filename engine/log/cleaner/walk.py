@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 
 class Uncleanable(KafkalogError):
-    """A partition that can not be cleaned: a batch in it is damaged. Its segment and those behind it are as they were."""
+    """A partition that can not be cleaned: a batch in it is damaged. Its segment and those behind it are as they were.
+
+    cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. Only damage under a
+                   right checksum, in what was clean before, is met so late.
+    """
 
     code = "uncleanable"
 
@@ -39,6 +43,7 @@ class Uncleanable(KafkalogError):
         place = f"{where.file} at byte {where.position}, offset {where.offset}"
         super().__init__(f"{place}: {finding.what}", do=whole_recovery(parent_of(where.file)))
         self.finding = finding
+        self.cleaned_below: int | None = None
 
 
 class WalkColumns:
@@ -129,6 +134,12 @@ class SegmentWalk:
         table = window.batches.table
         position = window.base + table[BatchField.POSITION, row]
         return Uncleanable(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
+
+
+def size_of(window: Window) -> int:
+    """Bytes of its batches."""
+    table, last = window.batches.table, window.rows - 1
+    return int(table[BatchField.POSITION, last] + table[BatchField.SIZE, last] - table[BatchField.POSITION, 0])
 
 
 def transactional_rows(window: Window) -> Iterator[int]:

@@ -104,7 +104,16 @@ class LogCompactor:
             )  # fmt: skip
         except Uncleanable as error:
             log.report.findings.append(error.finding)
-            log.report.add(Action.REFUSED, "", f"not compacted, left as it is: {error}; {error.do}", severity=Severity.ERROR)
+            log.report.add(Action.REFUSED, "", f"{_how_far(log, error)}: {error}; {error.do}", severity=Severity.ERROR)
             self.metrics.note_uncleanable(log)
         else:
             self.metrics.note(done)
+
+
+def _how_far(log: UnifiedLog, error: Uncleanable) -> str:
+    """What became of a log with damage in it, in words."""
+    if error.cleaned_below is not None:
+        return f"not compacted from offset {error.cleaned_below} on, where it is as before this round"
+    if any(event.action is Action.COMPACTED for event in log.report.events):
+        return "not compacted further, left as it is"
+    return "not compacted, left as it is"
