@@ -48,7 +48,7 @@ def _careful_size(data, start, end, escape):
         size = utf8_sequence(data, index, end)
         if size < 0: return -1
         if escape and is_unsafe(code_point(data, index, size)):
-            total += 6
+            total += 12 if size == 4 else 6
         else:
             total += size
         index += size

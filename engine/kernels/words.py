@@ -127,7 +127,7 @@ def code_point(data, at, size):
 
 
 def is_unsafe(code):
-    """Would a terminal obey this character above 127? See escapes.UNSAFE_RANGES."""
+    """Would a terminal obey this character above 127, or not show it? See escapes.UNSAFE_RANGES."""
     at: cython.Py_ssize_t
     for at in range(0, _BOUND_COUNT, 2):
         if code < _BOUNDS[at]: return False
@@ -142,7 +142,10 @@ def hex_digit(value):
 
 
 def java_escape(out, at, code):
-    """\\u202e, for characters of 16 bits → the position behind it."""
+    """\\u202e, or two of them, the surrogates, for a character beyond 16 bits → the position behind it."""
+    if code > 0xFFFF:
+        at = java_escape(out, at, 0xD7C0 + (code >> 10))
+        code = 0xDC00 + (code & 0x3FF)
     out[at] = 92
     out[at + 1] = 117
     out[at + 2] = hex_digit(code // 4096)
