@@ -17,7 +17,7 @@ from engine.kernels.decode import decode_records, read_varint
 from engine.kernels.frames import inflate_lz4
 from engine.kernels.select import run_end
 from engine.record.bounded import MAX_DECOMPRESSED_BYTES
-from engine.record.codecs import FINDINGS, Inflated, InflateStatus, inflate
+from engine.record.codecs import FINDINGS, Inflated, InflateStatus, inflate, inflate_zstd
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
 
@@ -115,6 +115,10 @@ class _Arenas:
                 return Arena(first, self._row, self._room[:at], {})
         problems: dict[int, tuple[str, str]] = {}
         while self._row < self._end:
+            if self._inflated is None and self._limit >= len(self._room):
+                at = self._zstd(at)
+                if self._row == self._end:
+                    break
             row = self._row
             inflated = self._inflated or self._inflate(row)
             self._inflated = None
@@ -130,6 +134,13 @@ class _Arenas:
             self._take(row, at, inflated, problems)
             at += size
         return Arena(first, self._row, self._room[:at], problems)
+
+    def _zstd(self, at: int) -> int:
+        """Ordinary zstd batches, as many as there are and as fit behind the first `at` bytes of `room` → bytes taken then."""
+        self._row, at, out = inflate_zstd(self._window.data, self._window.batches.table, self._row, self._end, self._room, at)
+        if out is not None and len(out) <= self._limit:
+            self._inflated = Inflated(out, InflateStatus.OK, None)
+        return at
 
     def _inflate(self, row: int) -> Inflated:
         table = self._window.batches.table
