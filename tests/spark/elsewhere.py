@@ -30,7 +30,7 @@ def opened(master: str) -> SparkSession:
     builder = SparkSession.builder.appName("kafkalog")
     over_connect = master.startswith("connect:")
     builder = builder.remote(master.removeprefix("connect:")) if over_connect else builder.master(master)
-    for key, value in SETTINGS.items():
+    for key, value in SETTINGS.items() | {("spark.sql.codegen.wholeStage", str(not over_connect).lower())}:
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
