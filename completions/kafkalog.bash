@@ -165,7 +165,7 @@ _kafkalog() {
         --quarantine|--config-file|--metrics-textfile)
             return
             ;;
-        --recovery-point|--log-start-offset|--high-watermark|--config|--now|--jobs)
+        --recovery-point|--log-start-offset|--config|--now|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -175,7 +175,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     restore)

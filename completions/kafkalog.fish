@@ -137,7 +137,6 @@ complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l no-quarantine -
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l clean-start -d 'Open as after a clean stop: nothing is recovered but what lacks an index'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l recovery-point -x -d 'What lies below this offset has reached the disk and is not recovered'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l log-start-offset -x -d 'Records below this offset are deleted'
-complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l high-watermark -x -d 'Records below this offset are on all replicas: no segment above it is deleted'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l config -x -d 'A topic setting under Kafka'"'"'s name; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l config-file -r -F -d 'A broker'"'"'s server.properties: settings of topics, and log.dirs where no PATHS are given'
 complete -c kafkalog -n '__fish_seen_subcommand_from recover' -l now -x -d 'The clock, in ms since 1970'

@@ -12,7 +12,7 @@ from engine.advice import argument
 
 
 class Severity(Enum):
-    """How bad: harmless, repairable without loss, or data lost or unreadable."""
+    """How bad: harmless; to be repaired without loss, or a possible loss of before; data surely lost or unreadable."""
 
     INFO = "info"
     WARNING = "warning"

@@ -90,6 +90,14 @@ class ServerConfig:
             "max.message.bytes": "8388608", "retention.ms": "-1", "retention.bytes": "-1", **dict(self.metadata_settings),
         })
 
+    def check(self) -> None:
+        """Raise UsageError for settings of topics or of the metadata log that are out of range."""
+        _ = self.topics
+        try:
+            _ = self.metadata_log
+        except UsageError as error:
+            raise UsageError(f"metadata.log: {error}", error.do) from error
+
 
 def read_server_config(files: ReadOnlyFiles, path: str) -> ServerConfig:
     """The settings in the file at `path`. Raises UnreadableFile, UsageError for values that a broker would refuse."""
@@ -126,7 +134,7 @@ def server_config(values: Mapping[str, str]) -> ServerConfig:
         None if dedupe_buffer_size is None else _number(DEDUPE_BUFFER_SIZE, dedupe_buffer_size),
         tuple(values.items()),
     )
-    assert config.topics, config.metadata_log  # what they raise belongs to the reader of the file
+    config.check()
     return config
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 SETTINGS = Section("Settings", ("--config", "--config-file", "--now"))
-OPENING = Section("How logs are opened", ("--clean-start", "--recovery-point", "--log-start-offset", "--high-watermark"))
+_OPENING = "How logs are opened"
+RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
+OPENING = Section(_OPENING, (*RECOVERING.options, "--high-watermark"))
 OUTPUT = Section("Output and work", ("--dry-run", "--format", "--jobs", "--metrics-textfile"))
 
 
@@ -53,8 +55,6 @@ _OPTIONS = (
                  "of the log dir says, else 0."),
     click.option("--log-start-offset", type=Whole(0), metavar="N",
                  help="Records below this offset are deleted. Default: as the checkpoint of the log dir says, else 0."),
-    click.option("--high-watermark", type=Whole(0), metavar="N",
-                 help="Records below this offset are on all replicas: no segment above it is deleted."),
     click.option("--keep-deleted", is_flag=True, help="Leave what is deleted under names that end in .deleted."),
     click.option("--dry-run", is_flag=True, help="Do everything in memory: say what would be done, and change nothing."),
     click.option("--jobs", type=Whole(1, 64), metavar="N",
@@ -67,11 +67,23 @@ _OPTIONS = (
 )
 
 
-def engine_options(function: Command) -> Command:
+_HIGH_WATERMARK = click.option(
+    "--high-watermark", type=Whole(0), metavar="N",
+    help="Records below this offset are on all replicas: no segment above it is deleted. Default: as the checkpoint of the "
+    "log dir says, else the end of the log.",
+)  # fmt: skip
+
+
+def recovering_options(function: Command) -> Command:
     """PATHS and the options of every command that opens a log to change it."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+def engine_options(function: Command) -> Command:
+    """The same, and how far the log is on all replicas, for who goes on to work with it."""
+    return recovering_options(_HIGH_WATERMARK(function))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +125,7 @@ def opening_from(values: dict[str, Any]) -> Opening:
         clean_start=values["clean_start"],
         recovery_point=values["recovery_point"],
         log_start_offset=values["log_start_offset"],
-        high_watermark=values["high_watermark"],
+        high_watermark=values.get("high_watermark"),  # nobody asks for it who only recovers
         keep_deleted=values["keep_deleted"],
         dry_run=values["dry_run"],
         jobs=min(8, os.cpu_count() or 1) if values["jobs"] is None else values["jobs"],
@@ -128,7 +140,7 @@ def settings_from(config_file: str | None, overrides: tuple[tuple[str, str], ...
 
     server = ServerConfig() if config_file is None else read_server_config(ReadOnlyFiles(), config_file)
     settings = Settings(server, overrides)
-    assert settings.config  # what is wrong with them is said before anything is opened
+    settings.check()  # what is wrong with them is said before anything is opened
     return settings
 
 

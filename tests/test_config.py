@@ -121,6 +121,7 @@ def test_the_first_synonym_counts_and_topics_own_names_too():
     [
         (b"log.roll.hours=x", "/s: Invalid value x for configuration log.roll.hours: Not a number"),
         (b"log.segment.bytes=1", "/s: Invalid value 1 for configuration segment.bytes: Value must be at least 14"),
+        (b"metadata.log.segment.bytes=abc", "/s: metadata.log: Invalid value abc for configuration segment.bytes: Not a number"),
         (b"log.dirs=/a,/a", "/s: Configuration 'log.dirs' values must not be duplicated."),
         (b"a=\\u00zz", "/s: line 1: malformed"),
     ],

@@ -43,7 +43,8 @@ class Event(NamedTuple):
     reason        why, one clause
     first_offset, end_offset   offsets concerned, the end exclusive; None where unknown or meaningless
     records, size              records and bytes concerned; None where unknown
-    severity      INFO: as it should be · WARNING: something was wrong and is mended without loss · ERROR: records lost
+    severity      INFO: as it should be · WARNING: something was wrong and is mended without loss, or may have been lost before
+                  · ERROR: records lost
     to            a new name
     producer_id, age_ms        of a transaction: whose, and for how long it has been open; None where unknown or meaningless
     """
@@ -121,6 +122,15 @@ class Report:
     def drop(self, action: Action, path: str) -> None:
         """Forget what was noted of this kind about `path`: it happened once more."""
         self._dropped[action, path] = len(self._events)  # for each of very many segments: they go when somebody looks
+
+    def begin_again(self, first: int) -> None:
+        """The log is opened once more, in another way, behind the first events: what was kept is looked at anew.
+
+        What was done to files since then stays.
+        """
+        events = self.events
+        self.events = events[:first] + [event for event in events[first:] if event.action is not Action.KEPT]
+        self.unread_below = None
 
     def find(self, action: Action) -> list[Event]:
         """The events of one kind."""

@@ -32,8 +32,8 @@ class HeadWalk:
 
     batches  columns to reuse
 
-    Iterate once. Afterwards `stop` says why the walk ended and `position` where. Raises UnreadableFile, and
-    FileChangedWhileReading where the file became shorter meanwhile.
+    Iterate, and behind `resynchronise` once more. Then `stop` says why the walk ended and `position` where. Raises
+    UnreadableFile, and FileChangedWhileReading where the file became shorter meanwhile.
     """
 
     def __init__(

@@ -71,8 +71,8 @@ class LogWalk:
 
     batches  columns to reuse: many short walks over one file are otherwise busy with making new ones
 
-    Iterate once. Afterwards `stop` says why the walk ended and `position` where. Raises UnreadableFile, and
-    FileChangedWhileReading where the file became shorter meanwhile.
+    Iterate, and behind `resynchronise` once more. Then `stop` says why the walk ended and `position` where. Raises
+    UnreadableFile, and FileChangedWhileReading where the file became shorter meanwhile.
     """
 
     def __init__(

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.engine_options import OUTPUT, RECOVERING, SETTINGS, recovering_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH
 
 _SECTIONS = (
     Section("What is done", ("--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean", "--keep-deleted",
                              "--quarantine", "--no-quarantine")),
-    OPENING, SETTINGS, OUTPUT,
+    RECOVERING, SETTINGS, OUTPUT,
 )
 _EXAMPLES = (
     Example("What would a broker drop at its next start?", "kafkalog recover --dry-run /var/lib/kafka/data"),
@@ -25,7 +25,7 @@ _EXAMPLES = (
 
 
 @click.command("recover", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
-@engine_options
+@recovering_options
 @click.option("--salvage", is_flag=True, help="Keep the sound batches behind damage; consumers meet a gap in the offsets.")
 @click.option("--accept-metadata-loss", is_flag=True,
               help="Go on although the metadata log is damaged: a broker will then not know its topics any more.")

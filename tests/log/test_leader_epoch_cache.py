@@ -71,11 +71,6 @@ def test_truncate(path):
     assert path.read_text() == "0\n0\n"
 
 
-def test_the_next_epoch(path):
-    opened = cache(path, (1, 5), (3, 10), (7, 20))
-    assert [opened.next_epoch(epoch) for epoch in (0, 1, 7)] == [1, 3, None]
-
-
 @pytest.mark.parametrize("text", ["", "0\n", "0\n0\n", "0\n1\n1 2"])
 def test_files_that_kafka_reads(path, text):
     path.write_text(text)

@@ -214,6 +214,8 @@ def test_what_lies_behind_damage_is_told_where_the_recovery_begins_anew():
     files = CrashFiles(disk._replace(contents={path: bytes(data) for path, data in damaged.items()}))
     log = open_log(files, DIRECTORY, CONFIG, now=NOW, clean_shutdown=False, recovery_point=12)
     lost = {event.path: (event.first_offset, event.end_offset, event.records) for event in log.report.events if loses_records(event)}
+    assert (log.report.unread_below, log.report.find(Action.KEPT)) == (None, []), "what the first attempt believed was read"
+    assert len([event for event in log.report.events if "would not start" in event.reason]) == 1
     log.close()
     assert lost.pop(f"{0:020}.log")[0] == 0
     assert lost == {f"{12:020}.log": (12, 20, 8), f"{23:020}.log": (23, 33, 10), f"{33:020}.log": (33, 39, 6)}

@@ -45,7 +45,7 @@ def rebuild_leader_epochs(files: Files, directory: str) -> LeaderEpochFileCache:
 
 
 def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
-    """Where each epoch begins, each above all before it; of a log with damage what stands before that.
+    """Where each epoch begins, each above all before it; of a file with damage what stands before that.
 
     Without those that other batches contradict: no checksum covers epochs, nor base offsets, which may be negative.
     """

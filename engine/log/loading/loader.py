@@ -80,6 +80,7 @@ def open_log(
         files.make_directory(directory)
     epochs = open_leader_epochs(files, directory, report)
     ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
+    told, stopped_by = len(report.events), None
     for number, (clean, point) in enumerate(ways):
         producers = ProducerStateManager(files, directory, producer_id_expiration_ms=producer_id_expiration_ms,
                                          max_transaction_timeout_ms=max_transaction_timeout_ms, for_snapshots=for_snapshots)
@@ -92,7 +93,10 @@ def open_log(
             log.close_handlers()
             if number + 1 == len(ways):
                 raise
-            report.add(Action.REBUILT, "", f"a broker would not start: {error}", severity=Severity.WARNING)
+            report.begin_again(told)
+            if str(error) != stopped_by:
+                stopped_by = str(error)
+                report.add(Action.REBUILT, "", f"a broker would not start: {error}", severity=Severity.WARNING)
         except BaseException:
             log.close_handlers()
             raise

@@ -56,6 +56,10 @@ class Settings:
         """Of a topic that has none of its own. Raises UsageError for settings that are unknown or out of range."""
         return self.server.topics.with_settings(dict(self.overrides))
 
+    def check(self) -> None:
+        """Raise UsageError for settings that are unknown or out of range."""
+        _ = self.config
+
 
 class NoLogOfBrokers(KafkalogError):
     """A directory that looks like a partition and that no broker of today opens: nothing is changed in it."""

@@ -47,7 +47,7 @@ def prove_metadata_log(files: ReadOnlyFiles, directory: str) -> MetadataProof:
     for number, (base, name) in enumerate(logs):
         with files.open(f"{directory}/{name}") as file:
             if damage is not None:
-                lost += _count_sound(LogWalk(file))
+                lost += _count_sound(file)
                 continue
             damage, lost = _damage(file, base, name, is_last=number + 1 == len(logs))
     if damage is None:
@@ -60,29 +60,28 @@ def _damage(file: OpenFile, base: int, name: str, *, is_last: bool) -> tuple[Met
     walk = LogWalk(file)
     offset, lost = base, 0
     damage: MetadataProof | None = None
-    for window in walk:
-        table = window.batches.table
-        for row in range(window.rows):
-            if table[BatchField.VALID, row] != 1 and damage is None:
-                position = window.base + table[BatchField.POSITION, row]
-                what = f"the checksum of the batch at byte {position} is wrong"
-                damage = MetadataProof(True, what, base, name, position, offset)
-            elif damage is not None:
-                lost += table[BatchField.VALID, row] == 1
-            else:
-                offset = table[BatchField.LAST_OFFSET, row] + 1
+    is_unwritten = False  # what stands there may be the rest of a write that a crash left
+    goes_on = True
+    while goes_on:
+        for window in walk:
+            table = window.batches.table
+            for row in range(window.rows):
+                if damage is not None:
+                    lost += table[BatchField.VALID, row] == 1
+                elif table[BatchField.VALID, row] == 1:
+                    offset = table[BatchField.LAST_OFFSET, row] + 1
+                else:
+                    position = window.base + table[BatchField.POSITION, row]
+                    what = f"the checksum of the batch at byte {position} is wrong"
+                    damage, is_unwritten = MetadataProof(True, what, base, name, position, offset), _ends_in_zeros(file)
+        if damage is None and walk.stop is not Stop.END:
+            what = f"no whole batch begins at byte {walk.position}, {walk.end - walk.position} bytes are left"
+            damage = MetadataProof(True, what, base, name, walk.position, offset)
+            is_unwritten = walk.stop is Stop.TORN or only_zeros(file, walk.position, file.size())
+        goes_on = walk.stop is not Stop.END and walk.resynchronise() is not None
     if damage is not None:
-        if is_last and not lost and _ends_in_zeros(file):
-            damage = damage._replace(is_lossy=False)
-        return damage, lost
-    if walk.stop is Stop.END:
-        return None, lost
-    what = f"no whole batch begins at byte {walk.position}, {walk.end - walk.position} bytes are left"
-    at, is_torn = walk.position, walk.stop is Stop.TORN
-    while walk.position < walk.end and walk.resynchronise() is not None:
-        lost += _count_sound(walk)
-    is_lossy = not is_last or lost > 0 or not (is_torn or only_zeros(file, at, file.size()))
-    return MetadataProof(is_lossy, what, base, name, at, offset), lost
+        damage = damage._replace(is_lossy=not is_last or lost > 0 or not is_unwritten or walk.gave_up is not None)
+    return damage, lost
 
 
 def _ends_in_zeros(file: OpenFile) -> bool:
@@ -90,5 +89,10 @@ def _ends_in_zeros(file: OpenFile) -> bool:
     return not any(file.read(max(0, file.size() - _UNWRITTEN), _UNWRITTEN))
 
 
-def _count_sound(walk: LogWalk) -> int:
-    return sum(window.batches.table[BatchField.VALID, row] == 1 for window in walk for row in range(window.rows))
+def _count_sound(file: OpenFile) -> int:
+    """Batches of `file` whose checksums are right, also behind damage."""
+    walk, count, goes_on = LogWalk(file), 0, True
+    while goes_on:
+        count += sum(window.batches.table[BatchField.VALID, row] == 1 for window in walk for row in range(window.rows))
+        goes_on = walk.stop is not Stop.END and walk.resynchronise() is not None
+    return count

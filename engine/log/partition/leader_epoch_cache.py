@@ -6,7 +6,7 @@ ends, which one an offset has.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, encode_leader_epochs, parse_leader_epochs
@@ -70,11 +70,6 @@ class LeaderEpochFileCache:
         """The newest epoch."""
         return self._entries[-1].epoch if self._entries else None
 
-    def next_epoch(self, epoch: int) -> int | None:
-        """The smallest epoch above `epoch`."""
-        at = bisect_left(self._entries, (epoch + 1,))
-        return self._entries[at].epoch if at < len(self._entries) else None
-
     def knows_from(self, offset: int) -> bool:
         """Does an epoch begin at or behind `offset`?"""
         return bool(self._entries) and self._entries[-1].start_offset >= offset
@@ -87,12 +82,6 @@ class LeaderEpochFileCache:
         Entries that do not lie before it, in epoch and offset, go. Raises IllegalArgument for negative ones.
         """
         if self._assign(EpochEntry(epoch, start_offset)):
-            self._write()
-
-    def assign_all(self, entries: Iterable[EpochEntry]) -> None:
-        """Assign several, and write the file once."""
-        changed = [self._assign(entry) for entry in entries]
-        if any(changed):
             self._write()
 
     def truncate_from_end(self, end_offset: int) -> None:

@@ -26,9 +26,9 @@ _LOG = FileKind.LOG.value
 
 
 class OldSegment(NamedTuple):
-    """A segment that may go. Sorted by `age_ms`: its largest timestamp, or that of one before it in the same log."""
+    """A segment that may go. Sorted by `newest_ms`: its largest timestamp, or that of one before it in the same log."""
 
-    age_ms: int
+    newest_ms: int
     directory: str
     base_offset: int
     end_offset: int

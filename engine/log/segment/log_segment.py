@@ -200,10 +200,6 @@ class LogSegment(SegmentFiles):
             position += size
         return position - start
 
-    def time_waited_for_roll(self, now: int, message_timestamp: int) -> int:
-        """How long the segment waits to be rolled, ms: by timestamps, without them by the clock."""
-        return self._waited(self.rolling_based_timestamp, now, message_timestamp)
-
     def _waited(self, based: int | None, now: int, message_timestamp: int) -> int:
         return message_timestamp - based if based is not None and based >= 0 else now - self.created
 

@@ -30,8 +30,11 @@ class ScanAhead:
         self._kept_bytes = 0
 
     def expect(self, segments: Iterable[LogSegment]) -> None:
-        """These will be asked for next, in this order. What was begun before is left alone."""
-        self._upcoming = deque(segment for segment in segments if self._known(segment) is None)
+        """These will be asked for next, in this order. What was begun of others is thrown away."""
+        expected = {segment: None for segment in segments if self._known(segment) is None}  # in order
+        for segment in [begun for begun in self._begun if begun not in expected]:
+            self._begun.pop(segment).close()
+        self._upcoming = deque(segment for segment in expected if segment not in self._begun)
         self._begin()
 
     def take(self, segment: LogSegment) -> SegmentScan:
