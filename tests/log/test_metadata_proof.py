@@ -8,7 +8,7 @@ from engine.log.logdir.metadata_proof import prove_metadata_log
 from engine.record.builder import NewRecord, build_batch
 from tests.support.memory_files import MemoryFiles
 
-DIRECTORY = "/work/__cluster_metadata-0"
+DIRECTORY = "/data/__cluster_metadata-0"
 BATCHES = [build_batch([NewRecord(offset, 1, None, b"x" * 90)]) for offset in range(10)]
 SIZE = len(BATCHES[0])
 
