@@ -12,7 +12,7 @@ from engine.layout import PartitionKind
 from engine.log.logdir.log_manager import purge_deleted_directories
 from engine.log.operations.kafka07 import explain_retention_07, retain_07
 from engine.log.operations.operation import operate, places_of
-from engine.log.quarantine.standing import list_files
+from engine.log.quarantine.stamps import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.explain import explain_retention
 from engine.log.retention.freeing import FreePlan, free, plan_freeing

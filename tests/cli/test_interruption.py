@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -250,7 +251,8 @@ def test_restore_goes_on_where_it_was_stopped(tmp_path, source):
     before = files_of(source / "data")
     assert kafkalog("recover", "--quarantine", str(source / "kept"), "--now", NOW, str(source / "data")).status == 1
     moved = (source / "kept/manifest.jsonl").read_text()
-    (source / "kept/manifest.jsonl").write_text(moved.replace(str(source), "/proc/self/cwd"))
+    moved = re.sub(r', "sha256": "[0-9a-f]{64}"}$', "}", moved.replace(str(source), "/proc/self/cwd"))
+    (source / "kept/manifest.jsonl").write_text(moved)
     # paths of a manifest are absolute: of whichever copy the process stands in
     stopped, last = stopped_at_each_place(tmp_path, source, ["restore", "kept"], signal.SIGTERM)
     for copy in stopped:

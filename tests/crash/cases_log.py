@@ -370,6 +370,16 @@ def partition(disk):
     return disk.below(TOPIC)
 
 
+def times(disk):
+    return {path: modified_ms for path, modified_ms in disk.modified_ms.items() if path.startswith(TOPIC)}
+
+
+def aged(disk, top):
+    """The same with a directory `top`, and its files older than all that is written."""
+    old = {path: CLOCK_MS - 86_400_000 - number for number, path in enumerate(sorted(disk.contents))}
+    return disk._replace(directories=disk.directories | {top[1:]}, modified_ms=old)
+
+
 def is_refused(files, quarantine):
     try:
         restore(files, quarantine)
@@ -388,7 +398,7 @@ def other_snapshot():
 def quarantine_case(case_name, top, damaged=damaged_middle):
     """Recovery under a quarantine: whatever happens, the log recovers, and what was there before can be put back."""
     disk, good = damaged()
-    disk = disk._replace(directories=disk.directories | {top[1:]})
+    disk = aged(disk, top)
     recovered = recover_case("", disk, good).check
 
     def work(files, _acknowledge):
@@ -400,13 +410,15 @@ def quarantine_case(case_name, top, damaged=damaged_middle):
         recovered(after, acknowledged, done)
         files = CrashFiles(after)
         try:
-            restore(files, f"{top}/kept", salvage=not done)
+            restored = restore(files, f"{top}/kept", salvage=not done)
+            assert restored.differences == [] or not done
         except (QuarantineDamaged, UnreadableFile) as error:
             told = "nothing was changed yet" in str(error) or not files.exists(f"{top}/kept/manifest.jsonl")
             if done or not told:
                 raise
         assert partition(files.disk()) == partition(disk)
         if done:  # and not over what somebody wrote since
+            assert times(files.disk()) == times(disk)
             later = CrashFiles(after)
             with later.open_writable("/" + name(12)) as file:
                 file.write_at(file.size(), b"later")
@@ -417,8 +429,7 @@ def quarantine_case(case_name, top, damaged=damaged_middle):
 
 def restore_case(case_name, top, disk=None, change=None):
     """Putting back what a command changed: after a stop the next run goes on, and ends with the bytes of before."""
-    disk = damaged_middle()[0] if disk is None else disk
-    disk = disk._replace(directories=disk.directories | {top[1:]})
+    disk = aged(damaged_middle()[0] if disk is None else disk, top)
     files = CrashFiles(disk)
     kept = QuarantiningFiles(files, f"{top}/kept", command="recover", now=NOW, log_dirs=("/d",))
     if change is None:
@@ -434,7 +445,8 @@ def restore_case(case_name, top, disk=None, change=None):
         files = CrashFiles(after)
         if done:
             assert partition(after) == partition(disk)
-        restore(files, f"{top}/kept")
+        assert restore(files, f"{top}/kept").differences == []
+        assert times(files.disk()) == times(disk)
         for left in (files.disk(), *files.power_losses(drawn=1)):
             assert partition(left) == partition(disk)
             assert {path for path in left.directories if path.startswith("d")} == set(disk.directories) - {top[1:]}

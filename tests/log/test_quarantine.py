@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import os
@@ -13,7 +14,8 @@ import pytest
 from hypothesis import given
 
 from engine.errors import KafkalogError, UnwritableFile, UsageError
-from engine.files import Files, ReadOnlyFiles, WritableFile
+from engine.files import Files, ReadOnlyFiles, WritableFile, unwritable
+from engine.files_above import FilesAbove
 from engine.log.quarantine.manifest import MANIFEST, STORED, QuarantineDamaged, read_manifest
 from engine.log.quarantine.restore import ChangedSince, restore
 from engine.log.quarantine.seam import QuarantinedFile, QuarantiningFiles
@@ -59,14 +61,51 @@ def test_everything_is_undone(steps):
         assert times(data) == times_before
 
 
-def test_nothing_of_the_seam_gets_past_the_quarantine():
-    for ours, theirs in ((QuarantiningFiles, Files), (QuarantinedFile, WritableFile)):
-        passed = {
-            name
-            for name, _method in inspect.getmembers(theirs, inspect.isfunction)
-            if not name.startswith("_") and getattr(ours, name) is getattr(theirs, name)
-        }
-        assert passed <= {"read", "read_exactly", "send"}  # made of `size` and `read_into`
+LOOKS = {"absolute", "exists", "info", "list", "open", "plain", "read", "resolve", "space", "special"}
+
+
+@pytest.mark.parametrize(("ours", "above", "passes"), [
+    (QuarantiningFiles, FilesAbove, LOOKS | {"lock", "sync_directory"}),
+    (QuarantinedFile, WritableFile, {"read", "read_exactly", "send"}),  # made of `size` and `read_into`
+])  # fmt: skip
+def test_nothing_of_the_seam_gets_past_the_quarantine(ours, above, passes):
+    passed = {
+        name
+        for name, _method in inspect.getmembers(above, inspect.isfunction)
+        if not name.startswith("_") and getattr(ours, name) is getattr(above, name)
+    }
+    assert passed == passes
+    assert {name for name, _method in inspect.getmembers(ours, inspect.isfunction) if name in LOOKS} == passes & LOOKS
+
+
+class FarFiles(Files):
+    """The directory `far` is another file system."""
+
+    def __init__(self, far):
+        self.far = far + "/"
+
+    def rename(self, path, to):
+        if path.startswith(self.far) is not to.startswith(self.far):
+            refusal = OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+            raise unwritable(path, refusal) from refusal
+        super().rename(path, to)
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_removed_file_comes_back_with_its_time(place, is_far, is_copied):
+    disk = FarFiles(place[1]) if is_far else Files()
+    os.utime(f"{place[0]}/d/a", (1_000_000, 1_000_000))
+    times_before = times(place[0])
+    files = QuarantiningFiles(disk, place[1], command="test", now=NOW, log_dirs=(place[0],))
+    files.remove(f"{place[0]}/d/a")
+    files.finish()
+    [stored] = Path(place[1], STORED).iterdir()
+    assert stored.stat().st_mtime == 1_000_000
+    if is_copied:  # the quarantine was carried away and back
+        os.utime(stored)
+    assert restore(disk, place[1]).differences == []
+    assert times(place[0]) == times_before
 
 
 def test_only_what_is_cut_is_kept(place):
@@ -317,7 +356,8 @@ def test_the_manifest_is_text(place):
     assert lines[2]["path"] == f"{place[0]}/d/e/f"
     assert lines[2]["sha256"] == sha256(b"deep").hexdigest()
     assert lines[2]["stored"] == "000001-e-f"
-    assert lines[3] == {"left": {}}
+    before = (Path(place[1]) / MANIFEST).read_bytes().rpartition(b'{"left"')[0]
+    assert lines[3] == {"left": {}, "sha256": sha256(before).hexdigest()}
 
 
 def test_a_refusal_goes_through(place):

@@ -63,7 +63,6 @@ def test_paths_outside_the_log_dirs_are_refused(data, path, options):
     {"do": "rename", "path": "{top}/victim", "to": "{top}/data/a-0/new"},
     {"do": "rename", "path": "{top}/data/a-0/old", "to": "{top}/victim"},
     {"do": "list", "path": "{top}", "files": {}},
-    {"do": "create", "path": 5},
 ])  # fmt: skip
 def test_all_that_a_manifest_names_is_looked_at(data, entry):
     told = {name: value.format(top=data.parent) if isinstance(value, str) else value for name, value in entry.items()}

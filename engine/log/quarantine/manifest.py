@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import Enum
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
+from engine.formats import LONG_MAX
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles, WritableFile
-    from engine.log.quarantine.standing import Stamp
+    from engine.log.quarantine.stamps import Stamp
 
 MANIFEST = "manifest.jsonl"
 STORED = "files"  # directory in the quarantine: what was taken away
 VERSION = 1
 MAX_MANIFEST_SIZE = 1 << 30  # bytes
+_SHOWN = 40  # characters of a value that makes no sense
 
 
 class QuarantineDamaged(KafkalogError):
@@ -47,6 +50,15 @@ class Do(Enum):
 
 # all other lines must be on the disk first, or a change is never undone
 UNIMPORTANT = frozenset((Do.TIME, Do.REFUSED, Do.LIST))
+
+_KEPT = frozenset(("size", "stored", "sha256", "modified_ms"))  # what is said of bytes that are stored
+_FIELDS = {  # what a line has beside `do` and `path`, no less and no more
+    Do.CREATE: (frozenset(),), Do.GROW: (frozenset(("size", "modified_ms")),), Do.CUT: (_KEPT | {"position"},),
+    Do.RENAME: (frozenset(("to",)), _KEPT | {"to"}), Do.REMOVE: (_KEPT,), Do.TIME: (frozenset(("modified_ms",)),),
+    Do.MAKE_DIRECTORY: (frozenset(),), Do.REMOVE_DIRECTORY: (frozenset(),), Do.REFUSED: (frozenset(("position",)),),
+    Do.LIST: (frozenset(("files",)),),
+}  # fmt: skip
+_LEAST = {"position": 0, "size": 0, "modified_ms": -LONG_MAX}  # of the fields that are numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,7 @@ class ManifestWriter:
 
     def __init__(self, files: Files, directory: str, command: str, now: int, log_dirs: tuple[str, ...]) -> None:
         self._position = self._count = 0
+        self._written = sha256()
         self._file: WritableFile = files.open_writable(f"{directory}/{MANIFEST}", create=True)
         self._line({"quarantine": VERSION, "command": command, "created_ms": now, "log_dirs": list(log_dirs)})
         self._file.sync()
@@ -101,17 +114,19 @@ class ManifestWriter:
         """Write a line; it is on the disk afterwards where more than a time is going to change. Returns its number."""
         fields = {name: value for name, value in asdict(entry).items() if value is not None}
         self._line({**fields, "do": entry.do.value})
+        self._count += 1  # the line stands there, whether it can be synced or not
         if entry.do not in UNIMPORTANT:
             self._file.sync()
-        self._count += 1
         return self._count - 1
 
     def close(self, left: dict[str, Stamp] | None) -> None:
         """Write the last line, if the command came to its end, and close."""
-        if left is not None:
-            self._line({"left": left})
-            self._file.sync()
-        self._file.close()
+        try:
+            if left is not None:
+                self._line({"left": left, "sha256": self._written.hexdigest()})
+                self._file.sync()
+        finally:
+            self._file.close()
 
     def _line(self, fields: dict[str, object]) -> None:
         data = json.dumps(fields).encode() + b"\n"
@@ -122,12 +137,14 @@ class ManifestWriter:
                 self._file.truncate(self._position)
             raise
         self._position += len(data)
+        self._written.update(data)
 
 
 def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False) -> Manifest:
     """The manifest in the quarantine `directory`. Raises UnreadableFile, QuarantineDamaged.
 
-    A last line that was cut off tells of a change that was never made, unless more was cut off.
+    A last line that was cut off tells of a change that was never made, unless more was cut off. It is a fault where the
+    lines before the last one are not those whose SHA-256 that has.
     salvage  lines that can not be read are `faults` and not an error
     """
     path = f"{directory}/{MANIFEST}"
@@ -142,9 +159,7 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
         lines.pop()
     if not lines:
         raise QuarantineDamaged(f"{path}: no header: nothing was changed yet, or all of it is lost")
-    head = _object(lines[0], path, 1)
-    if head.get("quarantine") != VERSION or not isinstance(head.get("log_dirs"), list):
-        raise QuarantineDamaged(f"{path}: not a manifest of version {VERSION}")
+    command, created_ms, log_dirs = _header(_object(lines[0], path, 1), path)
     entries: list[Entry | None] = []
     before: dict[str, dict[str, Stamp]] = {}
     left = None
@@ -153,6 +168,8 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
             fields = _object(line, path, number)
             if "left" in fields:
                 left = _stamps(fields["left"], path, number)
+                if not faults and "sha256" in fields and fields["sha256"] != _sha256(lines[: number - 1]):
+                    faults.append("the lines are not those that were written: their SHA-256 is not that of the last line")
                 continue
             entry = _entry(fields, path, number)
             if entry.do is Do.REFUSED:
@@ -166,18 +183,45 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
         if entry.do is Do.LIST:
             before[entry.path] = entry.files or {}
         entries.append(None if entry.do in (Do.REFUSED, Do.LIST) else entry)
-    return Manifest(
-        str(head.get("command")), int(head.get("created_ms", 0)), tuple(head["log_dirs"]), tuple(entries), before, left,
-        tuple(faults),
-    )
+    return Manifest(command, created_ms, log_dirs, tuple(entries), before, left, tuple(faults))
+
+
+def _sha256(lines: list[bytes]) -> str:
+    digest = sha256()
+    for line in lines:
+        digest.update(line)
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _header(fields: dict[str, Any], path: str) -> tuple[str, int, tuple[str, ...]]:
+    """The command, when it began (ms), its log dirs. Raises QuarantineDamaged."""
+    command, created_ms, log_dirs = fields.get("command"), fields.get("created_ms"), fields.get("log_dirs")
+    if fields.get("quarantine") != VERSION or not isinstance(log_dirs, list):
+        raise QuarantineDamaged(f"{path}: not a manifest of version {VERSION}")
+    if not isinstance(command, str) or not _is_number(created_ms, 0) or not all(isinstance(one, str) for one in log_dirs):
+        raise QuarantineDamaged(f"{path}: line 1 makes no sense: it does not say which command kept what of which log dirs")
+    assert isinstance(created_ms, int)
+    return command, created_ms, tuple(log_dirs)
 
 
 def _stamps(values: object, path: str, number: int) -> dict[str, Stamp]:
     """Sizes and times by name. Raises QuarantineDamaged."""
-    try:
-        return {str(name): (int(size), int(modified)) for name, (size, modified) in values.items()}  # type: ignore[attr-defined]
-    except (AttributeError, TypeError, ValueError) as error:
-        raise QuarantineDamaged(f"{path}: line {number} makes no sense: {error}") from error
+    if not isinstance(values, dict):
+        raise QuarantineDamaged(f"{path}: line {number} makes no sense: it lists no files")
+    found: dict[str, Stamp] = {}
+    for name, stamp in values.items():
+        match stamp:
+            case [size, modified_ms] if _is_number(size, 0) and _is_number(modified_ms, _LEAST["modified_ms"]):
+                found[name] = (size, modified_ms)
+            case _:
+                raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name!r} has no size and time")
+    return found
+
+
+def _is_number(value: object, least: int) -> bool:
+    """Is it a whole number from `least` to what a file system can hold?"""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= LONG_MAX
 
 
 def _refused(entry: Entry, count: int, path: str, number: int) -> int:
@@ -197,12 +241,21 @@ def _object(line: bytes, path: str, number: int) -> dict[str, Any]:
 
 
 def _entry(fields: dict[str, Any], path: str, number: int) -> Entry:
+    """A line with all the fields that its `do` wants, each of its type. Raises QuarantineDamaged."""
     try:
-        entry = Entry(**{**fields, "do": Do(fields["do"])})
-        if entry.files is not None:
-            entry = replace(entry, files=_stamps(entry.files, path, number))
-    except (KeyError, ValueError, TypeError) as error:
+        do = Do(fields.get("do"))
+    except ValueError as error:
         raise QuarantineDamaged(f"{path}: line {number} makes no sense: {error}") from error
+    if not any(fields.keys() == wanted | {"do", "path"} for wanted in _FIELDS[do]):
+        wanted = ", ".join(sorted(_FIELDS[do][-1] | {"path"}))
+        raise QuarantineDamaged(f"{path}: line {number} makes no sense: {do.value} has {wanted}")
+    values = {**fields, "do": do}
+    for name, value in fields.items():
+        if name == "files":
+            values[name] = _stamps(value, path, number)
+        elif not (_is_number(value, _LEAST[name]) if name in _LEAST else isinstance(value, str)):
+            raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name} can not be {str(value)[:_SHOWN]!r}")
+    entry = Entry(**values)
     if entry.stored is not None and ("/" in entry.stored or entry.stored in ("", ".", "..")):
         raise QuarantineDamaged(f"{path}: line {number} leads out of the quarantine")
     return entry

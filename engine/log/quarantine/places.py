@@ -41,7 +41,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     if files.resolve(line) != f"{files.resolve(directory)}/{MANIFEST}":
         raise ForeignPath(f"{line}: a link to {files.resolve(line)}", do=_OUTSIDE)
     for log_dir in manifest.log_dirs:
-        if not isinstance(log_dir, str) or not log_dir.startswith("/"):
+        if not log_dir.startswith("/"):
             raise ForeignPath(f"{line}: {log_dir!r} is no log dir", do=_OUTSIDE)
     log_dirs = {files.resolve(log_dir) for log_dir in (*manifest.log_dirs, *_restored(files, directory))}
     owners = {files.info(directory).owner, files.info(line).owner} - {ROOT} if is_root() else set()
@@ -49,7 +49,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
         _check_owner(files, directory, log_dir, log_dir, owners)
     checked: set[str] = set()
     for path in _changed(files, manifest):
-        if not isinstance(path, str) or not path.startswith("/") or file_name(path) in ("", ".", ".."):
+        if not path.startswith("/") or file_name(path) in ("", ".", ".."):
             raise ForeignPath(f"{line}: {path!r} is no path of a file", do=_OUTSIDE)
         parent = parent_of(path)
         if parent not in checked:

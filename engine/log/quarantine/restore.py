@@ -13,7 +13,7 @@ from engine.layout import parent_of
 from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, Manifest, QuarantineDamaged
 from engine.log.quarantine.places import FORCED, read_trusted
 from engine.log.quarantine.seam import QuarantiningFiles
-from engine.log.quarantine.standing import Difference, changed_since, differences
+from engine.log.quarantine.stamps import Difference, changed_since, differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -254,14 +254,14 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
             files.sync_directory(parent)
             return Undone("removed", path, 0)
         case Do.GROW:
-            assert entry.size is not None  # every such entry has it
+            assert entry.size is not None  # `read_manifest` sees to it
             with files.open_writable(path) as file:
                 file.truncate(entry.size)
                 file.sync()
             _set_time(files, entry)
             return Undone("shortened", path, 0)
         case Do.CUT:
-            assert entry.position is not None  # every such entry has it
+            assert entry.position is not None  # `read_manifest` sees to it
             size = _put(files, stored, path, entry.position)
             _set_time(files, entry)
             return Undone("put back", path, size)
@@ -270,7 +270,8 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
         case Do.REMOVE:
             if files.exists(path) or not files.exists(stored):
                 return None
-            _move(files, stored, path)
+            assert entry.modified_ms is not None  # `read_manifest` sees to it
+            _move(files, stored, path, entry.modified_ms)
             return Undone("put back", path, entry.size or 0)
         case Do.TIME:
             _set_time(files, entry)
@@ -292,7 +293,7 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
 
 
 def _undo_rename(files: Files, entry: Entry, stored: str) -> Undone | None:
-    assert entry.to is not None  # every such entry has it
+    assert entry.to is not None  # `read_manifest` sees to it
     is_done = not files.exists(entry.path)
     if is_done and files.exists(entry.to):
         files.rename(entry.to, entry.path)
@@ -323,14 +324,16 @@ def _put(files: Files, stored: str, path: str, position: int) -> int:
     return size
 
 
-def _move(files: Files, stored: str, path: str) -> None:
+def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
+    """Give `stored` the name `path`. It has its time before it has its name: who goes on after a stop finds it done."""
     try:
+        if files.info(stored).modified_ms != modified_ms:  # somebody copied the quarantine
+            files.set_modified(stored, modified_ms)
         files.rename(stored, path)
     except UnwritableFile as error:
         if getattr(error.__cause__, "errno", None) != errno.EXDEV:
             raise
         aside = path + _ASIDE  # the file has its name only when it is whole
-        modified_ms = files.info(stored).modified_ms
         _put(files, stored, aside, 0)
         files.set_modified(aside, modified_ms)
         files.rename(aside, path)

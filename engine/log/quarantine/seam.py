@@ -17,13 +17,13 @@ from engine.files import FileInfo, Files, OpenFile, WritableFile
 from engine.files_above import FilesAbove
 from engine.layout import parent_of
 from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, ManifestWriter
-from engine.log.quarantine.standing import list_files
+from engine.log.quarantine.stamps import list_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import Buffer
-    from engine.log.quarantine.standing import Stamp
+    from engine.log.quarantine.stamps import Stamp
 
 _CHUNK = 256 * 1024  # bytes copied at a time
 _ZEROS = bytes(_CHUNK)
@@ -292,6 +292,7 @@ class QuarantiningFiles(FilesAbove):
                     raise
                 aside = stored + ".tmp"  # the copy has its name only when it is whole
                 self._store(path, aside, 0, info.size)
+                self._below.set_modified(aside, info.modified_ms)
                 self._below.rename(aside, stored)
                 self._below.sync_directory(f"{self.directory}/{STORED}")
                 self._below.remove(path)
