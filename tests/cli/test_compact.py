@@ -91,6 +91,18 @@ def test_topics_that_are_not_compacted_are_left_alone(log_dir):
     assert tree(ReadOnlyFiles(), str(log_dir / "a-0")) == before
 
 
+def test_the_metadata_log_is_never_compacted(log_dir):
+    """Its records have no key. Whoever names all partitions of a log dir, as the shell's * does, names it too."""
+    append(log_dir, "a-0", [None, None, None])
+    (log_dir / "a-0").rename(log_dir / "__cluster_metadata-0")
+    before = logs(log_dir / "__cluster_metadata-0")
+    done = compact("--force", log_dir / "__cluster_metadata-0")
+    assert done.status == 4
+    assert "not compacted: it is the cluster's metadata log" in done.out.decode()
+    assert logs(log_dir / "__cluster_metadata-0") == before
+    assert "nothing would go: it is the cluster's metadata log" in compact("--explain", log_dir / "__cluster_metadata-0").out.decode()
+
+
 def test_explain_on_a_log_dir_tells_of_every_log_of_a_compacted_topic(log_dir):
     for partition in ("clean-0", "dirty-0", "active-0"):
         append(log_dir, partition, ["a"] if partition == "active-0" else ["a", "b", "a"])

@@ -12,7 +12,7 @@ from engine.config import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files
 from engine.findings import Severity
-from engine.formats import BATCH_HEADER
+from engine.formats import BATCH_HEADER, Codec
 from engine.kernels import BUILD
 from engine.log.loading.loader import open_log
 from engine.log.report import Action, loses_records
@@ -219,3 +219,19 @@ def test_what_lies_behind_damage_is_told_where_the_recovery_begins_anew():
     log.close()
     assert lost.pop(f"{0:020}.log")[0] == 0
     assert lost == {f"{12:020}.log": (12, 20, 8), f"{23:020}.log": (23, 33, 10), f"{33:020}.log": (33, 39, 6)}
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_the_pieces_of_a_split_begin_at_their_first_record(magic, codec, tmp_path):
+    """A compressed set of formats 0 and 1 has the offset of its last message: a piece named by it would begin behind others."""
+    def puts(offset):
+        return build_batch([NewRecord(offset + n, NOW, b"k", b"v") for n in range(3)], magic=magic, codec=codec)
+
+    far = 2**31 + 9
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0/00000000000000000005.log").write_bytes(puts(5) + puts(far))
+    log = open_log(Files(), str(tmp_path / "t-0"), LogConfig.of({}), now=NOW, clean_shutdown=False)
+    log.close()
+    assert (log.log_start_offset, log.log_end_offset) == (5, far + 3)
+    assert [segment.base_offset for segment in log.segments] == [5, far]

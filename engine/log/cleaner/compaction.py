@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError
+from engine.layout import METADATA_TOPIC, file_name, parse_partition_dir
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.manager import LogToClean, log_to_clean
 from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE, SkimpyOffsetMap
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
 
 
+METADATA_LOG = "it is the cluster's metadata log, of which every record counts"
 OUTSIDE = "the offset up to which it is said to be clean lies outside the log: all of it counts as dirty"
 
 
@@ -89,6 +91,8 @@ def compact(
 
 def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> tuple[str, str, Action] | None:
     """Why nothing is to be cleaned, what to do about it, and how to note it; None: there is something to clean."""
+    if is_metadata_log(log):
+        return METADATA_LOG, "controllers let snapshots take the place of its records", Action.REFUSED
     if not log.config.compact:
         policy = f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact"
         do = "if the topic is a compacted one, say --config cleanup.policy=compact; records without a key would all go"
@@ -101,6 +105,12 @@ def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOpti
         why = f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}"
         return why, "--force compacts whatever the ratio, --min-dirty-ratio sets another", Action.EXPLAINED
     return None
+
+
+def is_metadata_log(log: UnifiedLog) -> bool:
+    """Is it the log of a KRaft cluster's metadata? Its records have no key: none would stay."""
+    named = parse_partition_dir(file_name(log.directory))
+    return named is not None and named.topic == METADATA_TOPIC
 
 
 def _rounds(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.findings import Severity
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
-from engine.log.cleaner.compaction import OUTSIDE, without_key
+from engine.log.cleaner.compaction import METADATA_LOG, OUTSIDE, is_metadata_log, without_key
 from engine.log.cleaner.manager import Bound, LogToClean, log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.undecided import open_transactions
@@ -29,6 +29,9 @@ def explain_compaction(
 
     Reads all that a round would read. Raises what reading a log may raise; damage is noted.
     """
+    if is_metadata_log(log):
+        log.report.add(Action.EXPLAINED, "", f"nothing would go: {METADATA_LOG}")
+        return
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     for reason in (_policy(log), _due(log, target, options), *_limits(target)):
         log.report.add(Action.EXPLAINED, "", reason)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import DELETE_HORIZON_FLAG, MAGIC_V2, NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, BatchField, RecordField
+from engine.formats import DELETE_HORIZON_FLAG, LONG_MIN, MAGIC_V2, NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, BatchField, RecordField
 from engine.kernels.select import next_unsound
 from engine.log.errors import no_such_size
 from engine.record.columns import BatchColumns
@@ -194,6 +194,17 @@ def last_head(file: OpenFile, position: int, end: int) -> BatchHead | None:
     for window in kafkas_windows(file, position, end):
         last = _head(window, window.rows - 1)
     return last
+
+
+def first_offset(file: OpenFile, head: BatchHead) -> int:
+    """The offset of a batch's first record, which the header of a compressed set of formats 0 and 1 does not say.
+
+    Where it can not be read, what the header says. Mirrors RecordBatch.baseOffset.
+    """
+    if head.magic >= MAGIC_V2:
+        return head.base_offset
+    found = _first_record(file, head, LONG_MIN, LONG_MIN)
+    return head.base_offset if found is None else found.offset
 
 
 def first_timestamp(file: OpenFile, head: BatchHead) -> int | None:

@@ -18,7 +18,7 @@ from engine.layout import (
 )
 from engine.log.errors import CorruptRecord, SplitFailed
 from engine.log.report import Action
-from engine.log.scan.batch_search import heads
+from engine.log.scan.batch_search import first_offset, heads
 from engine.log.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _end_of_batches(segment: LogSegment) -> int:
 
 def _split_off(place: SwapPlace, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
     """Copy what fits one piece, from byte `position` on, and add it to `pieces`; returns the bytes taken."""
-    base_offset = next(heads(segment.log_file, position, end)).base_offset
+    base_offset = first_offset(segment.log_file, next(heads(segment.log_file, position, end)))
     if any(piece.base_offset == base_offset for piece in pieces):
         raise SplitFailed(f"{segment.log_path}: two pieces would begin at offset {base_offset}")
     piece = new_cleaned_segment(place, base_offset)
