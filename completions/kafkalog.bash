@@ -64,7 +64,7 @@ _kafkalog() {
             return
             ;;
         --format)
-            _kafkalog_words 'text json' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
@@ -82,7 +82,7 @@ _kafkalog() {
             return
             ;;
         --format)
-            _kafkalog_words 'text json' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
@@ -100,7 +100,7 @@ _kafkalog() {
             return
             ;;
         --format)
-            _kafkalog_words 'text json' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
@@ -170,7 +170,7 @@ _kafkalog() {
             return
             ;;
         --format)
-            _kafkalog_words 'text json' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
@@ -181,7 +181,7 @@ _kafkalog() {
     restore)
         case $prev in
         --format)
-            _kafkalog_words 'text json' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
@@ -199,7 +199,7 @@ _kafkalog() {
             return
             ;;
         --format)
-            _kafkalog_words 'text json' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
@@ -217,7 +217,7 @@ _kafkalog() {
             return
             ;;
         --format)
-            _kafkalog_words 'text json' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
@@ -270,7 +270,7 @@ _kafkalog() {
             return
             ;;
         --format)
-            _kafkalog_words 'text json' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac

@@ -36,6 +36,7 @@ def append(values: dict[str, Any]) -> int:
     from kafkalog_cli.app import Outcome
     from kafkalog_cli.new_partition import make_partition
     from kafkalog_cli.partitions import run
+    from kafkalog_cli.render_report import stopped_line
 
     try:
         _check(values)
@@ -56,6 +57,8 @@ def append(values: dict[str, Any]) -> int:
 
             status = run("append", values, _once(work), work_07, managers.append)
     except KafkalogError as error:
+        if values["form"] == "json":
+            click.echo(stopped_line(error))
         outcome = Outcome()
         outcome.error(error)
         return outcome.finish()

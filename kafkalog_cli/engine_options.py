@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkalog_cli.help import Section
-from kafkalog_cli.options import PATH, Whole, version_option
+from kafkalog_cli.options import PATH, Whole, object_lines_option, version_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,8 +61,7 @@ _OPTIONS = (
                  help="Partitions at a time. Default: one for each processor, up to 8."),
     click.option("--metrics-textfile", type=PATH, metavar="FILE",
                  help="Write what was done under Kafka's metric names, for the textfile collector of the node exporter."),
-    click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-                 help="Text, or one JSON object a line for each partition."),
+    object_lines_option("Text, or one JSON object a line for each partition."),
     version_option,
 )
 

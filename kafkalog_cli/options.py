@@ -127,6 +127,16 @@ def size_option(
     return click.option(name, type=Size(least), default=text, show_default=default is not None, metavar="BYTES", help=help)
 
 
+def object_lines_option(help: str) -> Callable[[Command], Command]:  # noqa: A002  # click's own word
+    """--format of a command that never prints one JSON document: `jsonl` is another name of `json`."""
+
+    def one_name(_ctx: click.Context, _parameter: click.Parameter, value: str) -> str:
+        return "json" if value == "jsonl" else value
+
+    return click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
+                        callback=one_name, help=f"{help} jsonl is the same as json.")
+
+
 class KafkaCommand(DocumentedCommand):
     """A command that takes its options as Kafka's tools do: `-files` too, `--files` once, a flag with any value.
 

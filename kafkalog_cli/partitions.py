@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing, contextmanager, nullcontext
 from itertools import chain
 from time import perf_counter
@@ -14,13 +13,13 @@ from engine.errors import KafkalogError, UsageError
 from engine.files import Files, is_locked, nameless_file
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
-from engine.log.logdir.metrics import FlushStats, write_textfile
+from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
-from kafkalog_cli.render_report import error_json, exit_status, json_line, text_lines
+from kafkalog_cli.render_report import exit_status, json_line, stopped_line, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -89,8 +88,10 @@ def session(
         try:
             opening = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
+            if flushes is not None and not opening.dry_run:
+                check_textfile(Files(), values["metrics_textfile"])
             with (
-                _manager(paths_from(values["paths"], opening.settings), opening, wrap, flushes) as (manager, progress),
+                _manager(paths_from(values["paths"], opening.settings), opening, wrap, flushes, errors) as (manager, progress),
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
@@ -112,11 +113,11 @@ def session(
             say_interrupted(tally.text() + (AS_A_CRASH if tally.is_begun and not values["dry_run"] else ""))
         except click.UsageError as error:
             if values["form"] == "json":
-                click.echo(_stopped(UsageError(error.format_message())))
+                click.echo(stopped_line(UsageError(error.format_message())))
             raise
         for failure in errors:
             if values["form"] == "json" and failure not in told:
-                click.echo(_stopped(failure))
+                click.echo(stopped_line(failure))
             outcome.error(failure)
         if INTERRUPTION.number is None and (errors or not tally.is_ended) and tally.is_worth_telling:
             click.echo(printable(tally.text()), err=True)
@@ -178,12 +179,6 @@ class Tally:
         return f"{done}; not done: {shown}" if names else done
 
 
-def _stopped(error: KafkalogError) -> str:
-    """What belongs to no partition and could not be done, as JSON."""
-    operation = click.get_current_context().info_name
-    return json.dumps({"operation": operation, "status": error.exit_status, "error": error_json(error)})
-
-
 def _held(manager: LogManager) -> Iterator[Report]:
     """For a dry run: the log dirs that another process has locked."""
     from engine.log.report import Action, Report
@@ -200,8 +195,9 @@ def _held(manager: LogManager) -> Iterator[Report]:
 
 @contextmanager
 def _manager(
-    paths: list[str], opening: Opening, wrap: Wrap | None, flushes: FlushStats | None
+    paths: list[str], opening: Opening, wrap: Wrap | None, flushes: FlushStats | None, errors: list[KafkalogError]
 ) -> Iterator[tuple[LogManager, Progress]]:
+    """The locked logs of `paths`. `errors` takes those of quarantines that can not be closed in the end."""
     from engine.log.logdir.locking import locked
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.log.logdir.log_manager import LogManager
@@ -222,16 +218,19 @@ def _manager(
             finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
                 INTERRUPTION.pardon()
                 if wrap is not None and not opening.dry_run:
-                    _finish_quarantines(seams.values())
+                    _finish_quarantines(seams.values(), errors)
 
 
-def _finish_quarantines(seams: Iterable[Files]) -> None:
-    """Those of the `seams` that are one note how everything was left."""
+def _finish_quarantines(seams: Iterable[Files], errors: list[KafkalogError]) -> None:
+    """Those of the `seams` that are one note how everything was left; where one can not, the others do."""
     from engine.log.quarantine.seam import QuarantiningFiles
 
     for seam in seams:
         if isinstance(seam, QuarantiningFiles):
-            seam.finish()
+            try:
+                seam.finish()
+            except KafkalogError as error:
+                errors.append(error)
 
 
 def _spill() -> closing[Spill]:

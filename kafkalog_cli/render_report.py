@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
 from engine.log.report import Action
@@ -128,6 +130,12 @@ def json_line(report: Report, *, dry_run: bool = False) -> str:
         "error": None if report.failure is None else error_json(report.failure),
         "events": [_event_json(event) for event in report.events],
     })
+
+
+def stopped_line(error: KafkalogError) -> str:
+    """What belongs to no partition and could not be done, as JSON."""
+    operation = click.get_current_context().info_name
+    return json.dumps({"operation": operation, "status": error.exit_status, "error": error_json(error)})
 
 
 def error_json(error: KafkalogError) -> dict[str, str | None]:

@@ -12,6 +12,7 @@ from engine.log.quarantine.restore import Restored, Undone
 from kafkalog_cli.app import Outcome, kept_in, printable
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
+from kafkalog_cli.render_report import stopped_line
 
 
 def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
@@ -37,6 +38,8 @@ def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str
                     progress=lambda number, count: done.append((number, count)),
                 )
     except KafkalogError as error:
+        if form == "json":
+            click.echo(stopped_line(error))
         outcome.error(error)
         if done and not dry_run:
             click.echo(_half_way(done), err=True)

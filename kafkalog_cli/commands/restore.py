@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, version_option
+from kafkalog_cli.options import PATH, object_lines_option, version_option
 
 _SECTIONS = (Section("What is done", ("--force", "--salvage", "--dry-run")), Section("Output", ("--format",)))
 _EXAMPLES = (
@@ -23,8 +23,7 @@ _EXAMPLES = (
 @click.option("--salvage", is_flag=True,
               help="Undo what can be undone, though the quarantine is damaged or its command was killed.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="Text, or one JSON object a line.")
+@object_lines_option("Text, or one JSON object a line.")
 @version_option
 def command(quarantine: str, **values: Any) -> int:
     """Undo what a command did, byte for byte, from its quarantine.

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.errors import UnwritableFile
 from engine.files import ReadOnlyFiles
+from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.file_work import tree
 from tests.support.other_process import lock_held
 from tests.support.permissions import without_permission
@@ -218,6 +220,45 @@ def test_metrics_have_the_names_of_kafka(damaged):
     assert any(line.startswith('kafkalog_truncated_bytes{partition="0",topic="u-plain"} ') for line in lines)
     assert "kafkalog_last_run_timestamp_seconds 1.764e+09" in lines
     assert sorted(path.name for path in damaged.iterdir()) == ["d0", "d1", "kafkalog.prom"]
+
+
+@pytest.mark.parametrize(("where", "what"), [("nowhere/kafkalog.prom", "No such file or directory"), ("d1", "not a file")])
+def test_metrics_that_can_not_be_written_are_met_before_anything_is_done(damaged, where, what):
+    before = bytes_of(damaged)
+    done = kafkalog("recover", "--no-quarantine", "--now", NOW, "--metrics-textfile", f"{damaged}/{where}", str(damaged / "d1"))
+    assert (done.status, done.out) == (8, b"")
+    assert f"error[unwritable-file] {damaged}/{where}" in done.err
+    assert what in done.err
+    assert "\n  do   --metrics-textfile FILE wants " in done.err
+    assert bytes_of(damaged) == before
+    assert not (damaged / "d1/.lock").exists()
+
+
+def test_metrics_without_their_package_are_refused_before_anything_is_done(damaged, monkeypatch):
+    before = bytes_of(damaged)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    done = kafkalog("recover", "--no-quarantine", "--now", NOW, "--metrics-textfile", f"{damaged}/m.prom", str(damaged / "d1"))
+    assert (done.status, done.out) == (8, b"")
+    assert "metrics need the package prometheus-client" in done.err
+    assert bytes_of(damaged) == before
+
+
+def test_a_quarantine_that_can_not_be_closed_leaves_no_other_open(damaged, monkeypatch):
+    finish = QuarantiningFiles.finish
+
+    def finish_some(seam):
+        if seam.directory.endswith("kept"):
+            raise UnwritableFile(f"{seam.directory}: the disk is failing")
+        finish(seam)
+
+    shutil.copytree(damaged / "d1", damaged / "d2")
+    monkeypatch.setattr(QuarantiningFiles, "finish", finish_some)
+    kept = str(damaged.parent / "kept")
+    done = kafkalog("recover", "--quarantine", kept, "--now", NOW, *(str(damaged / name) for name in ("d0", "d1", "d2")))
+    assert done.status == 8
+    assert f"error[unwritable-file] {kept}: the disk is failing" in done.err
+    last = {name: (damaged.parent / name / "manifest.jsonl").read_text().splitlines()[-1] for name in ("kept", "kept-2", "kept-3")}
+    assert [name for name, line in last.items() if '"left"' in line] == ["kept-2", "kept-3"]
 
 
 def test_a_clean_marker_is_gone_after_a_recovery_without_proof(log_dirs):

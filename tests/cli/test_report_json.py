@@ -56,6 +56,28 @@ def test_every_command_prints_what_the_schema_says(log_dir, tmp_path):
         assert report["operation"] == words[0]
 
 
+def test_what_could_not_be_done_is_an_object_too(log_dir, tmp_path):
+    partition, saved, nothing = str(log_dir / "u-rolls-0"), str(tmp_path / "saved"), str(tmp_path / "nothing")
+    kafkalog("recover", "--quarantine", saved, "--now", NOW, str(log_dir))
+    with (log_dir / "u-rolls-0/00000000000000000173.log").open("ab") as file:
+        file.write(b"of later")
+    for words, code, status in (
+        (["restore", saved], "changed-since", 8), (["restore", nothing], "unreadable-file", 8), (["recover", nothing], "unreadable-file", 8),
+        (["append", "--input", nothing, partition], "unreadable-file", 8), (["append", "--sequence", "1", partition], "usage", 2),
+    ):  # fmt: skip
+        [told], _ = objects(*words, statuses=(status,))
+        assert (told["operation"], told["status"], told["error"]["code"]) == (words[0], status, code)
+
+
+def test_jsonl_is_another_name_of_json(log_dir, tmp_path):
+    saved = str(tmp_path / "saved")
+    assert kafkalog("recover", "--format", "jsonl", "--quarantine", saved, "--now", NOW, str(log_dir)).status == 1
+    for words in (["restore", "--dry-run", saved], ["retain", "--dry-run", "--now", NOW, str(log_dir)]):
+        lines, document = (kafkalog(*words, "--format", form) for form in ("jsonl", "json"))
+        assert lines == document
+        assert [json.loads(line) for line in lines.out.splitlines()]
+
+
 def test_the_schema_knows_every_action_and_severity():
     event = SCHEMA["$defs"]["report"]["properties"]["events"]["items"]["properties"]
     assert event["action"]["enum"] == [action.value for action in Action]

@@ -6,20 +6,22 @@ the cleaner come from engine.log.cleaner.metrics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from engine.errors import KafkalogError
-from engine.files import Files, WritableFile, replace
+from engine.errors import KafkalogError, UnwritableFile
+from engine.files import Files, WritableFile, look, replace
 from engine.layout import PartitionKind, parse_partition_dir
 from engine.log.report import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from types import ModuleType
 
     from engine.files import Buffer
     from engine.log.logdir.log_manager import LogManager
     from engine.log.report import Report
 
+_ELSEWHERE = "--metrics-textfile FILE wants a directory that is there, and that you may write to"
 _LOG = ("kafka_log_log_numlogsegments", "kafka_log_log_logstartoffset", "kafka_log_log_logendoffset", "kafka_log_log_size")
 
 
@@ -78,6 +80,29 @@ class MeasuringFiles(Files):
         return _MeasuredFile(file, self._stats) if path.endswith(".log") else file
 
 
+def check_textfile(files: Files, path: str) -> None:
+    """Raise what `write_textfile` would in the end: KafkalogError without prometheus-client, UnwritableFile."""
+    _client()
+    info, aside = look(files, path), path + ".tmp"  # as `replace` calls it
+    if info is not None and not info.is_file:
+        raise UnwritableFile(f"{path}: not a file", do=_ELSEWHERE)
+    try:
+        files.open_writable(aside, create=True).close()
+        files.remove(aside)
+    except UnwritableFile as error:
+        raise UnwritableFile(f"{error}: the metrics of this run were to be written there", do=_ELSEWHERE) from error
+
+
+def _client() -> ModuleType:
+    """The package that writes the format. Raises KafkalogError where it is not installed."""
+    try:
+        import prometheus_client
+    except ImportError as error:
+        what = "metrics need the package prometheus-client"
+        raise KafkalogError(what, do="pip install 'kafkalog[metrics]'") from error
+    return prometheus_client
+
+
 def write_textfile(
     files: Files, path: str, manager: LogManager, reports: Iterable[Report], errors: int, flushes: FlushStats,
     more: Iterable[tuple[str, str, dict[str, str], float]] = (),
@@ -86,13 +111,8 @@ def write_textfile(
 
     more  what an operation adds: (name, what it is, labels, value)
     """
-    try:
-        from prometheus_client import CollectorRegistry, Gauge, generate_latest
-    except ImportError as error:
-        what = "metrics need the package prometheus-client"
-        raise KafkalogError(what, do="pip install 'kafkalog[metrics]'") from error
-
-    registry = CollectorRegistry()
+    client = _client()
+    Gauge, registry = client.Gauge, client.CollectorRegistry()  # noqa: N806  # a class
     labels = ("topic", "partition")
     about = ("segments of the log", "first offset that consumers see", "offset of the next record", "bytes of all segments")
     gauges = [Gauge(name, text, labels, registry=registry) for name, text in zip(_LOG, about, strict=True)]
@@ -117,12 +137,12 @@ def write_textfile(
     ]
     for metric, text, number in own:
         Gauge(metric, text, registry=registry).set(number)
-    families: dict[str, Gauge] = {}
+    families: dict[str, Any] = {}
     for metric, text, tags, number in more:
         if metric not in families:
             families[metric] = Gauge(metric, text, tuple(tags), registry=registry)
         (families[metric].labels(**tags) if tags else families[metric]).set(number)
-    replace(files, path, [generate_latest(registry)])
+    replace(files, path, [client.generate_latest(registry)])
 
 
 def _offline(manager: LogManager) -> int:
