@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from engine.arrow.columns import COLUMN_TYPES
-from kafkalog_spark.errors import OptionError
+from kafkalog_spark.errors import LogDirError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,14 @@ def wanted_schema(asked: StructType, types: Mapping[str, pa.DataType] = COLUMN_T
             raise OptionError(f"column '{field.name}' is {_simple(kind)}, and not {field.dataType.simpleString()}")
         fields.append(pa.field(field.name, kind, nullable=field.nullable))
     return pa.schema(fields)
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with a user's schema, which may say that columns have no nulls. Raises LogDirError where they have."""
+    for field, column in zip(schema, batch.columns, strict=True):
+        if column.null_count and not field.nullable:
+            raise LogDirError(f"column '{field.name}' has nulls, and the schema says that it has none")
+    return batch if batch.schema == schema else batch.cast(schema)
 
 
 def _simple(kind: pa.DataType) -> str:

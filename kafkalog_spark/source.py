@@ -38,11 +38,12 @@ class KafkaLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, on an executor."""
+        from kafkalog_spark.schema import fitted
         from kafkalog_spark.table.levels import read_level
 
         assert isinstance(partition, Split)
         for batch in read_level(partition.pieces, self.schema, self.options):
-            yield batch if batch.schema == self.schema else batch.cast(self.schema)
+            yield fitted(batch, self.schema)
 
 
 class FilteringReader(KafkaLogReader):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kafkalog_spark.schema import wanted_schema
+from kafkalog_spark.schema import fitted, wanted_schema
 from kafkalog_spark.splits import Split
 from kafkalog_spark.table.columns import types_for
 from kafkalog_spark.table.following import (
@@ -68,11 +68,12 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_stream(ends if most is None else limited(begins, ends, most))
 
     def _most(self, begins: Offsets, ends: Offsets, limit: Any) -> int | None:
-        if HAS_LIMITS and isinstance(limit, ReadMaxRows):
-            return limit.max_rows
-        if HAS_LIMITS and isinstance(limit, ReadMaxBytes):
-            return offsets_in(self.options, {key: begins[key] for key in ends}, ends, limit.max_bytes)
-        return None
+        """Offsets of a micro-batch; None: all. Of two limits Spark is told of the first: here both hold."""
+        if not HAS_LIMITS or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
+            return None
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes
+        most = [] if size is None else [offsets_in(self.options, {key: begins[key] for key in ends}, ends, size)]
+        return min(most + ([limit.max_rows] if isinstance(limit, ReadMaxRows) else []))
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """The options maxOffsetsPerTrigger and maxBytesPerTrigger; without them everything."""
@@ -97,7 +98,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of a task, on an executor."""
         assert isinstance(partition, Split)
         for batch in read_level(partition.pieces, self.schema, self.options):
-            yield batch if batch.schema == self.schema else batch.cast(self.schema)
+            yield fitted(batch, self.schema)
 
     def commit(self, end: StreamOffset) -> None:
         """Nothing is kept here: offsets are in the query's checkpoint."""

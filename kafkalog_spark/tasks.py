@@ -45,4 +45,4 @@ def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions
     said: dict[str, Any] = {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()
     }
-    return read_options({**said, "paths": json.dumps(list(paths))})
+    return read_options({**said, "paths": json.dumps([str(path) for path in paths])})

@@ -14,7 +14,7 @@ from kafkalog_spark.table.partitions import find_sources
 from kafkalog_spark.table.planning import Range, check_partitions, cut, opened, pack, start_of, tell_tail
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.offsets import TopicPartition
@@ -57,9 +57,7 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
     ends: Offsets = {}
     begins: Offsets = {}
     sources = {(source.topic, source.partition): source for source in find_sources(options)}
-    gone = sorted(set(start).difference(sources))
-    if gone and options.fail_on_data_loss:
-        raise DataLossError(f"{', '.join(f'{topic}-{partition}' for topic, partition in gone)} are gone.")
+    _check_gone(options, start, sources)
     for key, source in sources.items():
         with opened(source) as view:
             end = _end(options, view)
@@ -73,6 +71,12 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
                 begin = min(max(begin, view.log_start_offset), end)
             begins[key], ends[key] = begin, max(begin, end)
     return ends, begins
+
+
+def _check_gone(options: ReadOptions, known: Iterable[TopicPartition], there: Container[TopicPartition]) -> None:
+    gone = sorted(f"{topic}-{partition}" for topic, partition in known if (topic, partition) not in there)
+    if gone and options.fail_on_data_loss:
+        raise DataLossError(f"{', '.join(gone)} are gone.")
 
 
 def _end(options: ReadOptions, view: PartitionView) -> int:
@@ -104,19 +108,24 @@ def offsets_in(options: ReadOptions, begins: Offsets, ends: Offsets, most_bytes:
 
 
 def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[list[Piece]]:
-    """The splits of a micro-batch: what lies between two offsets. Raises LogDirError, DataLossError."""
+    """The splits of a micro-batch: what lies between two offsets. Raises LogDirError, DataLossError.
+
+    Its end counts as read once it is done: what of it is not there any more, or not yet again, would be lost.
+    """
     pieces: list[Piece] = []
-    for source in find_sources(options):
+    sources = find_sources(options)
+    _check_gone(options, {*start, *end}, {(source.topic, source.partition) for source in sources})
+    for source in sources:
         key = (source.topic, source.partition)
         if key not in end:
             continue
         with opened(source) as view:
             begin = start.get(key, view.log_start_offset)
-            if begin < view.log_start_offset:
+            if not view.log_start_offset <= begin <= end[key] <= view.log_end_offset:
                 if options.fail_on_data_loss:
-                    what = f"{key[0]}-{key[1]}: offset {begin} is due, and the log begins at {view.log_start_offset}."
-                    raise DataLossError(what)
-                begin = view.log_start_offset
+                    there = f"[{view.log_start_offset}, {view.log_end_offset})"
+                    raise DataLossError(f"{key[0]}-{key[1]}: offsets [{begin}, {end[key]}) are due and {there} are there.")
+                begin = max(begin, view.log_start_offset)
             stop = min(end[key], view.log_end_offset)
             if stop == view.log_end_offset:
                 tell_tail(options, view)

@@ -18,8 +18,8 @@ from engine.formats import LONG_MAX
 from engine.layout import FileKind, parse_file_name
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.table.partitions import find_places, open_view
-from kafkalog_spark.table.planning import Piece, pack, plan
+from kafkalog_spark.table.partitions import find_places, log_size, open_view
+from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 from kafkalog_spark.table.reading import first_left, on_corruption, open_piece, read_split
 
 if TYPE_CHECKING:
@@ -41,17 +41,12 @@ def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
 
 
 def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
-    """Every partition directory as a piece, all replicas. Raises LogDirError."""
+    """Every partition directory as a piece, all replicas. Raises OptionError, LogDirError."""
     files = ReadOnlyFiles()
-    wanted = [one for one in find_places(options.paths) if options.wants(*one.key) and bounds.wants(*one.key)]
-    try:
-        return [
-            Piece(place.path, *place.key, 0, LONG_MAX,
-                  sum(files.info(f"{place.path}/{name}").size for name in files.list(place.path) if name.endswith(".log")))
-            for place in wanted
-        ]  # fmt: skip
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None
+    asked = [one for one in find_places(options.paths) if options.wants(*one.key)]
+    check_names(options, {one.key for one in asked})
+    wanted = [one for one in asked if bounds.wants(*one.key)]
+    return [Piece(place.path, *place.key, 0, LONG_MAX, log_size(files, place.path)) for place in wanted]
 
 
 def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:

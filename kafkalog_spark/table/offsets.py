@@ -71,6 +71,19 @@ def check_batch_limits(start: Limit, end: Limit) -> None:
     for (topic, partition), offset in end.offsets.items():
         if offset == EARLIEST:
             raise OptionError(f"ending offset for {topic}-{partition} can't be earliest for batch queries on Kafka")
+    for first, last, what in ((start.offsets, end.offsets, "offset"), (start.timestamps, end.timestamps, "timestamp")):
+        for (topic, partition), value in first.items():
+            limit = last.get((topic, partition), LATEST)
+            if 0 <= limit < value:
+                said = f"The specified start {what} {value} is greater than the end {what} {limit}"
+                raise OptionError(f"{said} for topic {topic} partition {partition}.")
+
+
+def check_stream_limits(options: Mapping[str, str]) -> None:
+    """Refuse an end of what has none. Raises OptionError."""
+    for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+        if name.lower() in options:
+            raise OptionError(f"ending {'offset' if name == 'endingOffsets' else 'timestamp'} not valid in streaming queries")
 
 
 def by_partition(name: str, text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicPartition, int]:

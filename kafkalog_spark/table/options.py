@@ -8,11 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.formats import LONG_MAX
+from engine.layout import METADATA_TOPIC
 from engine.log.fetch.reading import FetchIsolation
 from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import LEVELS, default_columns, types_for
-from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit, TopicPartition, assigned, check_batch_limits, read_limit
+from kafkalog_spark.table.offsets import (
+    EARLIEST,
+    LATEST,
+    Limit,
+    TopicPartition,
+    assigned,
+    check_batch_limits,
+    check_stream_limits,
+    read_limit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +43,7 @@ _OURS = (
     "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger",
     "maxDecompressedBytes",
 )  # fmt: skip
+_INTERNAL = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC))  # to a pattern
 _WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*|maxrecordsperpartition")
 _DURATION = re.compile(r"\d+\s*(us|ms|s|m|min|h|d)?")
 _KNOWN = {name.lower() for name in _KAFKAS + _OURS}
@@ -74,7 +85,7 @@ class ReadOptions:
             return (topic, partition) in self.partitions
         if self.topics is not None:
             return topic in self.topics
-        return self.pattern is None or self.pattern.fullmatch(topic) is not None
+        return self.pattern is None or (topic not in _INTERNAL and self.pattern.search(topic) is not None)
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
@@ -95,12 +106,16 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
     end = read_limit(options, "ending", LATEST)
     if streaming is False:
         check_batch_limits(start, end)
-    elif streaming and end.everywhere != LATEST:
-        raise OptionError("ending offset not valid in streaming queries")
-    number_option(options, "minOffsetsPerTrigger", int)  # these two wait for more rows, which a log has when it is read
+    elif streaming:
+        check_stream_limits(options)
+    least, most = (number_option(options, f"{name}OffsetsPerTrigger", int) for name in ("min", "max"))
+    if least is not None and most is not None and least > most:  # else the least has no effect: nothing waits for more rows
+        raise OptionError(f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most}).")
+    level = _one_of(options, "level", LEVELS, "records")
+    if streaming and level != "records":
+        raise OptionError(f"level is '{level}': streams are of records")
     if _DURATION.fullmatch(options.get("maxtriggerdelay", "1s").strip().lower()) is None:
         raise OptionError(f"maxTriggerDelay is '{options['maxtriggerdelay']}', which is no time such as 15m")
-    level = _one_of(options, "level", LEVELS, "records")
     return ReadOptions(
         paths=_paths(options),
         level=level,
@@ -117,7 +132,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         isolation=_ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")],
         on_corruption=_one_of(options, "onCorruption", ON_CORRUPTION, "fail"),
         max_decompressed_bytes=_positive(options, "maxDecompressedBytes", MAX_DECOMPRESSED_BYTES, _bytes),
-        max_offsets=number_option(options, "maxOffsetsPerTrigger", int),
+        max_offsets=most,
         max_bytes=number_option(options, "maxBytesPerTrigger", _bytes),
     )
 
@@ -178,11 +193,11 @@ def _subscribed(options: Mapping[str, str]) -> frozenset[str] | None:
 
 
 def _pattern(options: Mapping[str, str]) -> re.Pattern[str] | None:
-    text = options.get("subscribepattern")
-    if text is None:
+    if "subscribepattern" not in options:
         return None
-    if not text.strip():
-        raise OptionError(f"Pattern to subscribe is empty as specified value for option 'subscribePattern' is '{text}'")
+    text = options["subscribepattern"].strip()
+    if not text:
+        raise OptionError("Pattern to subscribe is empty as specified value for option 'subscribePattern' is ''")
     try:
         return re.compile(text)
     except re.error as error:

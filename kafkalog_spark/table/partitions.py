@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.errors import KafkalogError
-from engine.files import ReadOnlyFiles
+from engine.errors import KafkalogError, UnreadableFile
+from engine.files import ReadOnlyFiles, look
 from engine.layout import parse_file_name
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
@@ -50,9 +50,21 @@ def find_places(paths: Iterable[str]) -> list[Place]:
 
 
 def _is_about_to_begin(files: ReadOnlyFiles, directory: str) -> bool:
-    """Is there no file of a segment yet? Indexes without a log are another matter."""
-    parsed = map(parse_file_name, files.list(directory))
+    """Is there no file of a segment yet? Indexes without a log are another matter; who may not look in is told by reading."""
+    try:
+        parsed = map(parse_file_name, files.list(directory))
+    except UnreadableFile:
+        return False
     return all(one is None or one.base_offset is None for one in parsed)
+
+
+def log_size(files: ReadOnlyFiles, directory: str) -> int:
+    """Bytes of the logs in `directory`, as far as they can be looked at and are still there: work on them says why not."""
+    try:
+        found = [look(files, f"{directory}/{name}") for name in files.plain(directory) if name.endswith(".log")]
+    except UnreadableFile:
+        return 0
+    return sum(one.size for one in found if one is not None)
 
 
 def find_sources(options: ReadOptions) -> list[Source]:

@@ -104,17 +104,26 @@ def _cut_again(piece: Piece, step: int) -> list[Piece]:
 def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
     """Refuse offsets and topics that name other partitions than there are. Raises OptionError."""
     there = {(source.topic, source.partition) for source in sources}
+    check_names(options, there)
+    for name, limit in (("starting", options.start), ("ending", options.end)):
+        if limit.offsets and set(limit.offsets) != there:
+            raise OptionError(
+                f"If {name}Offsets contains specific offsets, you must specify all TopicPartitions. Use -1 for latest, -2 for "
+                f"earliest, if you don't care. Specified: {_shown(limit.offsets)} Assigned: {_shown(there)}"
+            )
+        if limit.timestamps and set(limit.timestamps) != there:
+            raise OptionError(
+                f"If {name}OffsetsByTimestamp contains specific offsets, you must specify all topics. "
+                f"Specified: {_shown(limit.timestamps)} Assigned: {_shown(there)}"
+            )
+
+
+def check_names(options: ReadOptions, there: set[TopicPartition]) -> None:
+    """Refuse topics and partitions that were named and are not `there`, unless failOnDataLoss is false. Raises OptionError."""
     missing = [f"{topic}-{partition}" for topic, partition in sorted((options.partitions or frozenset()) - there)]
     names = missing + sorted((options.topics or frozenset()) - {topic for topic, _ in there})
     if names and options.fail_on_data_loss:
         raise OptionError(f"not there: {', '.join(names)}; set failOnDataLoss to false to go on without")
-    for name, limit in (("starting", options.start), ("ending", options.end)):
-        for given, what in ((limit.offsets, "Offsets"), (limit.timestamps, "OffsetsByTimestamp")):
-            if given and set(given) != there:
-                raise OptionError(
-                    f"If {name}{what} contains specific offsets, you must specify all TopicPartitions. Use -1 for latest, "
-                    f"-2 for earliest, if you don't care. Specified: {_shown(given)} Assigned: {_shown(there)}"
-                )
 
 
 def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> str:
@@ -134,9 +143,24 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
         start = max(start, view.log_start_offset)
     start, end = max(start, bounds.first_offset), min(end, last, bounds.end_offset)
     if bounds.from_ms is not None and start < end:
-        found = fetch_offset_by_timestamp(view, bounds.from_ms)  # everything before it is older
-        start = end if found is None else max(start, found.offset)
+        start = max(start, _first_as_late(view, bounds.from_ms, end))
     return Range(source, start, max(start, end))
+
+
+def _first_as_late(view: PartitionView, timestamp: int, end: int) -> int:
+    """Where to begin for records with at least this timestamp, all of them: `end` where the indexes know of none.
+
+    Unlike ListOffsets no timestamp is special, and of a segment whose time index tells nothing all may be as late.
+    """
+    for segment in view.segments:
+        largest = segment.largest_record_timestamp
+        if largest is None:
+            return segment.base_offset
+        if largest >= timestamp:
+            found = segment.find_offset_by_timestamp(timestamp, view.log_start_offset)
+            if found is not None:
+                return found.offset
+    return end
 
 
 def start_of(options: ReadOptions, source: Source, view: PartitionView, last: int) -> int:
@@ -144,7 +168,7 @@ def start_of(options: ReadOptions, source: Source, view: PartitionView, last: in
     limit, key = options.start, (source.topic, source.partition)
     if limit.is_by_time:
         timestamp = limit.timestamps.get(key) if limit.timestamp is None else limit.timestamp
-        offset = None if timestamp is None else _by_time(view, timestamp)
+        offset = None if timestamp is None else _by_time(view, timestamp, last)
         if offset is None and not options.start_at_latest:
             asked = f"topic-partition {source.topic}-{source.partition} and timestamp {timestamp}"
             raise OptionError(f"No offset matched from request of {asked}.")
@@ -156,7 +180,7 @@ def _end_of(options: ReadOptions, source: Source, view: PartitionView, last: int
     limit, key = options.end, (source.topic, source.partition)
     if limit.is_by_time:
         timestamp = limit.timestamps.get(key) if limit.timestamp is None else limit.timestamp
-        offset = None if timestamp is None else _by_time(view, timestamp)
+        offset = None if timestamp is None else _by_time(view, timestamp, last)
         return last if offset is None else offset
     return _named(limit, key, view, last)
 
@@ -168,9 +192,9 @@ def _named(limit: Limit, key: TopicPartition, view: PartitionView, last: int) ->
     return view.log_start_offset if offset == EARLIEST else offset
 
 
-def _by_time(view: PartitionView, timestamp: int) -> int | None:
+def _by_time(view: PartitionView, timestamp: int, last: int) -> int | None:
     if timestamp in (EARLIEST, LATEST):
-        return view.log_start_offset if timestamp == EARLIEST else None
+        return view.log_start_offset if timestamp == EARLIEST else last
     found = fetch_offset_by_timestamp(view, timestamp)
     return None if found is None else found.offset
 
@@ -219,6 +243,7 @@ def _cuts(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator
         head = _head(segment, entry.offset)  # an entry names the last offset of a batch
         if head is not None and start < head.base_offset < end:
             yield head.base_offset, head.position
+            start = head.base_offset  # of an index out of order nothing is read twice
         target = max(target, entry.position) + step
 
 

@@ -68,7 +68,10 @@ def open_piece(piece: Piece, options: ReadOptions, **known: int) -> PartitionVie
 
 
 def first_left(view: PartitionView, piece: Piece, options: ReadOptions) -> int:
-    """Where a piece begins, of which retention may have taken something since it was planned. Raises DataLossError."""
+    """Where a piece begins, of which something may have gone since it was planned, at either end. Raises DataLossError."""
+    if options.fail_on_data_loss and view.log_end_offset < piece.end:
+        what = f"{piece.topic}-{piece.partition}: offset {piece.end - 1} is due, and the log ends at {view.log_end_offset}."
+        raise DataLossError(what)
     if piece.start >= view.log_start_offset:
         return piece.start
     if options.fail_on_data_loss:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 
+import pyarrow as pa
 import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.record.columns import RecordColumns
-from kafkalog_spark.errors import DataLossError, LogDirError
+from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
+from kafkalog_spark.schema import fitted
 from kafkalog_spark.table.columns import LEVELS, level_schema
 from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.following import first_offsets, last_offsets
@@ -42,6 +45,11 @@ def splits(path, bounds=None, **options):
     ({"subscribe": " ,"}, "No topics to subscribe to"),
     ({"subscribe": "nothing"}, "not there: nothing"),
     ({"subscribePattern": "("}, "is no pattern"),
+    ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
+    ({"startingOffsets": '{"bulk":{"0":9}}', "endingOffsets": '{"bulk":{"0":8}}'}, "start offset 9 is greater than the end offset 8"),
+    ({"startingOffsetsByTimestamp": '{"bulk":{"0":9}}', "endingOffsetsByTimestamp": '{"bulk":{"0":8}}'}, "start timestamp 9 is"),
+    ({"startingOffsetsByTimestamp": '{"bulk":{"0":0,"1":0}}'}, "you must specify all topics. Specified: {bulk-0, bulk-1} Assigned"),
+    ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "minOffsetPerTrigger(5) is higher than the maxOffsetsPerTrigger(4)"),
     ({"level": "bits"}, "level is 'bits'"),
     ({"columns": "offzet"}, "no column 'offzet'"),
     ({"splitBytes": "-1"}, "no positive number"),
@@ -58,6 +66,84 @@ def test_bad_options_are_one_sentence(bulk, options, what):
         splits(bulk, **options)
     assert what in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("options", "what"), [
+    ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
+    ({"endingOffsetsByTimestamp": '{"bulk":{"0":1}}'}, "ending timestamp not valid in streaming queries"),
+    ({"endingTimestamp": "1"}, "ending timestamp not valid in streaming queries"),
+])  # fmt: skip
+def test_a_stream_has_no_end(bulk, options, what):
+    with pytest.raises(OptionError, match=what):
+        read_options({"path": str(bulk), **options}, streaming=True)
+
+
+def test_a_pattern_names_topics_as_sparks_kafka_source_understands_it(bulk):
+    """Found anywhere in a name, as Spark 4 looks for it; internal topics are none that it lists."""
+    wants = read_options({"path": str(bulk), "subscribePattern": " ul|__ "}).wants
+    assert [topic for topic in ("bulk", "pull", "un", "__consumer_offsets", "__transaction_state", "__mine") if wants(topic, 0)] == [
+        "bulk", "pull", "__mine",
+    ]  # fmt: skip
+    assert read_options({"path": str(bulk), "subscribe": "__consumer_offsets"}).wants("__consumer_offsets", 3)
+
+
+@pytest.mark.parametrize("level", ["segments", "indexes", "findings"])
+def test_what_is_named_must_be_there_at_every_level(bulk, level):
+    with pytest.raises(OptionError, match="not there: bilk"):
+        plan_level(read_options({"path": str(bulk), "level": level, "subscribe": "bulk,bilk"}), Bounds())
+    lenient = read_options({"path": str(bulk), "level": level, "subscribe": "bulk,bilk", "failOnDataLoss": "false"})
+    assert [piece.topic for split in plan_level(lenient, Bounds()) for piece in split] == ["bulk"]
+
+
+def test_timestamps_that_are_special_to_brokers(bulk):
+    """In options they mean what they mean there; in a filter they are timestamps like others."""
+    def bounds(**options):
+        return [(piece.start, piece.end) for split in splits(bulk, **options) for piece in split]
+
+    [(first, end)] = bounds()
+    assert bounds(startingOffsetsByTimestamp='{"bulk":{"0":-1}}') == []
+    assert bounds(startingOffsetsByTimestamp='{"bulk":{"0":-2}}', endingOffsetsByTimestamp='{"bulk":{"0":-1}}') == [(first, end)]
+    for moment in range(-9, 1):
+        assert [(piece.start, piece.end) for split in splits(bulk, Bounds(from_ms=moment)) for piece in split] == [(first, end)]
+
+
+def test_a_filter_by_time_passes_over_nothing_that_no_index_knows(own_corpus, tmp_path):
+    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / "t-0")
+    options = read_options({"path": str(tmp_path)})
+    rows = [row for split in splits(tmp_path) for one in read_split(split, ("offset", "timestamp"), options) for row in one.to_pylist()]
+    middle = rows[len(rows) // 2]
+    late = Bounds(from_ms=int(middle["timestamp"].timestamp() * 1000))
+
+    def start():
+        return splits(tmp_path, late)[0][0].start
+
+    assert start() == min(row["offset"] for row in rows if row["timestamp"] >= middle["timestamp"])
+    [unknown] = (tmp_path / "t-0").glob("*22.timeindex")
+    unknown.unlink()
+    os.utime(unknown.with_suffix(".log"), (1, 1))  # what a broker takes instead
+    assert start() == 22
+
+
+def test_an_index_out_of_order_gives_no_record_twice(bulk, tmp_path):
+    shutil.copytree(bulk, tmp_path / "bulk-0")
+    index = tmp_path / "bulk-0" / "00000000000000000000.index"
+    data = index.read_bytes()
+    entries = [data[at : at + 8] for at in range(0, len(data), 8)]
+    assert len(entries) > 4
+    offsets = [entry[:4] for entry in entries]
+    index.write_bytes(b"".join(offset + entry[4:] for offset, entry in zip(reversed(offsets), entries, strict=True)))
+    pieces = [piece for split in splits(tmp_path, splitBytes="1k") for piece in split]
+    assert pieces[0].start == splits(bulk)[0][0].start
+    assert all(one.end == after.start for one, after in itertools.pairwise(pieces))
+    assert pieces[-1].end == splits(bulk)[0][0].end
+
+
+def test_nulls_where_the_schema_says_none_are_one_sentence():
+    wanted = pa.schema([pa.field("offset", pa.int64(), nullable=False), pa.field("value", pa.binary())])
+    batch = pa.record_batch({"offset": pa.array([1, 2], pa.int64()), "value": pa.array([None, b""], pa.binary())})
+    assert fitted(batch, wanted).schema == wanted
+    with pytest.raises(LogDirError, match="kafkalog: column 'value' has nulls, and the schema says that it has none"):
+        fitted(batch, pa.schema([wanted.field(0), wanted.field(1).with_nullable(False)]))
 
 
 def test_pieces_follow_each_other_without_a_hole(bulk):
@@ -213,6 +299,27 @@ def test_what_retention_takes_between_planning_and_reading(own_corpus, tmp_path,
     with pytest.raises(LogDirError, match="small_segments-0: No such file or directory"):
         strict()
     assert lenient() == [row for row in every if row["topic"] == "multi"]
+
+
+@pytest.mark.parametrize("level", ["records", "batches"])
+def test_an_end_that_goes_between_planning_and_reading(own_corpus, tmp_path, level):
+    """As where a leader cuts its log, or an executor sees an older state of a shared file system."""
+    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / "t-0")
+    last = max((tmp_path / "t-0").glob("*.log"))
+
+    def planned(**more):
+        options = read_options({"path": str(tmp_path), "level": level, **more})
+        schema, splitted = level_schema(level, options.columns), plan_level(options, Bounds())
+        return lambda: [row for split in splitted for one in read_level(split, schema, options) for row in one.to_pylist()]
+
+    offset = "offset" if level == "records" else "baseOffset"
+    every = planned()()
+    strict, lenient = planned(), planned(failOnDataLoss="false")
+    for path in last.parent.glob(last.stem + "*"):
+        path.unlink()
+    with pytest.raises(DataLossError, match=f"t-0: offset 88 is due, and the log ends at {int(last.stem)}"):
+        strict()
+    assert lenient() == [row for row in every if row[offset] < int(last.stem)]
 
 
 def test_of_many_findings_the_rest_is_counted():

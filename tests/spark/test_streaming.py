@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from kafkalog_spark.errors import DataLossError
+from kafkalog_spark.errors import DataLossError, OptionError
 from kafkalog_spark.table.following import (
     first_offsets,
     from_stream,
@@ -95,6 +95,59 @@ def test_what_is_gone_is_said(grown):
     with pytest.raises(DataLossError, match="other-3 are gone"):
         last_offsets(asked, {("other", 3): 7})
     assert last_offsets(lenient, {("other", 3): 7})[0].keys() == {("small_segments", 0)}
+
+
+def test_what_goes_before_a_micro_batch_is_planned_is_said(grown):
+    """Spark plans again what its checkpoint promised, after a restart as well: an end that is not reached counts as read."""
+    target, grow = grown
+    grow(2)
+    asked, lenient = options(target, startingOffsets="earliest"), options(target, startingOffsets="earliest", failOnDataLoss="false")
+    key, start = ("small_segments", 0), first_offsets(asked)
+    end = last_offsets(asked, start)[0]
+    assert [(piece.start, piece.end) for [piece] in plan_between(asked, start, end)] == [(0, end[key])]
+    last = max(target.glob("*.log"))
+    for path in target.glob(last.stem + "*"):
+        path.unlink()
+    base = int(last.stem)
+    for begin in (start, {key: end[key]}):
+        with pytest.raises(DataLossError, match=rf"offsets \[{begin[key]}, {end[key]}\) are due and \[0, {base}\) are there"):
+            plan_between(asked, begin, end)
+    assert [(piece.start, piece.end) for [piece] in plan_between(lenient, start, end)] == [(0, base)]
+    with pytest.raises(DataLossError, match=rf"offsets \[{base}, 1\) are due"):
+        plan_between(asked, {key: base}, {key: 1})  # as pyspark 4.1 plans a partition that was made anew
+    shutil.rmtree(target)
+    (target.parent / "other-0").mkdir()
+    (target.parent / "other-0" / "00000000000000000000.log").touch()
+    asked, lenient = options(target.parent), options(target.parent, failOnDataLoss="false")
+    for begin in (start, {}):
+        with pytest.raises(DataLossError, match="small_segments-0 are gone"):
+            plan_between(asked, begin, end)
+    assert plan_between(lenient, start, end) == []
+
+
+def test_a_stream_is_of_records(grown):
+    with pytest.raises(OptionError, match="level is 'batches': streams are of records"):
+        options(grown[0], level="batches")
+
+
+def test_of_two_limits_both_hold(grown):
+    source = pytest.importorskip("kafkalog_spark.streaming")
+    if not source.HAS_LIMITS:
+        pytest.skip("limits need pyspark 4.2")
+    from pyspark.sql.types import LongType, StructType
+
+    target, grow = grown
+    grow(3)
+
+    def first_end(**given):
+        given = {"path": str(target), "startingOffsets": "earliest"} | given
+        reader = source.KafkaLogStreamReader(StructType().add("offset", LongType()), given)
+        return reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())["small_segments"]["0"]
+
+    by_rows, by_bytes = first_end(maxOffsetsPerTrigger="40"), first_end(maxBytesPerTrigger="500")
+    assert 0 < by_bytes < by_rows == 40
+    assert first_end(maxOffsetsPerTrigger="40", maxBytesPerTrigger="500") == by_bytes
+    assert first_end(maxOffsetsPerTrigger="2", maxBytesPerTrigger="500") == 2
 
 
 def test_exactly_once_across_restarts(spark, grown, tmp_path, segments):
