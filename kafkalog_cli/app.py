@@ -31,7 +31,7 @@ def say_interpreted() -> None:
         click.echo("kafkalog: the kernels are not compiled: same results, many times slower", err=True)
 
 
-_UNREADABLE = "path-unreadable"  # the finding about what could not be looked at
+UNREADABLE = "path-unreadable"  # the finding about what could not be looked at
 
 
 class Outcome:
@@ -59,7 +59,7 @@ class Outcome:
     def finding(self, finding: Finding, *, repaired: bool = False, words: str | None = None) -> None:
         """Take one finding; `repaired`: of something that was wrong and is not any more; `words`: Kafka's, instead of ours."""
         if finding.severity is not Severity.INFO:
-            unread = 8 if finding.code == _UNREADABLE else 4
+            unread = 8 if finding.code == UNREADABLE else 4
             self._status = max(self._status, 1 if repaired else unread)
         if self._stream is not None:
             self._stream.finding(finding)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kafkalog_cli.app import printable
+from kafkalog_cli.app import UNREADABLE, printable
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 
 if TYPE_CHECKING:
@@ -146,9 +146,12 @@ def _verify(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.verify import verify
 
     reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
-    severities = Counter(row["severity"] for row in _shown(verify(spark, *given.paths, **reading), given.form, _finding_line))
+    rows = _shown(verify(spark, *given.paths, **reading), given.form, _finding_line)
+    severities = Counter(row["severity"] for row in rows)
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
     click.echo(said or "nothing wrong", err=True)
+    if any(row["code"] == UNREADABLE for row in rows):
+        return 8
     return 4 if severities["error"] or severities["warning"] else 0
 
 
@@ -213,9 +216,8 @@ def _show(frame: DataFrame, form: str) -> None:
 
 def _shown(frame: DataFrame, form: str, line: Any) -> list[Row]:
     """The rows, written out one by one: as JSON, or as `line` makes them."""
-    rows = []
-    for row in frame.toLocalIterator(prefetchPartitions=True):
-        rows.append(row)
+    rows = frame.collect()  # an iterator of Spark's would run two tasks at a time, on whatever cluster
+    for row in rows:
         if form == "jsonl":
             click.echo(json.dumps(_plain(row.asDict(recursive=True)), ensure_ascii=False))
         elif line is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from click.core import ParameterSource
 
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
@@ -27,11 +28,29 @@ _EXAMPLES = (
             "kafkalog spark compact --dedupe-buffer-size 64m /var/lib/kafka/data"),
 )
 
+_OF_JOBS = {  # options that not every job takes
+    "topics": ("verify", "stats", "export", "import"), "split_bytes": ("verify", "stats", "export"),
+    "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
+    "mode": ("export", "import"), "table": ("export", "import"), "config": ("import", "recover", "compact"),
+    "now": ("recover", "compact"), "salvage": ("recover",), "force": ("compact",), "dedupe_buffer_size": ("compact",),
+    "shuffle": ("compact",),
+}  # fmt: skip
+
+
+def _refuse_of_others(context: click.Context, job: str) -> None:
+    """Raise UsageError for an option that `job` would pass over."""
+    for parameter in context.command.params:
+        name, jobs = parameter.name or "", _OF_JOBS.get(parameter.name or "", (job,))
+        if job not in jobs and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            instead = "; name its partition directories, or a quoted pattern of them" if name == "topics" else ""
+            raise click.UsageError(f"{job} takes no {parameter.opts[0]}, which is of {', '.join(jobs)}{instead}")
+
 
 @click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @click.argument("job", type=click.Choice(["verify", "stats", "export", "import", "recover", "compact"]))
 @click.argument("paths", nargs=-1, required=True, type=PATH)
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME",
+              help="Only this topic; may be repeated. Not of recover and compact, which take partition directories as PATHS.")
 @size_option("--split-bytes", default=None, help="Bytes of segments to a task, such as 64m. Default: 128m.", least=1)
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
               help="stats, export: give up at damage, leave it out, or leave it out and write it to the executors' logs.")
@@ -58,10 +77,12 @@ _EXAMPLES = (
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True,
               help="Rows for people, or one JSON object a line.")
 @version_option
+@click.pass_context
 def command(
-    job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: int | None, on_corruption: str, by: str, top: int,
-    to: str | None, mode: str, table: str, config: tuple[tuple[str, str], ...], now: int | None, salvage: bool, force: bool,
-    dedupe_buffer_size: int, shuffle: str, master: str | None, settings: tuple[tuple[str, str], ...], form: str,
+    context: click.Context, job: str, paths: tuple[str, ...], topics: tuple[str, ...], split_bytes: int | None,
+    on_corruption: str, by: str, top: int, to: str | None, mode: str, table: str, config: tuple[tuple[str, str], ...],
+    now: int | None, salvage: bool, force: bool, dedupe_buffer_size: int, shuffle: str, master: str | None,
+    settings: tuple[tuple[str, str], ...], form: str,
 ) -> int:
     """Work that outgrows one machine: a job on Spark over many log dirs.
 
@@ -74,6 +95,7 @@ def command(
     """
     from kafkalog_cli.spark import Given, run_job
 
+    _refuse_of_others(context, job)
     if job in ("export", "import") and to is None:
         raise click.UsageError(f"{job} needs --to DIR")
     reading: dict[str, object] = {"onCorruption": on_corruption}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from engine.errors import KafkalogError, LogDirLocked, UnreadableFile
+from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
@@ -23,6 +23,7 @@ from engine.log.operations.operation import LEFT_ALONE
 from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.table.levels import rows_as_batches
+from kafkalog_spark.table.partitions import log_size
 from kafkalog_spark.table.planning import Piece, pack
 from kafkalog_spark.tasks import run
 
@@ -104,7 +105,7 @@ def opened(paths: Sequence[str], settings: Settings, now: int, wrap: Callable[[F
     """Lock the log dirs below `paths`. Raises LogDirError, also where a broker runs."""
     files = Files()
     try:
-        log_dirs = find_log_dirs(files, [one for path in paths for one in expand(files, path)])
+        log_dirs = find_log_dirs(files, [one for path in paths for one in expand(files, str(path))])
         with locked(files, [log_dir.path for log_dir in log_dirs]):
             seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
             try:
@@ -133,21 +134,13 @@ def _remove_locks(files: Files, log_dir: str) -> None:
 def pieces_of(places: Iterable[Place]) -> list[Piece]:
     """Partitions as pieces, with the bytes of their logs, as far as those can be read: else the task tells why not."""
     files = Files()
-    return [Piece(place.path, place.log_dir, 0, 0, 0, _log_size(files, place.path)) for place in places]
-
-
-def _log_size(files: Files, directory: str) -> int:
-    """Bytes of the logs in `directory`; 0 where they can not be looked at."""
-    try:
-        return sum(files.info(f"{directory}/{name}").size for name in files.plain(directory) if name.endswith(".log"))
-    except UnreadableFile:
-        return 0
+    return [Piece(place.path, place.log_dir, 0, 0, 0, log_size(files, place.path)) for place in places]
 
 
 def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Work, split_bytes: int) -> list[dict[str, Any]]:
     """Do the work on all `places`; the events as rows. The checkpoints of their log dirs are written in the end.
 
-    Raises LogDirError, and what Spark raises where a task fails for good; what was done until then is in the checkpoints.
+    Raises LogDirError, and what Spark raises where a task fails for good: then no checkpoint tells of the others.
     """
     by_path = {place.path: place for place in places}
     splits = [[by_path[piece.directory] for piece in split] for split in pack(pieces_of(places), split_bytes)]
@@ -163,7 +156,7 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Work, sp
     numbered = [[Piece("", "", number, 0, 0, 0)] for number in range(len(splits))]
     if not places:
         return []
-    found = run(spark, numbered, _SCHEMA, task).toLocalIterator(prefetchPartitions=True)
+    found = run(spark, numbered, _SCHEMA, task).collect()  # an iterator of Spark's would run them two by two
     return _taken(job, by_path, (row.asDict() for row in found))
 
 
@@ -199,15 +192,13 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
 
 
 def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dict[str, int]) -> None:
-    from engine.log.cleaner.checkpoint import CleanerCheckpoint
+    from engine.log.cleaner.checkpoint import write_clean_offsets
 
     for log_dir in job.log_dirs:
         files = job.manager.files_of(log_dir.path)
         if log_dir.path in standing:
             job.manager.checkpoint(log_dir, standing[log_dir.path])
-        for directory, offset in clean.items():
-            if directory.startswith(log_dir.path + "/"):
-                CleanerCheckpoint(files, directory).write(files, offset)
+        write_clean_offsets(files, {path: offset for path, offset in clean.items() if path.startswith(log_dir.path + "/")})
 
 
 def _rows(places: list[Place], work: Work, cluster: Cluster) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from kafkalog_cli.spark import _JOBS, _sentence
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs.export import bring_back
 from kafkalog_spark.session import Work
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 
@@ -61,6 +62,46 @@ def test_verify_finds_what_the_engine_finds(spark, brokers):
     assert status == 4
     assert sorted(json.loads(line)["code"] for line in out.splitlines()) == sorted(row.code for row in rows)
     assert "error" in err
+
+
+def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corpus, tmp_path, monkeypatch):
+    """Tasks run here, as somebody who may not enter one of three partitions."""
+    from kafkalog_spark.jobs import verify as job
+
+    for name in ("multi-0", "multi-1", "multi-2"):
+        shutil.copytree(next(own_corpus.glob(f"kafka-4.3.1/logs/clean/*/{name}")), tmp_path / "logs" / name)
+    (tmp_path / "logs" / "meta.properties").touch()
+    (tmp_path / "logs" / "multi-2" / "00000000000000000099.log").symlink_to(tmp_path / "nowhere")
+    monkeypatch.setattr(job, "run", lambda _spark, splits, _schema, work: [
+        row for split in splits for batch in work(split) for row in batch.to_pylist()
+    ])  # fmt: skip
+    with without_permission(tmp_path / "logs" / "multi-1"):
+        rows = job.verify(None, str(tmp_path))
+    assert [(row["code"], row["directory"].rpartition("/")[2]) for row in rows] == [("path-unreadable", "multi-1"), ("path-unreadable", "multi-2")]
+    monkeypatch.setattr("kafkalog_cli.spark._shown", lambda *_: rows)
+    monkeypatch.setattr(job, "verify", lambda *_, **__: None)
+    assert _JOBS["verify"](None, SimpleNamespace(paths=(), reading={}, form="text")) == 8
+
+
+@pytest.fixture
+def jobs_of_spark(spark):
+    """How many jobs Spark was given since."""
+    context = spark.sparkContext
+    context.setJobGroup("counted", "")
+    before = len(context.statusTracker().getJobIdsForGroup("counted"))
+    yield lambda: len(context.statusTracker().getJobIdsForGroup("counted")) - before
+    context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def test_tasks_run_side_by_side_on_all_cores(jobs_of_spark, own_corpus, tmp_path, monkeypatch):
+    """An iterator over the rows would be a job of Spark's for each task, and no more than two of them at a time."""
+    for name in ("multi-0", "multi-1", "multi-2"):
+        shutil.copytree(next(own_corpus.glob(f"kafka-4.3.1/logs/clean/*/{name}")), tmp_path / name)
+    monkeypatch.setattr("kafkalog_spark.jobs.recover._TASK_BYTES", 1)
+    status, out, _ = command("verify", "--split-bytes", "1", tmp_path)
+    assert (status, out, jobs_of_spark()) == (0, "", 1)
+    status, out, _ = command("recover", tmp_path)
+    assert (status, out.count("recovered"), jobs_of_spark()) == (0, 3, 2)
 
 
 def test_stats_add_up(spark, own_corpus):
@@ -114,6 +155,28 @@ def test_a_size_that_is_none_is_wrong_usage_before_spark_starts(size, tmp_path):
     done = kafkalog("spark", "stats", "--split-bytes", size, str(tmp_path))
     assert (done.out, done.status) == (b"", 2)
     assert f"Invalid value for '--split-bytes': '{size}' is " in done.err
+
+
+@pytest.mark.parametrize(("job", "option", "what"), [
+    ("recover", ("--topic", "orders"), "recover takes no --topic, which is of verify, stats, export, import; name its partition dir"),
+    ("compact", ("--topic", "orders"), "compact takes no --topic"), ("compact", ("--salvage",), "compact takes no --salvage"),
+    ("verify", ("--on-corruption", "skip"), "verify takes no --on-corruption"), ("recover", ("--force",), "which is of compact"),
+    ("stats", ("--to", "x"), "stats takes no --to"), ("verify", ("--by", "key"), "verify takes no --by, which is of stats"),
+])  # fmt: skip
+def test_no_job_passes_over_an_option_in_silence(job, option, what, tmp_path):
+    done = kafkalog("spark", job, *option, str(tmp_path))
+    assert (done.out, done.status) == (b"", 2)
+    assert what in done.err
+
+
+def test_a_topic_that_is_nowhere_is_not_found_sound(spark, own_corpus, tmp_path):
+    source = next(own_corpus.glob("kafka-4.3.1/logs/clean/*/codec.none-0"))
+    status, out, err = command("verify", "--topic", "nowhere", source)
+    assert (status, out, "not there: nowhere" in err) == (8, "", True)
+    assert command("export", "--to", tmp_path / "lake", source)[0] == 0
+    status, out, err = command("import", "--topic", "nowhere", "--to", tmp_path / "back", tmp_path / "lake")
+    assert (status, out, "no topic nowhere" in err) == (8, "", True)
+    assert not (tmp_path / "back").exists()
 
 
 def test_export_and_back(spark, own_corpus, tmp_path):

@@ -131,11 +131,11 @@ def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(own_corpus,
         def __init__(self, _spark, splits, _schema, work):
             self._work = lambda: [row for split in splits for batch in work(split) for row in batch.to_pylist()]
 
-        def toLocalIterator(self, **_):  # noqa: N802  # Spark's name
+        def collect(self):
             with without_permission(logs), pytest.raises(ValueError, match=f"^kafkalog: {logs}/.*: Permission denied$"):
                 self._work()
             asked.append("refused")
-            return iter(())
+            return []
 
     monkeypatch.setattr(upkeep, "run", Here)
     monkeypatch.setattr(recover_job, "frame_of", lambda _spark, rows: rows)
@@ -148,8 +148,8 @@ def no_session(monkeypatch):
     """Tasks run here, one after the other; jobs give their rows as dicts."""
 
     class Rows(list):
-        def toLocalIterator(self, **_):  # noqa: N802  # Spark's name
-            return iter(self)
+        def collect(self):
+            return self
 
     class Row(dict):
         asDict = dict.copy  # noqa: N815

@@ -73,13 +73,8 @@ class CleanerCheckpoint:
         In a broker's log dir lines of partitions that do not lie there go, as a broker drops them: they are stale. A
         directory that partitions were copied to need not hold them all.
         """
-        if not self.is_kept or self._partition is None:
-            return
-        is_a_brokers = files.exists(f"{self._log_dir}/{_LOG_DIR_MARK}")
-        mine = PartitionOffset(*self._partition, offset)
-        others = [entry for entry in self._lines(files) if (entry.topic, entry.partition) != self._partition
-                  and (not is_a_brokers or files.exists(f"{self._log_dir}/{entry.topic}-{entry.partition}"))]  # fmt: skip
-        replace(files, self._path, [encode_offset_checkpoint([*others, mine])])
+        if self.is_kept and self._partition is not None:
+            _set_lines(files, self._log_dir, {self._partition: offset})
 
     def lower(self, files: Files, offset: int) -> int | None:
         """Set the line of the partition to `offset` where it says more → what it said; None: it did not, nothing is written.
@@ -87,7 +82,7 @@ class CleanerCheckpoint:
         Other lines stay. Raises UnreadableFile, UnwritableFile. Mirrors LogCleanerManager.maybeTruncateCheckpoint, which
         asks whether the topic is compacted: here its settings may not be known, and that there is a line says it was.
         """
-        lines = self._lines(files)
+        lines = _sound_lines(files, self._path)
         said = max((line.offset for line in lines if (line.topic, line.partition) == self._partition), default=0)
         if said <= offset:
             return None
@@ -96,7 +91,27 @@ class CleanerCheckpoint:
         replace(files, self._path, [encode_offset_checkpoint(lowered)])
         return said
 
-    def _lines(self, files: Files) -> list[PartitionOffset]:
-        """All that make sense, also in a file that a broker can not read."""
-        entries = read_offset_checkpoint(files, self._path).entries if files.exists(self._path) else []
-        return [entry for entry in entries if entry.partition >= 0 and entry.offset >= 0]
+
+def write_clean_offsets(files: Files, offsets: Mapping[str, int]) -> None:
+    """Set the lines of all these partition directories as `CleanerCheckpoint.write` does, writing each file once."""
+    of_dirs: dict[str, dict[tuple[str, int], int]] = {}
+    for directory, offset in offsets.items():
+        named = parse_partition_dir(file_name(directory))
+        if named is not None and CleanerCheckpoint(files, directory).is_kept:
+            of_dirs.setdefault(parent_of(directory), {})[named.topic, named.partition] = offset
+    for log_dir, mine in of_dirs.items():
+        _set_lines(files, log_dir, mine)
+
+
+def _set_lines(files: Files, log_dir: str, mine: Mapping[tuple[str, int], int]) -> None:
+    path, is_a_brokers = f"{log_dir}/{NAME}", files.exists(f"{log_dir}/{_LOG_DIR_MARK}")
+    others = [entry for entry in _sound_lines(files, path) if (entry.topic, entry.partition) not in mine
+              and (not is_a_brokers or files.exists(f"{log_dir}/{entry.topic}-{entry.partition}"))]  # fmt: skip
+    own = [PartitionOffset(topic, partition, offset) for (topic, partition), offset in mine.items()]
+    replace(files, path, [encode_offset_checkpoint([*others, *own])])
+
+
+def _sound_lines(files: ReadOnlyFiles, path: str) -> list[PartitionOffset]:
+    """All that make sense, also in a file that a broker can not read."""
+    entries = read_offset_checkpoint(files, path).entries if files.exists(path) else []
+    return [entry for entry in entries if entry.partition >= 0 and entry.offset >= 0]
