@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import json
 import shutil
+import struct
 
 import pytest
 
@@ -291,3 +293,26 @@ def test_a_copy_is_as_long_as_it_is_sound(partition):
     change(log, at + 8, TOO_LARGE)
     view = PartitionView(ReadOnlyFiles(), str(partition), pytest.fail)
     assert (view.sound_end_offset, view.log_end_offset) == (first, whole.log_end_offset)
+
+
+@pytest.mark.parametrize("harm", [
+    lambda entries, _size: [(offset, position) for (offset, _), (_, position) in zip(reversed(entries), entries, strict=True)],
+    lambda entries, _size: [(offset, position) for (offset, _), (_, position) in itertools.pairwise(entries)],
+    lambda entries, _size: [(offset, position + 7) for offset, position in entries],
+    lambda entries, size: [(offset, position + size) for offset, position in entries],
+    lambda entries, _size: [(offset, -position) for offset, position in entries],
+], ids=["out-of-order", "too-far", "inside-a-batch", "behind-the-end", "negative"])  # fmt: skip
+def test_an_index_that_leads_astray_is_not_believed(own_corpus, tmp_path, harm):
+    source = next(own_corpus.glob("kafka-4.3.1/logs/clean/*/dense-index-0"))
+    shutil.copytree(source, tmp_path / "dense-index-0")
+    index = tmp_path / "dense-index-0" / "00000000000000000000.index"
+    entries = list(struct.iter_unpack(">ii", index.read_bytes()))
+    assert len(entries) > 3
+    size = index.with_suffix(".log").stat().st_size
+    index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in harm(entries, size)))
+    offsets = [record.offset for record in everything(source)]
+    for number in range(0, len(offsets), len(offsets) // 20):
+        view = PartitionView(ReadOnlyFiles(), str(tmp_path / "dense-index-0"), pytest.fail)
+        got = [one.offset for one in RecordFetcher(view, offsets[number], FetchIsolation.HIGH_WATERMARK, pytest.fail)]
+        assert got == offsets[number:]
+        view.close()

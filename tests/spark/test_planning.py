@@ -124,18 +124,19 @@ def test_a_filter_by_time_passes_over_nothing_that_no_index_knows(own_corpus, tm
     assert start() == 22
 
 
-def test_an_index_out_of_order_gives_no_record_twice(bulk, tmp_path):
-    shutil.copytree(bulk, tmp_path / "bulk-0")
-    index = tmp_path / "bulk-0" / "00000000000000000000.index"
+def test_an_index_out_of_order_gives_no_record_twice(own_corpus, tmp_path):
+    source = next(own_corpus.glob("kafka-4.3.1/logs/clean/*/dense-index-0"))
+    shutil.copytree(source, tmp_path / "dense-index-0")
+    index = tmp_path / "dense-index-0" / "00000000000000000000.index"
     data = index.read_bytes()
     entries = [data[at : at + 8] for at in range(0, len(data), 8)]
     assert len(entries) > 4
     offsets = [entry[:4] for entry in entries]
     index.write_bytes(b"".join(offset + entry[4:] for offset, entry in zip(reversed(offsets), entries, strict=True)))
     pieces = [piece for split in splits(tmp_path, splitBytes="1k") for piece in split]
-    assert pieces[0].start == splits(bulk)[0][0].start
+    assert pieces[0].start == splits(source)[0][0].start
     assert all(one.end == after.start for one, after in itertools.pairwise(pieces))
-    assert pieces[-1].end == splits(bulk)[0][0].end
+    assert pieces[-1].end == splits(source)[0][0].end
 
 
 def test_nulls_where_the_schema_says_none_are_one_sentence():

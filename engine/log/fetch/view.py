@@ -23,8 +23,16 @@ from engine.layout import (
     partition_of,
     transaction_index_file_name,
 )
+from engine.log.errors import CorruptRecord
 from engine.log.offset_metadata import LogOffsetMetadata
-from engine.log.scan.batch_search import find_end, largest_timestamp_after, search_for_offset, sound_windows, whole_windows
+from engine.log.scan.batch_search import (
+    find_end,
+    heads,
+    largest_timestamp_after,
+    search_for_offset,
+    sound_windows,
+    whole_windows,
+)
 from engine.log.segment.log_segments import Segments
 from engine.log.segment.reading import ReadableSegment
 from engine.record.columns import BatchColumns, RecordColumns
@@ -50,7 +58,7 @@ class _ProbedOffsets(OffsetIndex):
         if not 0 <= number < len(self):
             raise IndexError(number)
         entry = OFFSET_INDEX_ENTRY.read(_probe(self, number))
-        return OffsetPosition(self.absolute(entry.relative_offset), entry.position)
+        return OffsetPosition(self.absolute(entry.relative_offset), max(0, entry.position))  # from 0 on nothing is missed
 
     def _offset_at(self, number: int) -> int:
         return self.entry(number).offset
@@ -116,6 +124,28 @@ class SegmentView(ReadableSegment):
                     largest = TimestampOffset(tail.timestamp, tail.offset)
             self._largest = largest
         return self._largest
+
+    def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
+        """As for a segment that is written; an index entry that leads anywhere but to its batch is not believed."""
+        entry = self.offset_index.lookup(offset) if offset > self.base_offset else OffsetPosition(self.base_offset, 0)
+        if starting_position >= entry.position:
+            return super().translate_offset(offset, starting_position)
+        try:
+            found = search_for_offset(self.log_file, offset, entry.position, self.size, whole_windows)
+        except CorruptRecord:
+            if self._leads_to_its_batch(entry):
+                raise
+            found = None
+        if (found is None or found.base_offset > offset) and not self._leads_to_its_batch(entry):
+            return search_for_offset(self.log_file, offset, starting_position, self.size, whole_windows)
+        return found
+
+    def _leads_to_its_batch(self, entry: OffsetPosition) -> bool:
+        try:
+            first = next(heads(self.log_file, entry.position, self.size), None)
+        except CorruptRecord:
+            return False
+        return first is not None and self.base_offset <= first.base_offset <= entry.offset
 
     def find_offset(self, offset: int) -> BatchHead | None:
         """As `translate_offset`, also behind damage."""
