@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -167,10 +168,12 @@ def local_path(path: str) -> str:
 
 def _columns(options: Mapping[str, str], level: str) -> tuple[str, ...]:
     known = {name.lower(): name for name in types_for(level)}
-    columns = list(_names("columns", options["columns"], known)) if "columns" in options else default_columns(level)
+    given = options.get("columns")
+    columns = default_columns(level) if given is None else _refuse_twice(list(_names("columns", given, known)))
     if flag_option(options, "includeHeaders", default=False) and "headers" in known.values() and "headers" not in columns:
         columns.append("headers")
-    columns += [name for name in _names("extraColumns", options.get("extracolumns", ""), known) if name not in columns]
+    more = _names("extraColumns", options.get("extracolumns", ""), known)
+    columns += [name for name in dict.fromkeys(more) if name not in columns]
     if not columns:
         raise OptionError(f"columns names no column: there are {', '.join(known.values())}")
     return tuple(columns)
@@ -181,6 +184,13 @@ def _names(option: str, text: str, known: Mapping[str, str]) -> Iterable[str]:
         if name.lower() not in known:
             raise OptionError(f"{option}: no column '{name}': there are {', '.join(known.values())}")
         yield known[name.lower()]
+
+
+def _refuse_twice(columns: list[str]) -> list[str]:
+    for name, count in Counter(columns).items():
+        if count > 1:
+            raise OptionError(f"columns names '{name}' {count} times")
+    return columns
 
 
 def _subscribed(options: Mapping[str, str]) -> frozenset[str] | None:

@@ -97,11 +97,12 @@ def test_tasks_run_side_by_side_on_all_cores(jobs_of_spark, own_corpus, tmp_path
     """An iterator over the rows would be a job of Spark's for each task, and no more than two of them at a time."""
     for name in ("multi-0", "multi-1", "multi-2"):
         shutil.copytree(next(own_corpus.glob(f"kafka-4.3.1/logs/clean/*/{name}")), tmp_path / name)
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     monkeypatch.setattr("kafkalog_spark.jobs.recover._TASK_BYTES", 1)
     status, out, _ = command("verify", "--split-bytes", "1", tmp_path)
     assert (status, out, jobs_of_spark()) == (0, "", 1)
     status, out, _ = command("recover", tmp_path)
-    assert (status, out.count("recovered"), jobs_of_spark()) == (0, 3, 2)
+    assert (status, out.count("recovered"), jobs_of_spark()) == (0, 3, 3)  # one for the tasks, one for the table of events
 
 
 def test_stats_add_up(spark, own_corpus):

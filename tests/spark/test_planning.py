@@ -52,6 +52,7 @@ def splits(path, bounds=None, **options):
     ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "minOffsetPerTrigger(5) is higher than the maxOffsetsPerTrigger(4)"),
     ({"level": "bits"}, "level is 'bits'"),
     ({"columns": "offzet"}, "no column 'offzet'"),
+    ({"columns": "key, value,KEY"}, "columns names 'key' 2 times"),
     ({"splitBytes": "-1"}, "no positive number"),
     ({"minOffsetsPerTrigger": "few"}, "minOffsetsPerTrigger is 'few', which is no positive number"),
     ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon', which is no time such as 15m"),
