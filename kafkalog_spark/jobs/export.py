@@ -58,8 +58,8 @@ def bring_back(
     if topics:
         kept = kept.where(kept["topic"].isin(list(topics)))
         there = {row["topic"] for row in kept.select("topic").distinct().collect()}
-        if missing := sorted(set(topics) - there):
-            raise OptionError(f"{', '.join(tables)}: no topic {', '.join(missing)} in it")
+        if nowhere := sorted(set(topics) - there):
+            raise OptionError(f"{', '.join(tables)}: no topic {', '.join(nowhere)} in it")
     order = [name for name in ("topic", "partition", "offset") if name in kept.columns]
     whole = kept.repartition("topic", "partition").sortWithinPartitions(*order)
     options = {f"topic.{name}": value for name, value in (config or {}).items()}
