@@ -11,7 +11,7 @@ from engine.errors import UnwritableFile
 from engine.files import Files, WritableFile
 from engine.formats import ControlType
 from engine.log.errors import CorruptIndex, CorruptRecord, OffsetIndexMissing, SegmentOffsetOverflow, SegmentTooLarge
-from engine.log.fetch.view import SegmentView
+from engine.log.fetch.segment_view import SegmentView
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.log_segment import LogSegment, RollParams

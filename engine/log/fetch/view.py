@@ -1,20 +1,18 @@
 """A partition opened for reading only, beside a broker that may be running: nothing is made, changed or believed blindly.
 
 What a broker holds in memory is found out again: where the log ends, from its last index entry on; which transactions are
-open, from the last producer snapshot on. Indexes that were not closed are read up to where they are used.
+open, from the last producer snapshot on.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
 from engine.config import LogConfig
 from engine.errors import UnreadableFile
-from engine.formats import CONTROL_FLAG, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTIONAL_FLAG, BatchField
-from engine.index.offset import OffsetIndex, OffsetPosition
-from engine.index.time import TimeIndex, TimestampOffset
+from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
 from engine.layout import (
     FileKind,
     log_base_offsets,
@@ -23,18 +21,10 @@ from engine.layout import (
     partition_of,
     transaction_index_file_name,
 )
-from engine.log.errors import CorruptRecord
+from engine.log.fetch.segment_view import SegmentView
 from engine.log.offset_metadata import LogOffsetMetadata
-from engine.log.scan.batch_search import (
-    find_end,
-    heads,
-    largest_timestamp_after,
-    search_for_offset,
-    sound_windows,
-    whole_windows,
-)
+from engine.log.scan.batch_search import find_end
 from engine.log.segment.log_segments import Segments
-from engine.log.segment.reading import ReadableSegment
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Window
@@ -42,161 +32,9 @@ from engine.record.windows import LogWalk, Window
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.files import OpenFile, ReadOnlyFiles
+    from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.layout import PartitionDir
-    from engine.log.scan.batch_search import BatchHead
-
-
-class _ProbedOffsets(OffsetIndex):
-    """Its entries are read one by one: a lookup in a large index needs twenty of them."""
-
-    probe: OpenFile | None = None
-
-    def entry(self, number: int) -> OffsetPosition:
-        """Entry `number`, from 0. Raises IndexError outside the file."""
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        entry = OFFSET_INDEX_ENTRY.read(_probe(self, number))
-        return OffsetPosition(self.absolute(entry.relative_offset), max(0, entry.position))  # from 0 on nothing is missed
-
-    def _offset_at(self, number: int) -> int:
-        return self.entry(number).offset
-
-    def _position_at(self, number: int) -> int:
-        return self.entry(number).position
-
-
-class _ProbedTimes(TimeIndex):
-    """Its entries are read one by one."""
-
-    probe: OpenFile | None = None
-
-    def entry(self, number: int) -> TimestampOffset:
-        """Entry `number`, from 0. Raises IndexError outside the file."""
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        entry = TIME_INDEX_ENTRY.read(_probe(self, number))
-        return TimestampOffset(entry.timestamp, self.absolute(entry.relative_offset))
-
-    def _timestamp_at(self, number: int) -> int:
-        return self.entry(number).timestamp
-
-
-_Probed = TypeVar("_Probed", _ProbedOffsets, _ProbedTimes)
-
-
-def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
-    if index.probe is None:
-        index.probe = index.open_file()
-    return index.probe.read_exactly(number * index.entry_size, index.entry_size)
-
-
-class SegmentView(ReadableSegment):
-    """A segment for reading. `size` is not that of the file: it ends where the last whole batch does.
-
-    So a batch that goes on behind that is damaged, which who reads must know (CorruptRecord), and who looks around need not.
-    """
-
-    _by_offset = staticmethod(whole_windows)
-    _by_time = staticmethod(sound_windows)
-
-    def __init__(self, files: ReadOnlyFiles, directory: str, base_offset: int, *, has_txn_index: bool) -> None:
-        super().__init__(files, directory, base_offset, has_txn_index=has_txn_index)
-        self.size = self._size_on_disk() or 0
-        self.is_last = False
-
-    def _open_offset_index(self) -> OffsetIndex:
-        """The entries in use; none where there is no file."""
-        return _open(_ProbedOffsets, self.files, self.offset_index_path, self.base_offset)
-
-    def _open_time_index(self) -> TimeIndex:
-        return _open(_ProbedTimes, self.files, self.time_index_path, self.base_offset)
-
-    def largest(self) -> TimestampOffset:
-        """As the time index says; of the last segment, whose index lags behind, also what follows its last entry."""
-        if self._largest is None:
-            largest = self.time_index.last_entry()
-            if self.is_last:
-                position = self.offset_index.lookup(self.offset_index.last_offset).position
-                tail = largest_timestamp_after(self.log_file, position, self.size, sound_windows)
-                if tail.timestamp > largest.timestamp:
-                    largest = TimestampOffset(tail.timestamp, tail.offset)
-            self._largest = largest
-        return self._largest
-
-    def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
-        """As for a segment that is written; an index entry that leads anywhere but to its batch is not believed."""
-        entry = self.offset_index.lookup(offset) if offset > self.base_offset else OffsetPosition(self.base_offset, 0)
-        if starting_position >= entry.position:
-            return super().translate_offset(offset, starting_position)
-        try:
-            found = search_for_offset(self.log_file, offset, entry.position, self.size, whole_windows)
-        except CorruptRecord:
-            if self._leads_to_its_batch(entry):
-                raise
-            found = None
-        if (found is None or found.base_offset > offset) and not self._leads_to_its_batch(entry):
-            return search_for_offset(self.log_file, offset, starting_position, self.size, whole_windows)
-        return found
-
-    def _leads_to_its_batch(self, entry: OffsetPosition) -> bool:
-        try:
-            first = next(heads(self.log_file, entry.position, self.size), None)
-        except CorruptRecord:
-            return False
-        return first is not None and self.base_offset <= first.base_offset <= entry.offset
-
-    def find_offset(self, offset: int) -> BatchHead | None:
-        """As `translate_offset`, also behind damage."""
-        position = self.offset_index.lookup(offset).position
-        return search_for_offset(self.log_file, offset, position, self.size, sound_windows)
-
-    @property
-    def aborted_are_unknown(self) -> bool:
-        """Is the transaction index not there, empty or damaged?"""
-        return not len(self.txn_index) or bool(self.txn_index.sanity())
-
-    def forget(self, size: int) -> None:
-        """The log goes up to byte `size` now; what was read of its indexes may be old."""
-        self.size = size
-        self._release_indexes()
-        self._offset_index = self._time_index = self._largest = None
-        self.txn_index = self._open_txn_index()
-
-    def close_handlers(self) -> None:
-        """Let go of all files."""
-        self._release_indexes()
-        super().close_handlers()
-
-    def _release_indexes(self) -> None:
-        for index in (self._offset_index, self._time_index):
-            if isinstance(index, _ProbedOffsets | _ProbedTimes) and index.probe is not None:
-                index.probe.close()
-                index.probe = None
-
-
-def _open(sort: type[_Probed], files: ReadOnlyFiles, path: str, base_offset: int) -> _Probed:
-    """The index of that sort, without the unused zeros behind its entries."""
-    index = sort.open(files, path, base_offset, writable=False)
-    if len(index):
-        index.truncate_to_entries(_used_entries(files, path, sort.entry_size, len(index)))
-    return index
-
-
-def _used_entries(files: ReadOnlyFiles, path: str, size: int, count: int) -> int:
-    """How many of `count` entries come before the zeros at the end; a few reads, however large the file is."""
-    with files.open(path) as file:
-        if any(file.read(size * (count - 1), size)):
-            return count
-        low, high = 0, count - 1
-        while low < high:
-            middle = (low + high) // 2
-            if any(file.read(size * middle, size)):
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 class EpochsRead:
