@@ -22,9 +22,9 @@ from engine.log.errors import (
     TransactionOrder,
 )
 from engine.log.loading.epoch_repair import open_leader_epochs
-from engine.log.loading.loading import Loading
 from engine.log.loading.notes import note_changes, note_missing
-from engine.log.loading.segment_files import load_segment_files
+from engine.log.loading.open_segments import load_segment_files
+from engine.log.loading.shared import Loading
 from engine.log.loading.unflushed import recover_log
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.partition.local_log import LocalLog, fit_indexes

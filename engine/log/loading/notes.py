@@ -13,7 +13,7 @@ from engine.log.segment.leftovers import offset_of
 
 if TYPE_CHECKING:
     from engine.checkpoint.leader_epochs import EpochEntry
-    from engine.log.loading.loading import Loading
+    from engine.log.loading.shared import Loading
     from engine.log.report import Report
 
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value

@@ -16,7 +16,7 @@ from engine.log.partition.local_log import note_removed
 from engine.log.producers.loading import delete_producer_snapshots
 
 if TYPE_CHECKING:
-    from engine.log.loading.loading import Loading
+    from engine.log.loading.shared import Loading
     from engine.log.segment.log_segment import LogSegment
 
 

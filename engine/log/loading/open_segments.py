@@ -15,7 +15,7 @@ from engine.log.segment.leftovers import offset_of
 from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from engine.log.loading.loading import Loading
+    from engine.log.loading.shared import Loading
     from engine.log.segment.log_segment import LogSegment
 
 _LOG = FileKind.LOG.value
