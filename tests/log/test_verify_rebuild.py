@@ -10,10 +10,13 @@ from engine.config import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.errors import LogDamaged
+from engine.log.loading.loader import open_log
+from engine.log.producers import loading
 from engine.log.verify.partition import verify_partition
 from engine.log.verify.rebuild import Rebuilder
 from tests.support.cases import cases, differences
 from tests.support.floors import saw_enough
+from tests.support.producer_logs import PRODUCERS, Event, build
 
 INDEXES = (".index", ".timeindex", ".txnindex")
 # whole recoveries, whose log is sound afterwards: every index in them was written by LogSegment.recover
@@ -126,6 +129,58 @@ def test_a_damaged_log_is_left_to_recovery(partition):
     with pytest.raises(LogDamaged, match="zero bytes behind the last batch"):
         rebuilder(partition, findings_of(partition)).run()
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
+
+
+def recovered(directory):
+    """A partition of 22 segments, each with a broken snapshot but the first."""
+    directory.mkdir()
+    log = [Event(PRODUCERS[number % 4], ("plain", "transactional", "plain", "commit")[number // 4 % 4], 2) for number in range(64)]
+    batches = build(log)
+    for number in range(0, len(batches), 3):
+        base = int.from_bytes(batches[number][:8], "big")
+        (directory / f"{base:020}.log").write_bytes(b"".join(batches[number : number + 3]))
+    config = LogConfig.of({"index.interval.bytes": "1"})
+    open_log(Files(), str(directory), config, now=2000, clean_shutdown=False).close()
+    for path in directory.glob("*.snapshot"):
+        path.unlink()
+    for path in sorted(directory.glob("*.log"))[1:]:
+        (directory / f"{path.stem}.snapshot").write_bytes(b"broken")
+    return directory, config
+
+
+def lost(directory, every):
+    """All indexes and one of `every` snapshots."""
+    for path in directory.iterdir():
+        if path.suffix in INDEXES:
+            path.unlink()
+    for path in sorted(directory.glob("*.snapshot"))[::every]:
+        path.write_bytes(b"broken")
+
+
+def run_again(directory, config, now):
+    return Rebuilder(Files(), str(directory), config, findings_of(directory), now).run()
+
+
+@pytest.mark.parametrize("now", [2000, 1_700_000_000_000])  # all producers in the snapshots have expired by then
+@pytest.mark.parametrize("every", [1, 3, 7])
+def test_each_batch_is_read_for_its_producers_a_few_times_at_most(tmp_path, monkeypatch, now, every):
+    directory, config = recovered(tmp_path / "t-0")
+    run_again(directory, config, 2000)
+    count = len(list(directory.glob("*.snapshot")))
+    assert count == 21
+    lost(directory, every)
+    alone = shutil.copytree(directory, tmp_path / "alone" / "t-0")
+    loads, load = [], loading._load_segment
+    monkeypatch.setattr(loading, "_load_segment", lambda *arguments: (loads.append(arguments), load(*arguments)))
+    names = run_again(directory, config, now)
+    assert len(loads) <= 2 * (count + 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Rebuilder, "_leads_to", lambda *_: False)
+        assert run_again(alone, config, now) == names
+    if every == 1:
+        assert len(loads) > count * count // 2
+    left, wanted = ({path.name: path.read_bytes() for path in one.iterdir()} for one in (directory, alone))
+    assert left == wanted
 
 
 def test_nothing_broken_nothing_done(partition):

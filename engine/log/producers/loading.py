@@ -15,7 +15,7 @@ from engine.record.control import ControlRecordInvalid
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from engine.log.producers.state_manager import ProducerStateManager
     from engine.log.scan.producer_rows import TxnMarker
@@ -47,15 +47,22 @@ def rebuild_producer_state(
     nothing_to_lose = state.is_empty and state.map_end_offset >= last_offset
     state.truncate_and_reload(log_start_offset, last_offset, now)
     if last_offset > state.map_end_offset and not nothing_to_lose:
-        last = segments.floor_segment(last_offset)
-        for segment in segments.values(state.map_end_offset, last_offset):
-            start_offset = max(segment.base_offset, state.map_end_offset, log_start_offset)
-            state.update_map_end_offset(start_offset)
-            if segment.base_offset in wanted:
-                state.take_snapshot()
-            _load_segment(state, segment, start_offset, last_offset if segment is last else None)
+        advance_producer_state(state, segments, log_start_offset, last_offset, wanted)
     state.update_map_end_offset(last_offset)
     state.take_snapshot()
+
+
+def advance_producer_state(
+    state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, wanted: Collection[int] = ()
+) -> None:
+    """Take in the batches from where `state` stands up to `last_offset`, which it is not told; snapshots at `wanted` bases."""
+    last = segments.floor_segment(last_offset)
+    for segment in segments.values(state.map_end_offset, last_offset):
+        start_offset = max(segment.base_offset, state.map_end_offset, log_start_offset)
+        state.update_map_end_offset(start_offset)
+        if segment.base_offset in wanted:
+            state.take_snapshot()
+        _load_segment(state, segment, start_offset, last_offset if segment is last else None)
 
 
 def _offsets_to_snapshot(segments: LogSegments, last_offset: int) -> list[int]:

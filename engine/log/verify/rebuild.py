@@ -6,6 +6,7 @@ their offset. The log itself is never touched; where it is damaged, recovery has
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.files import replace
@@ -14,7 +15,8 @@ from engine.formats import INT_MAX
 from engine.layout import FileKind, file_name, log_file_name, parse_file_name, producer_snapshot_file_name
 from engine.log.errors import LogDamaged, whole_recovery
 from engine.log.loading.epoch_repair import rebuild_leader_epochs
-from engine.log.producers.loading import rebuild_producer_state
+from engine.log.producers.loading import advance_producer_state, rebuild_producer_state
+from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.leftovers import offset_of
 from engine.log.segment.log_segment import LogSegment
@@ -57,7 +59,10 @@ class Rebuilder:
         self._bases: set[int] = set()  # of segments whose indexes are rebuilt
         self._snapshots: set[int] = set()
         self._epochs = False
+        self._carried: tuple[ProducerStateManager, OverlayFiles] | None = None  # what `_state_at` returned last
         self._sort_out(findings)
+        of_disk = SnapshotFiles.of_directory(files, self._directory)
+        self._sound = [offset for offset in of_disk if offset not in self._snapshots]
         self.segments = self._open_segments()
 
     def _sort_out(self, findings: Iterable[Finding]) -> None:
@@ -104,10 +109,39 @@ class Rebuilder:
         state, _ = self._state_at(base)
         segment.recover(state, _KnownEpochs())
         segment.close()
+        behind = self.segments.higher_segment(base)
+        if behind is None:
+            self._carried = None
+        else:  # all batches before it are taken in
+            state.update_map_end_offset(behind.base_offset)
         return [file_name(path) for path in segment.paths[1:] if self._files.exists(path)]
 
     def _state_at(self, offset: int) -> tuple[ProducerStateManager, OverlayFiles]:
-        """The producers as the batches before `offset` leave them, and the files that this wrote, on no disk."""
+        """The producers as the batches before `offset` leave them, and the files that this wrote, on no disk.
+
+        Those of the last call go on from where they stand, unless a sound snapshot is nearer to `offset`.
+        """
+        if self._carried is None or not self._leads_to(self._carried[0], offset):
+            self._carried = self._new_state(offset)
+            return self._carried
+        state, overlay = self._carried
+        for path in state.written:  # in memory; of the calls before
+            overlay.remove(path)
+        state.written.clear()
+        advance_producer_state(state, self.segments, self.segments.base_offsets[0], offset)
+        state.update_map_end_offset(offset)
+        state.take_snapshot()
+        return self._carried
+
+    def _leads_to(self, state: ProducerStateManager, offset: int) -> bool:
+        """Is what must be taken in up to `offset` just what lies behind `state`?"""
+        start = state.map_end_offset
+        if start > offset or state.latest_snapshot_offset == offset:
+            return False
+        nearer = bisect_right(self._sound, start)
+        return nearer == len(self._sound) or self._sound[nearer] > offset
+
+    def _new_state(self, offset: int) -> tuple[ProducerStateManager, OverlayFiles]:
         overlay = OverlayFiles(self._files, now=self._now)
         for broken in self._snapshots:
             overlay.remove(f"{self._directory}/{producer_snapshot_file_name(broken)}")
