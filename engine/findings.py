@@ -238,6 +238,11 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "the checkpoint gives offsets to another leader epoch than their batches: replicas that compare "
         "epochs truncate at the wrong place", _REBUILD,
     ),
+    "epoch-order": Kind(
+        Severity.WARNING, "leader epochs never go back: the batch was changed, which no checksum shows. A broker that recovers "
+        "the segment may take the epoch over into leader-epoch-checkpoint",
+        "compare with a replica of the partition; `kafkalog recover --dry-run` says what becomes of the checkpoint",
+    ),
     "epochs-start-late": Kind(
         Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",
         "nothing to do where records were deleted",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from engine.config import LogConfig
 from engine.files import Files
 from engine.formats import BATCH_HEADER
+from engine.layout import file_name
 from engine.log.loading.epoch_repair import epochs_in_logs
 from engine.log.loading.loader import open_log
 from engine.log.report import Action
 from engine.log.scan.epoch_runs import EpochRun, EpochRuns
 from engine.log.verify.partition import verify_partition
+from engine.log.verify.rebuild import Rebuilder
 from engine.record.builder import NewRecord, build_batch
 
 EPOCH_AT = BATCH_HEADER.positions["partition_leader_epoch"]
@@ -37,6 +41,10 @@ def judged(epochs, **ends):
         ([0, 0, 9, 0, 0], {}, [(0, 0)], (2, 1)),
         ([0, 0, 9, 0, 1], {}, [(0, 0), (1, 4)], (2, 1)),
         ([9, 0, 0, 1], {}, [(0, 1), (1, 3)], (0, 1)),
+        ([0, 1, 0, 2], {}, [(0, 0), (2, 3)], (1, 1)),
+        ([0, 1, 0, 1], {}, [(0, 0), (1, 1)], (2, 1)),
+        ([1, 0], {"before": 0, "following": 2}, [(0, 1)], (0, 1)),
+        ([4, 6, 6], {"before": 5}, [(6, 1)], (0, 1)),
         ([5, 5, 4, 5], {}, [(5, 0)], (2, 1)),
         ([3, 5, 5, 4], {}, [(3, 0), (5, 1)], (3, 1)),
         ([0, 0, 9], {}, [(0, 0), (9, 2)], None),
@@ -102,5 +110,78 @@ def test_an_epoch_that_no_checkpoint_can_have_is_a_matter_of_the_log(tmp_path):
     findings = []
     verify_partition(Files(), str(directory), findings.append)
     assert [(finding.code, finding.where.file) for finding in findings if finding.severity.value != "info"] == [
-        ("epochs-mismatch", f"{directory}/{0:020}.log")
+        ("epoch-order", f"{directory}/{0:020}.log")
     ]
+
+
+# ---- verify-index judges by the same rules
+
+
+def verified(directory):
+    findings = []
+    verify_partition(Files(), str(directory), findings.append)
+    return [
+        (finding.code, file_name(finding.where.file), finding.where.offset, finding.what) for finding in findings
+        if finding.code.startswith("epoch")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("flipped", [1 << 30, 1, -(2**31)])
+def test_verification_says_what_recovery_says_and_leaves_the_checkpoint_alone(tmp_path, flipped):
+    directory = partition(tmp_path, [0, 0, flipped, 0, 0, 2], "0\n2\n0 0\n2 5\n")
+    (code, name, offset, what), *more = verified(directory)
+    assert (code, name, offset, more) == ("epoch-order", f"{2:020}.log", 2, [])
+    log = open_log(Files(), str(directory), LogConfig(), now=2000, clean_shutdown=False)
+    log.close()
+    [event] = [event for event in log.report.find(Action.KEPT) if event.path == name]
+    for text in (f"leader epoch {flipped}", "epochs never go back, and no checksum covers them"):
+        assert (text in event.reason, text in what) == (True, True)
+
+
+def test_batches_without_an_epoch_contradict_nothing(tmp_path):
+    assert verified(partition(tmp_path, [0, -1, 0, 2, -1, 2], "0\n2\n0 0\n2 3\n")) == []
+
+
+def test_both_find_the_same_batches_doubtful(tmp_path):
+    rng = random.Random(9)
+    for number in range(60):
+        epochs = sorted(rng.choices((-1, 0, 1, 2, 5), k=rng.randrange(3, 9)))
+        for at in rng.sample(range(len(epochs)), number % 2):
+            epochs[at] = rng.choice((epochs[at] ^ (1 << 20), -(2**31)) if epochs[at] >= 0 else (-1,))
+        home = tmp_path / str(number)
+        home.mkdir()
+        directory = partition(home, epochs)
+        doubted = [(name, offset) for code, name, offset, _ in verified(directory) if code == "epoch-order"]
+        assert doubted == recovered(directory), epochs
+
+
+def test_an_epoch_that_recovery_took_over_is_the_checkpoints_matter_as_well(tmp_path):
+    directory = partition(tmp_path, [0, 0, 0, 9, 0, 0], "0\n1\n0 0\n")
+    recovered(directory)
+    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n9 3\n"
+    assert [(code, offset) for code, _, offset, _ in verified(directory)] == [("epoch-order", 3), ("epochs-mismatch", 4)]
+    findings = []
+    verify_partition(Files(), str(directory), findings.append)
+    Rebuilder(Files(), str(directory), LogConfig(), findings, 2000).run()
+    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    assert [code for code, *_ in verified(directory)] == ["epoch-order"]
+
+
+@pytest.mark.parametrize("epochs", [[4, 5, 1, 5, 5, 5], [4, 5, 5, 1, 5, 5], [4, 1, 5, 5, 5, 5], [4, 4, 1, 5, 5, 5]])
+def test_one_that_was_set_back_is_found_at_the_ends_of_segments_too(tmp_path, epochs):
+    """And not the sound one beside it."""
+    directory = partition(tmp_path, epochs, f"0\n2\n4 0\n5 {epochs.index(5)}\n")
+    at = epochs.index(1)
+    assert [(code, offset) for code, _, offset, _ in verified(directory)] == [("epoch-order", at)]
+    assert recovered(directory) == [(f"{at // 2 * 2:020}.log", at)]
+
+
+def test_a_segment_that_is_recovered_while_loading_is_judged_by_the_one_behind_it(tmp_path):
+    """After a clean stop only what lacks its index is read; the segment behind it is not open then."""
+    directory = partition(tmp_path, [0, 0, 0, 9, 0, 2], "0\n2\n0 0\n2 5\n")
+    (directory / f"{2:020}.index").unlink()
+    log = open_log(Files(), str(directory), LogConfig(), now=2000, clean_shutdown=True)
+    log.close()
+    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n2 5\n"
+    kept = [event for event in log.report.find(Action.KEPT) if "epochs never go back" in event.reason]
+    assert [(event.path, event.first_offset) for event in kept] == [(f"{2:020}.log", 3)]

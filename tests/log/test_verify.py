@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.files import ReadOnlyFiles
+from engine.config import LogConfig
+from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.verify.partition import verify_partition
+from engine.log.verify.rebuild import Rebuilder
 from tests.support.corpus import corpus_directory
 
 INDEX, TIME, TXN, LOG = "{:020d}.index", "{:020d}.timeindex", "{:020d}.txnindex", "{:020d}.log"
@@ -226,6 +228,21 @@ def test_left_overs_and_foreign_names(partition):
         ("name-invalid", "7.log", None), ("name-invalid", "abc.index", None),
         ("log-missing", "00000000000000000007.index", None),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_an_index_whose_link_leads_nowhere_is_one_finding_and_made_anew(partition, suffix):
+    path = partition / (LOG.format(0).removesuffix(".log") + suffix)
+    path.unlink(missing_ok=True)
+    path.symlink_to(partition.parent / "gone" / "far")
+    findings, _ = verify(partition)
+    assert {(finding.code, finding.where.file) for finding in findings} <= {
+        ("index-missing", str(path)), ("txnindex-incomplete", str(path)),
+    }  # fmt: skip
+    assert len({finding.code for finding in findings}) == 1
+    assert ("leads nowhere" in findings[0].what) == (findings[0].code == "index-missing")
+    Rebuilder(Files(), str(partition), LogConfig(), findings, 1_700_003_600_000).run()
+    assert verify(partition)[0] == []
 
 
 def test_it_stops_when_told_to(partition):

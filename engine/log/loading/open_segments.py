@@ -28,7 +28,7 @@ def load_segment_files(log: Loading) -> None:
     log.segments.close()
     log.segments.clear()
     names, log.listed = log.listed or log.files.plain(log.directory), []
-    there = set(names)
+    there, log.unloaded = set(names), names
     removed = {event.path for event in log.report.find(Action.REMOVED)}
     opened = _expect_scans(log, names, there)
     for name in names:
@@ -42,6 +42,7 @@ def load_segment_files(log: Loading) -> None:
             _remove_orphan(log, name, offset, there, removed)
         else:
             _load_segment(log, opened.get(offset) or log.open_segment(offset, there), there)
+    log.unloaded = []
 
 
 def _expect_scans(log: Loading, names: list[str], there: set[str]) -> dict[int, LogSegment]:

@@ -21,7 +21,7 @@ from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
-from engine.log.scan.epoch_runs import first_leader_epoch
+from engine.log.scan.epoch_runs import first_leader_epochs
 from engine.log.scan.producer_rows import RowChunk
 from engine.log.segment.segment_scan import ScanStop, scan_segment
 from engine.record.soundness import searched_up_to
@@ -57,6 +57,8 @@ class Recovering(NamedTuple):
     snapshots  those on the disk, kept up to date from segment to segment: a directory of thousands is not listed for each
     before_cut  is called before bytes of the segment go, once nothing more is asked of the segments before it: what
                 these hold may stop the recovery, and then nothing must have changed behind it
+    epoch_behind  the leader epoch with which the segment behind one begins, be it loaded or not yet; −1: none
+    last_epochs   of the segments that were read, by base offset: the last one that is believed
     """
 
     files: Files
@@ -70,6 +72,8 @@ class Recovering(NamedTuple):
     report: Report
     snapshots: SnapshotFiles
     before_cut: Callable[[], object]
+    epoch_behind: Callable[[LogSegment], int]
+    last_epochs: dict[int, int]
 
 
 def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
@@ -145,12 +149,15 @@ def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:
 
 def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> None:
     """Ask the segments beside it, whose epochs contradict those at its ends or do not."""
-    below, above = log.segments.lower_segment(segment.base_offset), log.segments.higher_segment(segment.base_offset)
-    goes_on = above is not None and scan.valid_size == segment.size
-    scan.epochs.finish(scan.end_offset(segment.base_offset), *(
-        NO_PARTITION_LEADER_EPOCH if beside is None else first_leader_epoch(beside.log_file)
-        for beside in (below, above if goes_on else None)
-    ))
+    below = log.segments.lower_segment(segment.base_offset)
+    before = NO_PARTITION_LEADER_EPOCH
+    if below is not None:
+        known = log.last_epochs.get(below.base_offset)
+        before = first_leader_epochs(below.log_file)[0] if known is None else known
+    goes_on = scan.valid_size == segment.size
+    end, behind = scan.end_offset(segment.base_offset), log.epoch_behind(segment) if goes_on else NO_PARTITION_LEADER_EPOCH
+    scan.epochs.finish(end, before, behind)
+    log.last_epochs[segment.base_offset] = scan.epochs.last
 
 
 def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:

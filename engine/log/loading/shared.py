@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.layout import log_file_name, transaction_index_file_name
+from engine.formats import NO_PARTITION_LEADER_EPOCH
+from engine.layout import FileKind, log_file_name, transaction_index_file_name
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
 from engine.log.loading.notes import note_corrupt_snapshot
 from engine.log.loading.recovery import Recovering, recover_cut, recover_segment
 from engine.log.producers.loading import delete_producer_snapshots
 from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.report import Action
+from engine.log.scan.epoch_runs import first_leader_epochs
 from engine.log.segment.deferred import DeferredDeletion
+from engine.log.segment.leftovers import offset_of
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
 from engine.log.segment.scan_ahead import ScanAhead
@@ -59,6 +63,8 @@ class Loading:
         self.scans = ScanAhead(jobs)
         self.names = names  # of the files that are there, once left-overs are settled; at the end those that surely are
         self.listed: list[str] = []  # `names`, for the first time that segments are loaded
+        self.unloaded: list[str] = []  # names of files in order, while not all of their segments are loaded
+        self._last_epochs: dict[int, int] = {}  # see Recovering
         self.snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
         self.unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
 
@@ -109,14 +115,29 @@ class Loading:
 
         before_cut  see Recovering
         """
-        log = Recovering(self.files, self.directory, self.config, self.now, self.log_start_offset, self.segments, self.epochs,
-                         self.producers, self.report, self._known_snapshots(), before_cut)
+        log = Recovering(
+            self.files, self.directory, self.config, self.now, self.log_start_offset, self.segments, self.epochs,
+            self.producers, self.report, self._known_snapshots(), before_cut, self._epoch_behind, self._last_epochs,
+        )  # fmt: skip
         try:
             return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
         except SegmentOffsetOverflow as error:
             if segment.base_offset not in self.unsplittable:
                 raise
             return recover_cut(log, segment, scan, error)
+
+    def _epoch_behind(self, segment: LogSegment) -> int:
+        """See Recovering."""
+        above = self.segments.higher_segment(segment.base_offset)
+        if above is not None:
+            return first_leader_epochs(above.log_file)[1]
+        behind = range(bisect_right(self.unloaded, log_file_name(segment.base_offset)), len(self.unloaded))
+        names = (self.unloaded[at] for at in behind)
+        name = next((name for name in names if name.endswith(FileKind.LOG.value) and offset_of(name) is not None), None)
+        if name is None:
+            return NO_PARTITION_LEADER_EPOCH
+        with self.files.open(self.path(name)) as file:
+            return first_leader_epochs(file)[1]
 
     def _known_snapshots(self) -> SnapshotFiles:
         if self.snapshots is None:

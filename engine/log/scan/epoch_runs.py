@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import BATCH_HEADER, MAGIC_V2, NO_PARTITION_LEADER_EPOCH
+from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MAGIC_V2, NO_PARTITION_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
 
 
-def first_leader_epoch(file: OpenFile) -> int:
-    """That of the first batch of a .log; −1 where there is none, or it has none."""
-    if file.size() < BATCH_HEADER.size:
-        return NO_PARTITION_LEADER_EPOCH
-    head = file.read(0, BATCH_HEADER.size)
+def first_leader_epochs(file: OpenFile) -> tuple[int, int]:
+    """The lower and the higher one of the first two batches of a .log: who asks for the end at which one flipped bit does no
+    harm. −1 where there is none, or it has none.
+    """
+    first, end = _epoch_at(file, 0)
+    second, _ = _epoch_at(file, end)
+    return (first if second < 0 else min(first, second)), max(first, second)
+
+
+def _epoch_at(file: OpenFile, position: int) -> tuple[int, int]:
+    """The leader epoch of the batch that begins there, −1 without one, and where the next batch begins."""
+    if file.size() - position < BATCH_HEADER.size:
+        return NO_PARTITION_LEADER_EPOCH, position
+    head = file.read(position, BATCH_HEADER.size)
     if len(head) < BATCH_HEADER.size or BATCH_HEADER.field("magic", head) < MAGIC_V2:
-        return NO_PARTITION_LEADER_EPOCH
-    return BATCH_HEADER.field("partition_leader_epoch", head)
+        return NO_PARTITION_LEADER_EPOCH, position
+    size = max(BATCH_HEADER.size, BATCH_HEADER.field("batch_length", head) + LOG_OVERHEAD)
+    return BATCH_HEADER.field("partition_leader_epoch", head), position + size
 
 
 class EpochRun(NamedTuple):
@@ -46,9 +56,9 @@ class EpochDoubt(NamedTuple):
 class EpochRuns:
     """Feed it the runs in the order of the log; it remembers few of them, however many there are.
 
-    A run that the next one goes back below is doubtful, and so is the next one where the one behind it is back again. At
-    the end, where there is none behind it, the longer of the two is believed, unless the last one goes on where the log
-    was before them.
+    A run that the next one goes back below is doubtful; or the next one is, where the one behind it is back again and the
+    next one does not go on where the log was before them. At the end, where there is none behind it, the longer of the two
+    is believed, with the same exception.
 
     Kafka believes each epoch above all before it.
     """
@@ -98,7 +108,7 @@ class EpochRuns:
             self._high = run
         elif self._low is None:
             self._low = run
-        elif run.epoch >= self._high.epoch:
+        elif run.epoch == self._high.epoch or (run.epoch > self._high.epoch and self._low.epoch != self._before):
             self._doubt(self._low, self._high.epoch)
             self._believe(self._high)
             self._high, self._low = run, None
@@ -110,17 +120,19 @@ class EpochRuns:
     def finish(
         self, end_offset: int, before: int = NO_PARTITION_LEADER_EPOCH, following: int = NO_PARTITION_LEADER_EPOCH
     ) -> None:
-        """The runs end at `end_offset`; epochs of batches `before` and `following` them, −1: nothing is known of any.
+        """The runs end at `end_offset`; epochs of batches `before` and `following` them, which are to be relied on, −1: nothing
+        is known of any.
 
         A second time it does nothing.
         """
         begin, self._begin = self._begin, []
-        if begin and 0 <= begin[0].epoch < before and before in (begin[-1].epoch, following):
+        if begin and 0 <= begin[0].epoch < before <= max(begin[-1].epoch, following):
             self._doubt(begin[0], before)
         high, low = self._high, self._low
         if high is not None and low is not None:
             is_longer = low.first_offset - high.first_offset > end_offset - low.first_offset
-            if following >= high.epoch or (following < 0 and is_longer and low.epoch != self._before):
+            is_back = low.epoch in (self._before, before)
+            if following == high.epoch or (not is_back and (following > high.epoch or (following < 0 and is_longer))):
                 self._doubt(low, high.epoch)
             else:
                 self._doubt(high, low.epoch)
@@ -143,3 +155,24 @@ class EpochRuns:
             self._taken[run] = True
         first, near = (run, beside) if self.doubt is None else self.doubt[:2]
         self.doubt = EpochDoubt(first, near, 1 if self.doubt is None else self.doubt.runs + 1)
+
+
+class DecidedRuns(EpochRuns):
+    """The same, and what is decided of each run, as soon as it is.
+
+    decided  runs, and of doubtful ones the epoch that stands beside them, of others None; for the caller to empty. Those
+             without an epoch never come here, and the first is decided anew by what `finish` is told of epochs before it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decided: list[tuple[EpochRun, int | None]] = []
+
+    def _believe(self, run: EpochRun | None) -> None:
+        super()._believe(run)
+        if run is not None:
+            self.decided.append((run, None))
+
+    def _doubt(self, run: EpochRun, beside: int) -> None:
+        super()._doubt(run, beside)
+        self.decided.append((run, beside))

@@ -1,4 +1,7 @@
-"""leader-epoch-checkpoint against the leader epochs in the batches, and the order of the batches' offsets."""
+"""leader-epoch-checkpoint against the leader epochs in the batches, and the order of the batches' offsets.
+
+Which epochs of batches to believe is judged as recovery judges it (EpochRuns), and for the log as a whole.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import TYPE_CHECKING
 from engine.findings import Finding, Where
 from engine.formats import MAGIC_V2, NO_PARTITION_LEADER_EPOCH, BatchField
 from engine.kernels.verify import next_turn
+from engine.log.scan.epoch_runs import DecidedRuns, EpochDoubt, EpochRun
+from engine.log.verify.flood import Dam
 from engine.log.verify.indexes import FileFindings
 
 if TYPE_CHECKING:
@@ -33,13 +38,17 @@ class EpochCheck:
         self._entries = entries
         self._starts = [entry.start_offset for entry in entries or ()]
         self._path, self._report = path, report
-        self._findings = FileFindings(path, report)
         self._log_start_offset = log_start_offset
-        self._runs: list[tuple[int, int, int]] = []  # batches of one epoch in a row: epoch, first offset, last offset
+        self._runs = DecidedRuns()
+        self._number = 0  # of the next run
+        self._run: EpochRun | None = None  # batches of one epoch in a row, which go on
+        self._open: dict[EpochRun, tuple[str, int]] = {}  # not decided, and few: path of the log, and position there
+        self._lasts: dict[EpochRun, int] = {}  # last offsets of those that are over
+        self._believed: tuple[int, int, int] | None = None  # epoch, first offset, last offset: to compare, when it is over
         self._epoch = NO_PARTITION_LEADER_EPOCH
-        self._first = 0  # base offset of the first batch of the run
         self._last = -1  # last offset so far
         self._floor = -1  # before the base offset of a segment whose first batch is still to come
+        self._begin_comparing()
 
     @property
     def starts(self) -> list[int]:
@@ -67,50 +76,84 @@ class EpochCheck:
         """A batch of another epoch, or out of order."""
         table = window.batches.table
         base, epoch = table[BatchField.BASE_OFFSET, row], table[BatchField.LEADER_EPOCH, row]
-        where = Where(log_path, window.base + table[BatchField.POSITION, row], base)
+        position = window.base + table[BatchField.POSITION, row]
         if base <= self._last:
-            self._report(Finding("offset-order", where, f"a batch from offset {base} follows offset {self._last}"))
+            what = f"a batch from offset {base} follows offset {self._last}"
+            self._report(Finding("offset-order", Where(log_path, position, base), what))
         elif base <= self._floor:
             what = f"a batch from offset {base} in a segment that begins at {self._floor + 1}"
-            self._report(Finding("offset-order", where, what))
+            self._report(Finding("offset-order", Where(log_path, position, base), what))
         self._floor = -1
         if epoch != self._epoch:
             self._end_run()
-            if table[BatchField.MAGIC, row] < MAGIC_V2:
-                self._runs.clear()  # the broker forgets all epochs when a batch without one is appended
-            elif epoch < NO_PARTITION_LEADER_EPOCH:
-                what = f"leader epoch {epoch}: there is no such epoch, and no checksum covers them"
-                self._report(Finding("epochs-mismatch", where, what))
-                epoch = NO_PARTITION_LEADER_EPOCH  # no checkpoint has it
-            elif self._runs and epoch < self._runs[-1][0]:
-                what = f"leader epoch {epoch} after {self._runs[-1][0]}: epochs never go back, and no checksum covers them"
-                self._report(Finding("epochs-mismatch", where, what))
-            self._epoch, self._first = epoch, base
+            if table[BatchField.MAGIC, row] >= MAGIC_V2:
+                self._begin_run(epoch, base, log_path, position)
+            else:
+                self._begin_comparing()  # the broker forgets all epochs when a batch without one is appended
+            self._epoch = epoch
         self._last = table[BatchField.LAST_OFFSET, row]
 
-    def _end_run(self) -> None:
-        if self._epoch != NO_PARTITION_LEADER_EPOCH:
-            self._runs.append((self._epoch, self._first, self._last))
+    # ---- runs, and which of them to believe
 
-    def finish(self) -> None:
-        """The log ends: compare."""
-        self._end_run()
-        if self._entries is None:
+    def _begin_run(self, epoch: int, base: int, log_path: str, position: int) -> None:
+        self._run = run = EpochRun(epoch, base, self._number)
+        self._number += 1
+        if epoch != NO_PARTITION_LEADER_EPOCH:
+            self._open[run] = log_path, position
+        self._runs.add(run)
+        self._take_decided()
+
+    def _end_run(self) -> None:
+        if self._run in self._open:
+            self._lasts[self._run] = self._last
+        self._run = None
+
+    def _take_decided(self) -> None:
+        for run, beside in self._runs.decided:
+            path, position = self._open.pop(run)
+            last = self._lasts.pop(run, None)
+            if beside is not None:
+                self._compare_believed()
+                what = EpochDoubt(run, beside, 1).text
+                self._report(Finding("epoch-order", Where(path, position, run.first_offset), what))
+            elif last is not None:
+                self._believe(run, last)
+        self._runs.decided.clear()
+
+    # ---- the checkpoint
+
+    def _begin_comparing(self) -> None:
+        """Nothing that came before is to be compared."""
+        self._lasts.clear()
+        self._believed = None
+        self._held: list[Finding] = []  # of the checkpoint
+        self._dam = Dam(self._held.append)
+        self._findings = FileFindings(self._path, self._dam)
+        self._is_start_told = False
+
+    def _believe(self, run: EpochRun, last: int) -> None:
+        """The batches of `run`, up to offset `last`, are of its epoch."""
+        if self._believed is not None and self._believed[0] == run.epoch:
+            self._believed = (run.epoch, self._believed[1], last)
             return
+        self._compare_believed()
+        self._believed = (run.epoch, run.first_offset, last)
+
+    def _compare_believed(self) -> None:
+        believed, self._believed = self._believed, None
+        if believed is None or self._entries is None:
+            return
+        epoch, first, last = believed
+        start = max(first, self._log_start_offset or 0)
         first_start = self._starts[0] if self._starts else None
-        for epoch, first, last in self._runs:
-            start = max(first, self._log_start_offset or 0)
-            if first_start is not None and start < first_start and self._log_start_offset is None:
-                if start == self._runs[0][1]:
-                    what = f"nothing is said of offsets {start} to {first_start - 1}"
-                    self._report(Finding("epochs-start-late", Where(self._path, None, start), what))
-                start = first_start
-            if start <= last:
-                self._compare(self._entries, epoch, start, last)
-        for entry in self._entries:
-            if entry.start_offset > self._last + 1:
-                what = f"epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends before {self._last + 1}"
-                self._report(Finding("epochs-beyond-log", Where(self._path, None, entry.start_offset), what))
+        if first_start is not None and start < first_start and self._log_start_offset is None:
+            if not self._is_start_told:
+                what = f"nothing is said of offsets {start} to {first_start - 1}"
+                self._findings.add("epochs-start-late", what, None, start)
+                self._is_start_told = True
+            start = first_start
+        if start <= last:
+            self._compare(self._entries, epoch, start, last)
 
     def _compare(self, entries: Sequence[EpochEntry], epoch: int, first: int, last: int) -> None:
         """Offsets `first` to `last` are of `epoch`: does the checkpoint say so?"""
@@ -125,3 +168,17 @@ class EpochCheck:
             if entry.epoch != epoch:
                 what = f"epoch {entry.epoch} would begin at offset {entry.start_offset}, its batch has epoch {epoch}"
                 self._findings.add("epochs-mismatch", what, None, entry.start_offset)
+
+    def finish(self) -> None:
+        """The log ends: compare what is left, and report what is wrong with the checkpoint."""
+        self._end_run()
+        self._runs.finish(self._last + 1)
+        self._take_decided()
+        self._compare_believed()
+        self._dam.finish()
+        for finding in self._held:
+            self._report(finding)
+        for entry in self._entries or ():
+            if entry.start_offset > self._last + 1:
+                what = f"epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends before {self._last + 1}"
+                self._report(Finding("epochs-beyond-log", Where(self._path, None, entry.start_offset), what))

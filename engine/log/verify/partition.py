@@ -115,6 +115,8 @@ class _Partition:
         self.result = Verification(directory)
         self._report = _Judged(self.result, report)
         self._paths: dict[tuple[FileKind, int | None], str] = {}
+        self._links: set[FileKind] = set()  # indexes of the segment that are links which lead nowhere
+        self._vanished_indexes: set[FileKind] = set()  # those that were there a moment ago
         self._columns = BatchColumns()
         self._partition = partition_of(files.absolute(self._prefix + "x"))
         self._log_dir = parent_of(files.absolute(self._prefix.rstrip("/")))
@@ -230,6 +232,8 @@ class _Partition:
 
     def _segment(self, base: int, *, is_last: bool) -> bool:
         """Compare the segment that begins at `base` → go on?"""
+        self._links.clear()
+        self._vanished_indexes.clear()
         offsets, times, aborted = (self._index(kind, base) for kind in _INDEXES)
         self._producers.begin_segment(base, aborted if isinstance(aborted, TransactionIndex) else None)
         path = self._paths[FileKind.LOG, base]
@@ -257,17 +261,21 @@ class _Partition:
         if times is not None:
             in_use = is_last and isinstance(times, TimeIndex) and times.used_entries < len(times)
             time_check.finish(is_closed=not in_use)
-        elif time_check.largest_timestamp >= 0:
-            self._missing(path, ".timeindex", "a broker takes an empty one, by which lookups by time pass the segment by")
-        if offsets is None and walk.end:
-            self._missing(path, ".index", "a broker that starts rebuilds it from the log")
+        else:
+            what = "a broker takes an empty one, by which lookups by time pass the segment by"
+            self._missing(path, FileKind.TIME_INDEX, what, matters=time_check.largest_timestamp >= 0)
+        if offsets is None:
+            what = "a broker that starts rebuilds it from the log"
+            self._missing(path, FileKind.OFFSET_INDEX, what, matters=walk.end > 0)
         for index in (offsets, times):
             if index is not None and not isinstance(index, TransactionIndex):
                 self._zero_tail(index, is_last=is_last)
-        self._producers.end_segment(
+        is_told = self._producers.end_segment(
             aborted if isinstance(aborted, TransactionIndex) else None,
             self._prefix + transaction_index_file_name(base),
         )
+        if aborted is None and not is_told:
+            self._missing(path, FileKind.TRANSACTION_INDEX, "nothing is aborted in this segment", matters=False)
         return True
 
     def _vanished(self, path: str) -> None:
@@ -300,12 +308,20 @@ class _Partition:
         except UnreadableFile as error:
             if self._files.exists(path):
                 raise
-            self._report(Finding("path-vanished", Where(path), str(error)))
+            if file_name(path) in self._files.list(self._prefix):
+                self._links.add(kind)
+            else:
+                self._vanished_indexes.add(kind)
+                self._report(Finding("path-vanished", Where(path), str(error)))
             return None
 
-    def _missing(self, log_path: str, suffix: str, what: str) -> None:
-        path = log_path.removesuffix(FileKind.LOG.value) + suffix
-        self._report(Finding("index-missing", Where(path), what))
+    def _missing(self, log_path: str, kind: FileKind, what: str, *, matters: bool) -> None:
+        """An index is not there, which `matters` or not; a link that leads nowhere is told in any case, and only once."""
+        path = log_path.removesuffix(FileKind.LOG.value) + kind.value
+        if kind in self._links:
+            self._report(Finding("index-missing", Where(path), f"a symbolic link that leads nowhere; {what}"))
+        elif matters and kind not in self._vanished_indexes:
+            self._report(Finding("index-missing", Where(path), what))
 
     def _zero_tail(self, index: OffsetIndex | TimeIndex, *, is_last: bool) -> None:
         """Unused space is harmless where a broker looks at it: in the last segment, after a crash or in a running one."""

@@ -146,9 +146,9 @@ class ProducerCheck:
 
     # ---- transaction index
 
-    def end_segment(self, index: TransactionIndex | None, path: str) -> None:
-        """The segment ends: compare with its transaction index, which would stand at `path`."""
-        findings = FileFindings(path, self._report)
+    def end_segment(self, index: TransactionIndex | None, path: str) -> bool:
+        """The segment ends: compare with its transaction index, which would stand at `path` → does it lack something?"""
+        findings, is_incomplete = FileFindings(path, self._report), False
         entries: dict[int, tuple[int, AbortedTxn]] = {}
         if index is not None:
             for finding in index.sanity():
@@ -166,6 +166,7 @@ class ProducerCheck:
                     f"aborted at {aborted.last_offset}: not harmless"
                 )
                 findings.add("txnindex-incomplete", what, None, aborted.last_offset)
+                is_incomplete = True
         for offset, (position, txn) in entries.items():
             if offset in self._committed:
                 what = f"producer {txn.producer_id} committed at offset {offset}: not harmless, its records are hidden"
@@ -173,6 +174,7 @@ class ProducerCheck:
             elif self._knows_all or offset > self._end:
                 what = f"no abort marker of producer {txn.producer_id} stands at offset {offset}"
                 findings.add("txnindex-mismatch", what, position, offset)
+        return is_incomplete
 
     def _contradiction(self, seen: Aborted, txn: AbortedTxn) -> str | None:
         """What in `txn` does not fit the abort marker; None: nothing."""

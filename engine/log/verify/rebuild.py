@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from engine.findings import Finding
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-_NO_OBSTACLES = ("log-missing", "name-invalid", "offset-gap")  # findings: indexes are made of what is there
+# findings: indexes are made of what is there, epochs of those that no others contradict
+_NO_OBSTACLES = ("log-missing", "name-invalid", "offset-gap", "epoch-order")
 
 
 class _KnownEpochs:
@@ -107,6 +108,9 @@ class Rebuilder:
         if segment is None:
             return []
         state, _ = self._state_at(base)
+        for path in segment.paths[1:]:
+            if not self._files.exists(path):
+                self._files.remove(path)  # a link that leads nowhere is not written through
         segment.recover(state, _KnownEpochs())
         segment.close()
         behind = self.segments.higher_segment(base)
