@@ -98,18 +98,6 @@ def next_invalid(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_
 
 @cython.ccall
 @cython.exceptval(check=False)
-@cython.returns(cython.Py_ssize_t)
-def next_producer(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """First batch from `row` on that has a producer id; `last_row`: none."""
-    if row < 0 or last_row > batches.shape[1]: return last_row
-    with cython.nogil:
-        while row < last_row and (is_legacy(batches, row) or not has_producer(batches, row)):
-            row += 1
-        return row
-
-
-@cython.ccall
-@cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.bint))
 def tell_producers(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
                    told: cython.longlong[:, ::1], count: cython.Py_ssize_t):

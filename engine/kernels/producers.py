@@ -254,8 +254,8 @@ def _take_marker(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _tell_aborted(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cython.longlong, first: cython.longlong,
-                  last: cython.longlong, stable: cython.longlong) -> cython.Py_ssize_t:
+def _tell_ended(out: cython.uchar[::1], at: cython.Py_ssize_t, producer: cython.longlong, first: cython.longlong,
+                last: cython.longlong, stable: cython.longlong) -> cython.Py_ssize_t:
     """Write an entry of a transaction index, version 0 → the position behind it."""
     at = put_int(out, at, 0, 2)
     at = put_int(out, at, producer, 8)
@@ -291,12 +291,13 @@ def _misfit(entries: cython.uchar[::1], heads: cython.int[::1], links: cython.in
 @cython.returns((cython.Py_ssize_t, cython.int, cython.Py_ssize_t))
 def take_batches(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
               heads: cython.int[::1], links: cython.int[::1], state: cython.longlong[::1], offsets: cython.longlong[::1],
-              producers: cython.longlong[::1], bounds: cython.longlong[::1], aborted: cython.uchar[::1]):
-    """Take in replicated batches, in log order, which leaders have checked → (row not taken, status, bytes of `aborted`).
+              producers: cython.longlong[::1], bounds: cython.longlong[::1], ended: cython.uchar[::1],
+              tells_all: cython.bint):
+    """Take in replicated batches, in log order, which leaders have checked → (row not taken, status, bytes of `ended`).
 
     told     as kernels.recovery tells them, from `row` on
-    aborted  out: the transactions that were aborted, as a transaction index has them
-    status   see tables.Taken. NO_ROOM: the table, the open transactions or `aborted` are full · REFUSED: a plain batch within a
+    ended    out: the transactions that were aborted, or with `tells_all` all that ended, as a transaction index has them
+    status   see tables.Taken. NO_ROOM: the table, the open transactions or `ended` are full · REFUSED: a plain batch within a
              transaction, or the end of one that is not open, and nothing was changed
     Mirrors LogSegment.updateProducerState.
     """
@@ -312,7 +313,7 @@ def take_batches(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
     with cython.nogil:
         while row < told.shape[1]:
             if _is_full(links, state, offsets, bounds): return row, tables.TAKEN_NO_ROOM, size
-            if aborted.shape[0] - size < fields.ABORTED_TXN_SIZE: return row, tables.TAKEN_NO_ROOM, size
+            if ended.shape[0] - size < fields.ABORTED_TXN_SIZE: return row, tables.TAKEN_NO_ROOM, size
             producer = told[walk.P_PRODUCER_ID, row]
             kind = told[walk.P_KIND, row]
             at = find_producer(entries, heads, links, producer)
@@ -332,11 +333,53 @@ def take_batches(told: cython.const[cython.longlong][:, ::1], row: cython.Py_ssi
                     if other >= 0: stable = offsets[other]
                     if close_transaction(offsets, producers, bounds, first) != tables.TAKEN_DONE:
                         return row, tables.TAKEN_REFUSED, size
-                    if told[walk.P_MARKER, row] == fields.ABORT:
-                        size = _tell_aborted(aborted, size, producer, first, told[walk.P_BASE_OFFSET, row], stable)
+                    if tells_all or told[walk.P_MARKER, row] == fields.ABORT:
+                        size = _tell_ended(ended, size, producer, first, told[walk.P_BASE_OFFSET, row], stable)
                 _take_marker(told, row, entries, at)
             row += 1
         return row, tables.TAKEN_DONE, size
+
+
+@cython.ccall
+@cython.nogil
+@cython.exceptval(check=False)
+def keep_batches(told: cython.const[cython.longlong][:, ::1], entries: cython.uchar[::1], heads: cython.int[::1],
+                 links: cython.int[::1], kept: cython.longlong[::1]) -> cython.void:
+    """Keep the last batches of the producers that have an entry, of their last epoch, which `entries` follows.
+
+    told  as `take_batches` takes it · kept  in and out, KEPT_FIELDS for each entry, see tables.Kept
+    Mirrors ProducerStateEntry.addBatch.
+    """
+    row: cython.Py_ssize_t
+    number: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    field: cython.Py_ssize_t
+    delta: cython.longlong
+    sequence: cython.longlong
+    if told.shape[0] < walk.PRODUCER_FIELDS or heads.shape[0] < 1: return
+    for row in range(told.shape[1]):
+        number = find_producer(entries, heads, links, told[walk.P_PRODUCER_ID, row])
+        if number < 0 or kept.shape[0] // tables.KEPT_FIELDS <= number: continue
+        if told[walk.P_KIND, row] & walk.K_CONTROL and not told[walk.P_KIND, row] & walk.K_HAS_MARKER: continue
+        at = number * tables.KEPT_FIELDS
+        if i16(entries, number * fields.E_SIZE + fields.E_PRODUCER_EPOCH_AT) != told[walk.P_PRODUCER_EPOCH, row]:
+            put_int(entries, number * fields.E_SIZE + fields.E_PRODUCER_EPOCH_AT, told[walk.P_PRODUCER_EPOCH, row], 2)
+            kept[at + tables.KEPT_COUNT] = 0
+        if told[walk.P_KIND, row] & walk.K_CONTROL: continue
+        if not 0 <= kept[at + tables.KEPT_COUNT] <= tables.KEPT_BATCHES: return
+        if kept[at + tables.KEPT_COUNT] == tables.KEPT_BATCHES:
+            for field in range(at + 1, at + tables.KEPT_FIELDS - tables.KEPT_BATCH_FIELDS):
+                kept[field] = kept[field + tables.KEPT_BATCH_FIELDS]
+            kept[at + tables.KEPT_COUNT] -= 1
+        delta = _low_int(wrapped_difference(told[walk.P_LAST_OFFSET, row], told[walk.P_BASE_OFFSET, row]))
+        sequence = told[walk.P_BASE_SEQUENCE, row]
+        if sequence != -1: sequence = advance(sequence, delta)
+        field = at + kept[at + tables.KEPT_COUNT] * tables.KEPT_BATCH_FIELDS
+        kept[field + tables.KEPT_LAST_SEQ] = sequence
+        kept[field + tables.KEPT_LAST_OFFSET] = told[walk.P_LAST_OFFSET, row]
+        kept[field + tables.KEPT_OFFSET_DELTA] = delta
+        kept[field + tables.KEPT_TIMESTAMP] = told[walk.P_MAX_TIMESTAMP, row]
+        kept[at + tables.KEPT_COUNT] += 1
 
 
 # ---- snapshots
@@ -392,6 +435,22 @@ def differing_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t
             if number < 0: return at
             for byte in range(fields.E_SIZE):
                 if data[at + byte] != entries[number * fields.E_SIZE + byte]: return at
+            at += fields.E_SIZE
+        return at
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def known_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, entries: cython.uchar[::1],
+                heads: cython.int[::1], links: cython.int[::1]) -> cython.Py_ssize_t:
+    """The position of the first entry of a snapshot in data[at:] whose producer the table has.
+
+    Where less than an entry is left: there is none.
+    """
+    if at < 0: return data.shape[0]
+    with cython.nogil:
+        while data.shape[0] - at >= fields.E_SIZE:
+            if find_producer(entries, heads, links, i64(data, at + fields.E_PRODUCER_ID_AT)) >= 0: return at
             at += fields.E_SIZE
         return at
 

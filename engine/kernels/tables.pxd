@@ -79,6 +79,16 @@ cdef enum:  # Taken
     TAKEN_REFUSED = 2
     TAKEN_BAD_START = 3
 
+cdef enum:  # Kept, and how much of it there is
+    KEPT_COUNT = 0
+    KEPT_LAST_SEQ = 1
+    KEPT_LAST_OFFSET = 2
+    KEPT_OFFSET_DELTA = 3
+    KEPT_TIMESTAMP = 4
+    KEPT_BATCHES = 5
+    KEPT_BATCH_FIELDS = 4
+    KEPT_FIELDS = 21
+
 cdef enum:  # Parsed
     PARSED_END = 0
     PARSED_FULL = 1

@@ -5,7 +5,7 @@ Compiled kernels take it from tables.pxd, where it is literals, a test compares 
 
 T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Count and MapState, of `offset_map`
 ASK, DROP …     Verdict and Fate, of compaction         CHECK_…, DOUBT_…   Check, OffsetDoubt and TimeDoubt, of `verify`
-TABLE_…, BOUND_…, TAKEN_…   TableState, Bound and Taken, of `producers`        PARSED_…   Parsed, of `lines`
+TABLE_…, BOUND_…, TAKEN_…, KEPT_…   TableState, Bound, Taken and Kept, of `producers`        PARSED_…   Parsed, of `lines`
 """
 
 from enum import IntEnum
@@ -145,6 +145,20 @@ class Taken(IntEnum):
     BAD_START = 3  # arguments that do not fit together
 
 
+class Kept(IntEnum):
+    """What is kept of a producer that is looked for again: one 64-bit integer each, the fields of the other batches follow."""
+
+    COUNT = 0  # batches, the oldest first
+    LAST_SEQ = 1  # of the first batch
+    LAST_OFFSET = 2
+    OFFSET_DELTA = 3
+    TIMESTAMP = 4
+
+
+KEPT_BATCHES = 5  # of each producer
+KEPT_BATCH_FIELDS = len(Kept) - 1
+KEPT_FIELDS = 1 + KEPT_BATCHES * KEPT_BATCH_FIELDS
+
 # ---- lines
 
 
@@ -160,6 +174,6 @@ class Parsed(IntEnum):
 for _prefix, _kind in (
     ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("", Fate), ("CHECK_", Check),
     ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt), ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken),
-    ("PARSED_", Parsed),
+    ("KEPT_", Kept), ("PARSED_", Parsed),
 ):  # fmt: skip
     globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.checkpoint.producer_snapshot import write_producer_snapshot
 from engine.formats import (
     ABORTED_TXN,
     INT_MAX,
@@ -16,17 +17,20 @@ from engine.formats import (
     AbortedTxn,
     ControlType,
     ProducerSnapshotEntry,
+    to_int,
 )
 from engine.kernels.tables import Taken
 from engine.log.append_errors import AppendRefused
 from engine.log.producers import state_manager, table, transactions
 from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
 from engine.log.producers.entry import ProducerStateEntry, TxnMetadata
+from engine.log.producers.recall import Recall
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.producers.transactions import Transactions
 from engine.log.scan.producer_rows import ProducerRow, RowChunk, TxnMarker
 from engine.log.verify import seen_producers
 from engine.log.verify.seen_producers import SeenProducers
+from engine.overlay import OverlayFiles
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
 from tests.support.once import BOTH_BUILDS
@@ -97,7 +101,7 @@ def test_as_one_by_one(kernel, taken, size, aborted_at_once):
             wanted = error
             break
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(state_manager, "_ABORTED_AT_ONCE", aborted_at_once)
+        patch.setattr(state_manager, "_ENDED_AT_ONCE", aborted_at_once)
         try:
             state.update_recovered([RowChunk.of(taken[at : at + size]) for at in range(0, len(taken), size)], aborted.extend)
         except AppendRefused as error:
@@ -109,6 +113,36 @@ def test_as_one_by_one(kernel, taken, size, aborted_at_once):
         found = {one.producer_id: one for one in entries}
         assert found == {producer: one.to_snapshot() for producer, one in plain.producers.items()}
         assert (len(state.ongoing), state.first_undecided_offset) == (len(plain.ongoing), min(plain.ongoing, default=None))
+
+
+@given(st.lists(rows, max_size=60), st.integers(1, 20), st.integers(0, 60), st.booleans())
+@settings(max_examples=150)
+def test_the_last_batches_are_found_again(kernel, taken, size, behind, has_snapshot):
+    """What the plain way remembers, from a snapshot and the batches behind it, or from all batches."""
+    assert kernel
+    plain, sound, files = Plain(), [], OverlayFiles(MemoryFiles({}), 0)
+    for row in taken:
+        try:
+            plain.take(row)
+        except AppendRefused:
+            break
+        sound.append(row)
+        if has_snapshot and len(sound) == behind:  # it has the last batch of each
+            with files.open_writable("/s", create=True) as out:
+                write_producer_snapshot(out, len(plain.producers), [b"".join(
+                    PRODUCER_SNAPSHOT_ENTRY.pack(one.to_snapshot()) for one in plain.producers.values()
+                )])  # fmt: skip
+            for one in plain.producers.values():
+                one.batches = one.batches[-1:]
+    is_there = has_snapshot and 0 < behind <= len(sound)
+    rest = sound[behind:] if is_there else sound
+    chunks = [RowChunk.of(rest[at : at + size]) for at in range(0, len(rest), size)]
+    where = Recall(files, "/s" if is_there else None, 0, LONG_MAX, lambda: iter(chunks))
+    found = dict(where.find(list(plain.producers)))
+    assert found == ({} if not rest else {
+        producer: tuple((one.last_seq, one.last_offset, to_int(one.offset_delta), one.timestamp) for one in entry.batches)
+        for producer, entry in plain.producers.items()
+    })  # fmt: skip
 
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3), st.booleans()), max_size=150))
@@ -169,17 +203,17 @@ def test_columns_that_do_not_fit_are_refused(kernel):
     rows = RowChunk.of([ProducerRow(7, 0, 0, 0, 2, 5, True, False, None)]).table
     size = PRODUCER_SNAPSHOT_ENTRY.size
     aborted, whole = memoryview(bytearray(99)), views(2 * size, 4, 2, 3, 3)
-    assert kernel.take_batches(rows, 0, *whole.values(), aborted)[:2] == (1, Taken.DONE)
+    assert kernel.take_batches(rows, 0, *whole.values(), aborted, False)[:2] == (1, Taken.DONE)
     for misfit in (
         views(2 * size - 1, 4, 2, 3, 3), views(2 * size, 3, 2, 3, 3), views(2 * size, 0, 2, 3, 3), views(2 * size, 4, 2, 3, 2),
         views(2 * size, 4, 2, 3, 3, state=(3, 16)), views(2 * size, 4, 2, 3, 3, state=(-1, 16)),
         views(2 * size, 4, 2, 3, 3, state=(0,)), views(2 * size, 4, 2, 3, 3, bounds=(0, 4)),
         views(2 * size, 4, 2, 3, 3, bounds=(2, 1)), views(2 * size, 4, 2, 3, 3, bounds=(-1, 1)),
     ):  # fmt: skip
-        assert kernel.take_batches(rows, 0, *misfit.values(), aborted)[:2] == (0, Taken.BAD_START)
+        assert kernel.take_batches(rows, 0, *misfit.values(), aborted, False)[:2] == (0, Taken.BAD_START)
         assert kernel.load_entries(memoryview(bytes(size)), 0, 0, 0, *misfit.values()) == (0, Taken.BAD_START)
-    assert kernel.take_batches(rows, -1, *whole.values(), aborted)[1] == Taken.BAD_START
-    assert kernel.take_batches(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole.values(), aborted)[1] == Taken.BAD_START
+    assert kernel.take_batches(rows, -1, *whole.values(), aborted, False)[1] == Taken.BAD_START
+    assert kernel.take_batches(memoryview(bytes(8)).cast("q", (1, 1)), 0, *whole.values(), aborted, False)[1] == Taken.BAD_START
     assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole.values())[1] == Taken.BAD_START
 
 

@@ -159,7 +159,7 @@ class TestTransactions:
         assert state.first_undecided_offset is None
 
     def test_a_reload_takes_batches_together(self, state):
-        state.load_from_records([data(0, 0, transactional=True), marker(1), data(2, 1, transactional=True)])
+        state.load_batches([RowChunk.of([data(0, 0, transactional=True), marker(1), data(2, 1, transactional=True)])])
         assert (state.first_unstable_offset, state.first_undecided_offset) == (0, 2)
         assert state.last_entry(7).last_seq == 1
 

@@ -116,7 +116,7 @@ def test_what_is_loaded_for_snapshots_alone_makes_the_same_ones(events):
     found = []
     for for_snapshots in (True, False):
         state = ProducerStateManager(MemoryFiles({}), "/log/t-0", for_snapshots=for_snapshots)
-        state.load_from_records(iter(rows))
+        state.load_batches([RowChunk.of(rows)] if rows else [])
         found.append((b"".join(state.producers.pieces()), state.first_undecided_offset))
         assert not for_snapshots or state.first_unstable_offset == state.first_undecided_offset
     assert found[0] == found[1]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import strategies as st
 
 from engine.formats import ControlType
+from engine.log.producers.append_info import AppendOrigin
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.log.producers.state_manager import ProducerStateManager
+    from engine.log.scan.producer_rows import ProducerRow
 
 PRODUCERS = (0, 7, 2048, 2**40 + 5, 2**63 - 1)
 
@@ -27,6 +34,16 @@ events = st.lists(
     ),
     max_size=60,
 )
+
+
+def take_one_by_one(state: ProducerStateManager, rows: Iterable[ProducerRow]) -> None:
+    """Take batches into `state` as objects, each with what it completes: so the kernels are tested."""
+    for row in rows:
+        info = state.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
+        completed = info.append(row)
+        state.update(info)
+        if completed is not None:
+            state.complete_txn(completed)
 
 
 def build(log: list[Event], base_offset: int = 0) -> list[bytes]:

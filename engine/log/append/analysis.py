@@ -291,6 +291,7 @@ def check_producers(log: UnifiedLog, frame: Frame, origin: AppendOrigin, transac
     """Check the batches of producers against what they did before. Raises AppendRefused (analyzeAndValidateProducerState)."""
     changes = ProducerChanges({}, [])
     ids = frame.batches.field(BatchField.PRODUCER_ID)
+    log.producer_state.recall(ids[: frame.rows])
     for row in range(frame.rows):
         if ids[row] <= -1:
             continue
@@ -304,7 +305,10 @@ def check_producers(log: UnifiedLog, frame: Frame, origin: AppendOrigin, transac
 def check_producer(
     log: UnifiedLog, row: ProducerRow, origin: AppendOrigin, transaction_version: int, changes: ProducerChanges
 ) -> BatchMetadata | None:
-    """Take a batch into `changes`; the batch that it repeats. Raises AppendRefused."""
+    """Take a batch into `changes`; the batch that it repeats. Raises AppendRefused.
+
+    The state has been asked to `recall` its producer.
+    """
     state = log.producer_state
     entry = state.last_entry(row.producer_id)
     if entry is not None and origin is AppendOrigin.CLIENT:

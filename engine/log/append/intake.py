@@ -71,14 +71,16 @@ class BatchIntake:
 
     def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
         self.appended: list[Appended] = []
-        self._appender = BulkAppender(log, leader_epoch)
+        self._log, self._appender = log, BulkAppender(log, leader_epoch)
         self._batches = BatchColumns()
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
         """See Intake."""
-        at = 0
+        at, producers = 0, set[int]()
         while rows := scan_range(memoryview(data), at, len(data), self._batches):
             at = self._reset_offsets(data, rows)
+            producers.update(self._batches.field(BatchField.PRODUCER_ID)[:rows])
+        self._log.producer_state.recall(producers)  # all at once: it may take a walk over the log
         done = self._appender.append(data, self.appended)
         if is_last and done < len(data):
             raise CorruptRecord(f"{len(data) - done} bytes at the end of the input are no whole batch")

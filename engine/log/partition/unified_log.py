@@ -322,6 +322,7 @@ class UnifiedLog:
         count = len(chosen)
         if not chosen:
             return 0
+        self.producer_state.recall_all()
         if count == len(self.segments):
             rolled = self.roll()
             if chosen[-1].base_offset == rolled.base_offset:

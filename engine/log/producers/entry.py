@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, ProducerSnapshotEntry, to_int
+from engine.kernels.tables import KEPT_BATCHES
 from engine.record.sequences import decrement_sequence, last_sequence
 
 if TYPE_CHECKING:
     from engine.log.scan.producer_rows import ProducerRow
 
-BATCHES_TO_RETAIN = 5
+BATCHES_TO_RETAIN = KEPT_BATCHES
 
 
 class BatchMetadata(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.formats import CONTROL_FLAG, INT_MAX, TRANSACTIONAL_FLAG, BatchField
-from engine.kernels.placement import next_producer, tell_producers
+from engine.formats import INT_MAX
+from engine.kernels.placement import tell_producers
 from engine.layout import parent_of
 from engine.log.errors import CorruptRecord, no_such_size, whole_recovery
-from engine.log.scan.producer_rows import ProducerRow, RowChunk, ToldRows
+from engine.log.scan.producer_rows import RowChunk, ToldRows
 from engine.log.scan.recovery_walk import read_marker
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
@@ -43,9 +44,11 @@ def rebuild_producer_state(
         for offset in wanted:
             state.update_map_end_offset(offset)
             state.take_snapshot()
+        _will_recall(state, segments, last_offset, now)
         return
     nothing_to_lose = state.is_empty and state.map_end_offset >= last_offset
     state.truncate_and_reload(log_start_offset, last_offset, now)
+    _will_recall(state, segments, max(state.map_end_offset, log_start_offset), now)
     if last_offset > state.map_end_offset and not nothing_to_lose:
         advance_producer_state(state, segments, log_start_offset, last_offset, wanted)
     state.update_map_end_offset(last_offset)
@@ -85,14 +88,35 @@ def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset
     if slice_ is None:
         return
     end_position = slice_.position + slice_.size
-    if state.for_snapshots:
-        state.update_recovered(producer_chunks(segment, slice_.position, end_position))
-    else:
-        state.load_from_records(producer_rows(segment, slice_.position, end_position))
+    state.load_batches(producer_chunks(segment, slice_.position, end_position))
+
+
+def _will_recall(state: ProducerStateManager, segments: LogSegments, start_offset: int, now: int) -> None:
+    """`state` stands at `start_offset` before the batches of the log behind it are taken in, and those that are appended."""
+    active = segments.last_segment
+    grows = (-1, 0) if active is None else (active.base_offset, active.size)
+    state.will_recall(partial(_chunks_from, segments, start_offset, *grows), now)
+
+
+def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: int) -> Iterator[RowChunk]:
+    """The batches of producers from `start_offset` to the end of the log.
+
+    active, size  base offset and size of the last segment as it was found: what has been appended begins there, even
+                  behind bytes that are no batch
+    """
+    for segment in segments.values(start_offset):
+        end = min(size, segment.size) if segment.base_offset == active else segment.size
+        slice_ = segment.read(max(segment.base_offset, start_offset), INT_MAX, end)
+        if slice_ is not None:
+            yield from producer_chunks(segment, slice_.position, slice_.position + slice_.size)
+        yield from producer_chunks(segment, end, segment.size)
 
 
 def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[RowChunk]:
-    """As `producer_rows`, many batches at a time: no object for each of them."""
+    """Every batch with a producer id in bytes [start, end) of the log, checksums unseen: no object for each of them.
+
+    Raises CorruptRecord at a size that no batch can have, and at a marker that can not be read.
+    """
     walk = LogWalk(segment.log_file, start, end)
     records, told, count = RecordColumns(8), ToldRows(_ROWS), 0
     for window in walk:
@@ -106,29 +130,6 @@ def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[
                 count = 0
     if count:
         yield RowChunk.told(told, count)
-    if walk.stop is Stop.BAD_SIZE:
-        raise no_such_size(segment.log_path, walk.position)
-
-
-def producer_rows(segment: ReadableSegment, start: int, end: int) -> Iterator[ProducerRow]:
-    """Every batch with a producer id in bytes [start, end) of the log, checksums unseen.
-
-    Raises CorruptRecord at a size that no batch can have, and at a marker that can not be read.
-    """
-    walk = LogWalk(segment.log_file, start, end)
-    records = RecordColumns(8)
-    for window in walk:
-        table, row = window.batches.table, next_producer(window.batches.table, 0, window.rows)
-        while row < window.rows:
-            attributes = table[BatchField.ATTRIBUTES, row]
-            is_control = bool(attributes & CONTROL_FLAG)
-            marker = _marker(segment, window, row, records) if is_control else None
-            yield ProducerRow(
-                table[BatchField.PRODUCER_ID, row], table[BatchField.PRODUCER_EPOCH, row],
-                table[BatchField.BASE_SEQUENCE, row], table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row],
-                table[BatchField.MAX_TIMESTAMP, row], bool(attributes & TRANSACTIONAL_FLAG), is_control, marker,
-            )  # fmt: skip
-            row = next_producer(table, row + 1, window.rows)
     if walk.stop is Stop.BAD_SIZE:
         raise no_such_size(segment.log_path, walk.position)
 

@@ -7,6 +7,7 @@ expire when they are loaded, as at a start; nobody runs for so long that they wo
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, is_producer_snapshot_of, write_producer_snapshot
@@ -16,12 +17,13 @@ from engine.layout import producer_snapshot_file_name
 from engine.log.append_errors import IllegalArgument
 from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
 from engine.log.producers.entry import CompletedTxn, ProducerStateEntry
+from engine.log.producers.recall import Recall
 from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.table import ProducerTable
 from engine.log.producers.transactions import EndedTransactions, Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from engine.files import Files, WritableFile
     from engine.log.scan.producer_rows import ProducerRow, RowChunk
@@ -30,9 +32,8 @@ PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
 _DELETED = ".deleted"
-_COMPLETED_AT_ONCE = 10_000  # transactions that loading keeps in memory before it takes them over
-_LOADED_AT_ONCE = 5_000  # producers, likewise
-_ABORTED_AT_ONCE = 1_000  # transactions that recovery tells of at once
+_ENDED_AT_ONCE = 1_000  # transactions that are told of at once
+_MOST_RECALLED = 10_000  # producers whose last batches are remembered, unless more are asked for at once
 
 
 class ProducerStateManager:
@@ -44,6 +45,7 @@ class ProducerStateManager:
                          no transaction that has ended
     on_corrupt_snapshot  is told of each snapshot that is removed because Kafka can not read it: path, why
     written       paths of snapshots that were made, or made anew: their names may not be on the disk
+    recall_from   where the last batches of producers are found again, see `recall`; None: nothing was loaded yet
     ongoing       transactions without a marker
     unreplicated  those whose marker may lie above the high watermark
     """
@@ -65,6 +67,9 @@ class ProducerStateManager:
         self.for_snapshots = for_snapshots
         self.producers = ProducerTable(keeps_batches=not for_snapshots)
         self.ongoing, self.unreplicated = Transactions(), EndedTransactions()
+        self.recall_from: Recall | None = None
+        self._loaded_from: str | None = None  # path of a snapshot
+        self._recalled: set[int] = set()
         self._map_end_offset = self._last_snapshot_offset = 0
         self.on_corrupt_snapshot: Callable[[str, str], object] | None = None
         self._is_recovering = snapshots is not None
@@ -153,16 +158,31 @@ class ProducerStateManager:
         `update_map_end_offset` is the caller's. Raises InvalidTxnState for a plain batch within a transaction.
         Mirrors LogSegment.updateProducerState.
         """
-        aborted = memoryview(bytearray(_ABORTED_AT_ONCE * ABORTED_TXN.size))
+        self._take(chunks, on_aborted, tells_all=False)
+
+    def load_batches(self, chunks: Iterable[RowChunk]) -> None:
+        """Take in batches behind a snapshot, in log order: of each producer the last one is known then, see `recall`.
+
+        Raises InvalidTxnState, IllegalArgument. Mirrors UnifiedLog.loadProducersFromRecords.
+        """
+        self._take(chunks, self._note_ended, tells_all=not self.for_snapshots)
+
+    def _take(self, chunks: Iterable[RowChunk], on_ended: Callable[[memoryview], object], *, tells_all: bool) -> None:
+        ended = memoryview(bytearray(_ENDED_AT_ONCE * ABORTED_TXN.size))
         for chunk in chunks:
             at = 0
             while at < chunk.count:
-                at, is_refused, size = self.producers.take_rows(chunk.table, at, self.ongoing, aborted)
+                at, is_refused, size = self.producers.take_rows(chunk.table, at, self.ongoing, ended, tells_all=tells_all)
                 if size:
-                    on_aborted(aborted[:size])
+                    on_ended(ended[:size])
                 if is_refused:
                     self._take_alone(chunk.row(at))
                     at += 1
+
+    def _note_ended(self, ended: memoryview) -> None:
+        if not self.for_snapshots:
+            for _, _, first_offset, last_offset, _ in ABORTED_TXN.struct.iter_unpack(ended):
+                self.unreplicated.put(first_offset, last_offset)
 
     def _take_alone(self, row: ProducerRow) -> None:
         """Take in what is refused otherwise. Raises the AppendRefused that says why."""
@@ -172,28 +192,30 @@ class ProducerStateManager:
         if completed is not None:
             self.complete_txn(completed)
 
-    def load_from_records(self, rows: Iterable[ProducerRow]) -> None:
-        """Take in batches behind a snapshot, in log order. Mirrors UnifiedLog.loadProducersFromRecords."""
-        loaded: dict[int, ProducerAppendInfo] = {}
-        completed: list[CompletedTxn] = []
-        for row in rows:
-            if len(completed) == _COMPLETED_AT_ONCE or len(loaded) == _LOADED_AT_ONCE:
-                self._take_loaded(loaded, completed)
-            info = loaded.get(row.producer_id)
-            if info is None:
-                info = loaded[row.producer_id] = self.prepare_update(row.producer_id, AppendOrigin.REPLICATION)
-            txn = info.append(row)
-            if txn is not None:
-                completed.append(txn)
-        self._take_loaded(loaded, completed)
+    # ---- batches that are known again
 
-    def _take_loaded(self, loaded: dict[int, ProducerAppendInfo], completed: list[CompletedTxn]) -> None:
-        for info in loaded.values():
-            self.update(info)
-        for txn in completed:
-            self.complete_txn(txn)
-        loaded.clear()
-        completed.clear()
+    def recall(self, producer_ids: Iterable[int]) -> None:
+        """Remember the last batches of these producers, by which a duplicate is known, before they append.
+
+        The batches that were appended so far are in the log. Raises UnreadableFile, CorruptRecord.
+        """
+        wanted = {producer_id for producer_id in producer_ids if producer_id > NO_PRODUCER_ID}
+        if self.recall_from is None or wanted <= self._recalled:
+            return
+        if len(self._recalled | wanted) > _MOST_RECALLED:
+            self.producers.forget_batches()
+            self._recalled.clear()
+        missing = wanted - self._recalled
+        self._recalled |= missing
+        known = [producer_id for producer_id in missing if producer_id in self.producers]
+        for producer_id, batches in self.recall_from.find(known) if known else ():
+            if batches and batches[-1].last_offset == self.producers.last_offset(producer_id):
+                self.producers.remember(producer_id, batches)
+
+    def recall_all(self) -> None:
+        """As `recall`, before segments go in which batches would be looked for; of very many producers only the first."""
+        if self.recall_from is not None:
+            self.recall(islice(self.producers, _MOST_RECALLED))
 
     # ---- offsets that move ------------------------------------------------------------------------
 
@@ -233,20 +255,27 @@ class ProducerStateManager:
             self._forget()
             self._load_from_snapshot(log_start_offset, now)
 
+    def will_recall(self, chunks: Callable[[], Iterator[RowChunk]], now: int) -> None:
+        """`chunks` are the batches of producers behind the snapshot that was loaded at `now`, as often as one asks."""
+        if not self.for_snapshots and self.recall_from is None:
+            self.recall_from = Recall(self.files, self._loaded_from, now, self.producer_id_expiration_ms, chunks)
+
     def _forget(self) -> None:
         self.producers.clear()
         self.ongoing.clear()
         self.unreplicated.clear()
+        self.recall_from = None
+        self._recalled.clear()
 
     def _load_from_snapshot(self, log_start_offset: int, now: int) -> None:
-        offset = log_start_offset
+        offset, self._loaded_from = log_start_offset, None
         while (latest := self._snapshots.last) is not None:
             snapshot = ProducerSnapshot.read(self.files, self._snapshots[latest])
             error = snapshot.error()
             if error is None:
                 for piece in snapshot.pieces():
                     self.producers.load(piece, now, self.producer_id_expiration_ms, self.ongoing)
-                offset = latest
+                offset, self._loaded_from = latest, self._snapshots[latest]
                 break
             if self.on_corrupt_snapshot is not None:
                 self.on_corrupt_snapshot(self._snapshots[latest], error)

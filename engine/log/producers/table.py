@@ -11,6 +11,8 @@ from engine.kernels.producers import (
     add_producer,
     find_producer,
     gather_entries,
+    keep_batches,
+    known_entry,
     link_buckets,
     link_chains,
     load_entries,
@@ -20,7 +22,7 @@ from engine.kernels.tables import TableState, Taken
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from engine.files import Buffer
     from engine.log.producers.transactions import Transactions
@@ -75,6 +77,11 @@ class ProducerTable:
             return None
         return self._entry(PRODUCER_SNAPSHOT_ENTRY.read(self._entries, number * _SIZE))
 
+    def last_offset(self, producer_id: int) -> int:
+        """That of the producer's last batch; −1: none is known."""
+        number = self._find(producer_id)
+        return -1 if number < 0 else PRODUCER_SNAPSHOT_ENTRY.field("last_offset", self._entries, number * _SIZE)
+
     def find_or_add(self, producer_id: int) -> int:
         """The number of the producer's entry, which is made where there is none. It stays the same until `clear`."""
         number = self._find(producer_id)
@@ -94,6 +101,25 @@ class ProducerTable:
         else:
             self._batches.pop(entry.producer_id, None)
 
+    def remember(self, producer_id: int, batches: Sequence[BatchMetadata]) -> None:
+        """Let these be the last batches of a producer: what the entry says of the very last stays."""
+        self._batches[producer_id] = b"".join(_BATCH.pack(*batch) for batch in batches)
+
+    def forget_batches(self) -> None:
+        """Remember of each producer only the very last batch."""
+        self._batches.clear()
+
+    def known(self, data: memoryview) -> Iterator[memoryview]:
+        """Of the entries of a snapshot in `data` those whose producers are here."""
+        at = known_entry(data, 0, *self._views[:3])
+        while len(data) - at >= _SIZE:
+            yield data[at : at + _SIZE]
+            at = known_entry(data, at + _SIZE, *self._views[:3])
+
+    def keep_batches(self, rows: memoryview, kept: memoryview) -> None:
+        """See kernels.producers.keep_batches."""
+        keep_batches(rows, *self._views[:3], kept)
+
     # ---- many at a time
 
     def load(self, data: Buffer, now: int, expiration_ms: int, ongoing: Transactions) -> None:
@@ -103,13 +129,15 @@ class ProducerTable:
             at, status = load_entries(view, at, now, expiration_ms, *self._views, *ongoing.columns)
             self._answer(status, ongoing)
 
-    def take_rows(self, rows: memoryview, at: int, ongoing: Transactions, aborted: memoryview) -> tuple[int, bool, int]:
-        """Take in batches, as kernels.producers.take_batches → (row not taken, is it refused, bytes of `aborted`).
+    def take_rows(
+        self, rows: memoryview, at: int, ongoing: Transactions, ended: memoryview, *, tells_all: bool
+    ) -> tuple[int, bool, int]:
+        """Take in batches, as kernels.producers.take_batches → (row not taken, is it refused, bytes of `ended`).
 
-        Ends before the last column too where `aborted` is full. Of the batches of producers only the last are remembered.
+        Ends before the last column too where `ended` is full. Of the batches of producers only the last are remembered.
         """
         self._batches.clear()
-        at, status, size = take_batches(rows, at, *self._views, *ongoing.columns, aborted)
+        at, status, size = take_batches(rows, at, *self._views, *ongoing.columns, ended, tells_all)
         self._answer(status, ongoing)
         return at, status == Taken.REFUSED, size
 
