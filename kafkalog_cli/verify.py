@@ -16,6 +16,7 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Severity
 from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
+from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
@@ -191,10 +192,21 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                         outcome.finding(finding)
                 found.update(dict.fromkeys(parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)))
             if len(found) == before and not any(place.rstrip("/") in found for place in places):
-                outcome.error(UsageError(f"{path}: no files of a partition are there"))
+                found.update(dict.fromkeys(_without_files(files, path, places)))
         except KafkalogError as error:
             outcome.error(error)
     return list(found)
+
+
+def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> list[str]:
+    """Partitions among `places`, which `path` means and where no file of a partition lies.
+
+    Raises UsageError where other commands find nothing to work on either, and for a file.
+    """
+    if not any(files.info(place).is_directory for place in places):
+        raise UsageError(f"{path}: no file of a partition, by its name", path=path)
+    log_dirs = find_log_dirs(files, [place for place in places if files.info(place).is_directory])
+    return [place.path for log_dir in log_dirs if not log_dir.is_whole for place in log_dir.places]
 
 
 def _counts(path: str) -> bool:

@@ -209,6 +209,35 @@ def test_each_disk_has_a_plan_of_its_own(log_dir, monkeypatch):
     assert ", 1200 were wanted; 0 before and " in out
 
 
+@pytest.mark.parametrize("named", ["log dirs", "partitions", "a link"])
+def test_log_dirs_on_one_disk_are_freed_together_and_once(log_dir, disk, named):
+    """The oldest segments of all of them go, until so much is free: not so much in each."""
+    other = log_dir.parent / "d1"
+    other.mkdir()
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
+    append(other, "b-0", [NOW - 8 * DAY, NOW - 7 * DAY, NOW])
+    append(other, "c-0", [NOW - 2 * DAY, NOW])
+    (other / "c-0/00000000000000000077.log.deleted").write_bytes(bytes(300))
+    paths = [log_dir, other]
+    if named == "partitions":
+        paths = [other / "b-0", log_dir / "a-0", other / "c-0", other / "b-0"]
+    elif named == "a link":
+        (log_dir.parent / "link").symlink_to(other)
+        paths = [log_dir, log_dir.parent / "link", other]
+    before = held(log_dir) + held(other)
+    disk()
+    words = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 2500), *map(str, paths))
+    planned = kafkalog(*words, "--dry-run")
+    done = kafkalog(*words)
+    out = done.out.decode()
+    assert done.status in (0, 1), out
+    left = [path.name[18:20] + path.parent.name for top in (log_dir, other) for path in sorted(top.rglob("*.log*"))]
+    assert left == ["01a-0", "02a-0", "02b-0", "00c-0", "01c-0"]
+    freed = before - held(log_dir) - held(other)
+    summary = f"{ROOM + freed} bytes of the disk are free, {ROOM + 2500} were wanted; {ROOM} before and {freed} by this: "
+    assert [text.count(summary + "3 segments of 2 partitions and 300 bytes of left-overs") for text in (out, planned.out.decode())] == [1, 1]
+
+
 @pytest.mark.parametrize("start", [("--clean-start",), ()])
 def test_a_disk_without_any_room_is_freed(log_dir, disk, start):
     """Opening the logs wants to write producer snapshots, which are gone; the first one has nothing to give."""

@@ -120,7 +120,9 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
             continue
         below = _log_dirs_below(files, path, _DEPTH)
         if not below:
-            raise UsageError(f"{path}: neither a partition nor a log dir, and no log dir lies in it")
+            what = f"{path}: neither a partition nor a log dir, and no log dir lies in it"
+            do = "name partition directories, such as data/orders-7, or log dirs, which log.dirs in server.properties names"
+            raise UsageError(what, do, path=path)
         for log_dir in map(known, below):
             found[log_dir] = list_log_dir(files, log_dir)
     return list(found.values())
