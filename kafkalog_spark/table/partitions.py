@@ -14,7 +14,7 @@ from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import Place
@@ -83,21 +83,21 @@ def best_replica(directories: list[str]) -> str:
     """
     if len(directories) == 1:
         return directories[0]
-    ranked = []
-    for directory in directories:
-        with_log = list(_rank(directory))
-        ranked += [(rank, directory) for rank in with_log]
-    return max(ranked, key=lambda one: one[0])[1] if ranked else directories[0]
+    ranks = {directory: rank for directory in directories if (rank := _rank(directory)) is not None}
+    return max(ranks, key=ranks.__getitem__, default=directories[0])
 
 
-def _rank(directory: str) -> Iterator[tuple[int, int, int]]:
+def _rank(directory: str) -> tuple[int, int, int] | None:
+    """What copies are compared by; None of one without a log, or that can not be read: reading it says why."""
     try:
         view = PartitionView(ReadOnlyFiles(), directory, _unsaid)
-        epochs = view.leader_epoch_cache.entries
-    except KafkalogError:  # no log, or one that can not be read: another copy is better, and reading this one says why
-        return
-    yield (epochs[-1].epoch if epochs else -1, view.sound_end_offset, -view.log_start_offset)
-    view.close()
+        try:
+            epochs = view.leader_epoch_cache.entries
+            return epochs[-1].epoch if epochs else -1, view.sound_end_offset, -view.log_start_offset
+        finally:
+            view.close()
+    except KafkalogError:
+        return None
 
 
 def open_view(directory: str, **known: int) -> PartitionView:

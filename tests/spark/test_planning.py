@@ -20,13 +20,26 @@ from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.following import first_offsets, last_offsets
 from kafkalog_spark.table.levels import kept_findings, plan_level, read_level
 from kafkalog_spark.table.options import read_options
+from kafkalog_spark.table.partitions import best_replica
 from kafkalog_spark.table.planning import Piece, plan
 from kafkalog_spark.table.reading import read_split
+from tests.support.open_files import open_below
 
 
 @pytest.fixture
 def bulk(own_corpus):
     return next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/bulk-0"))
+
+
+def test_of_copies_that_can_not_be_compared_none_stays_open(bulk, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(bulk, tmp_path / name / bulk.name)
+    checkpoint = tmp_path / "two" / bulk.name / "leader-epoch-checkpoint"
+    checkpoint.unlink()
+    checkpoint.mkdir()
+    copies = [f"{tmp_path}/{name}/{bulk.name}" for name in ("two", "one")]
+    assert best_replica(copies) == copies[1]
+    assert open_below(tmp_path) == []
 
 
 def splits(path, bounds=None, **options):

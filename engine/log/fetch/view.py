@@ -74,12 +74,13 @@ class PartitionView:
         self.sound_end_offset = 0
         self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: nobody asked yet
         self._followed_to = 0  # they are known up to this offset
-        self.refresh()
-        if not len(self.segments):
-            what = f"{directory}: no log of a partition is there"
-            raise UnreadableFile(what, do="name the directory of one partition, such as data/orders-7", path=directory)
-        self.log_start_offset = self._find_start()
         self._epochs: EpochsRead | None = None  # not read yet
+        try:
+            self.refresh()
+            self.log_start_offset = self._find_start()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of all files."""
@@ -174,6 +175,9 @@ class PartitionView:
         self.sound_end_offset = max(base, found.sound_offset or 0)
 
     def _find_start(self) -> int:
+        if not len(self.segments):
+            what = f"{self.directory}: no log of a partition is there"
+            raise UnreadableFile(what, do="name the directory of one partition, such as data/orders-7", path=self.directory)
         first = self.segments.base_offsets[0]
         if self._asked_start is not None:
             return max(first, self._asked_start)

@@ -84,20 +84,29 @@ class Rebuilder:
     def _open_segments(self) -> LogSegments:
         """All segments; only those that are rebuilt may change anything."""
         segments = LogSegments()
-        for name in self._files.plain(self._directory):
-            base = offset_of(name)
-            if base is not None and name == log_file_name(base):
-                writable = base in self._bases
-                segments.add(LogSegment(self._files, self._directory, base, self._config, self._now, writable=writable))
+        try:
+            for name in self._files.plain(self._directory):
+                base = offset_of(name)
+                if base is not None and name == log_file_name(base):
+                    writable = base in self._bases
+                    segments.add(LogSegment(self._files, self._directory, base, self._config, self._now, writable=writable))
+        except BaseException:
+            segments.close_handlers()
+            raise
         return segments
 
     def run(self) -> list[str]:
-        """Rebuild what is broken → names of the files written. Raises UnwritableFile, and what recovery raises."""
-        done = [name for base in sorted(self._bases) for name in self._segment(base)]
-        done += [self._snapshot(offset) for offset in sorted(self._snapshots)]
-        if self._epochs:
-            done.append(self._leader_epochs())
-        self.segments.close_handlers()
+        """Rebuild what is broken → names of the files written. Raises UnwritableFile, and what recovery raises.
+
+        Lets go of all files, also where it fails.
+        """
+        try:
+            done = [name for base in sorted(self._bases) for name in self._segment(base)]
+            done += [self._snapshot(offset) for offset in sorted(self._snapshots)]
+            if self._epochs:
+                done.append(self._leader_epochs())
+        finally:
+            self.segments.close_handlers()
         if done:
             self._files.sync_directory(self._directory)
         return done
