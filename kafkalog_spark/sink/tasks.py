@@ -72,6 +72,7 @@ class TaskWriter:
         self._files, self._directory, self._name = files, directory, name
         self._options, self._columns, self._clock = options, columns, clock
         self._keyless = number
+        self._waiting = 0  # bytes of all partitions that are not packed yet
         self._staged: dict[tuple[str, int], StagedPartition] = {}
         self._batches = BatchColumns()  # one for all: they are only used while something is packed
 
@@ -94,10 +95,14 @@ class TaskWriter:
         partitions = rows.partitions(column.get("partition"), self._options.partitions, self._keyless)
         self._keyless += 1  # like a producer: a batch's rows without a key go to one partition
         for key, chosen, first, end in self._groups(column.get("topic"), partitions):
-            self._partition(key).add(rows, chosen, first, end)
-        if sum(staged.waiting for staged in self._staged.values()) > _WAITING_IN_ALL:
+            staged = self._partition(key)
+            self._waiting -= staged.waiting
+            staged.add(rows, chosen, first, end)
+            self._waiting += staged.waiting
+        if self._waiting > _WAITING_IN_ALL:
             for staged in self._staged.values():
                 staged.pack()
+            self._waiting = 0
 
     def _groups(self, topics: pa.Array | None, partitions: pa.Array) -> Iterator[tuple[tuple[str, int], memoryview, int, int]]:
         """Rows by topic and partition."""
@@ -126,8 +131,9 @@ class TaskWriter:
             staged = self._staged[key] = StagedPartition(
                 self._files, directory, self._options, self._clock, self._batches
             )
-            for other in self._staged.values():
-                other.be_one_of(len(self._staged))
+            count = len(self._staged)
+            for one in self._staged.values() if count in (_ROOMY + 1, _OPEN_FILES + 1) else (staged,):
+                one.be_one_of(count)
         return staged
 
     def _finished(self, key: tuple[str, int], staged: StagedPartition) -> StagedPiece:

@@ -72,8 +72,14 @@ class Sink:
         """Make what the tasks wrote part of the directory. Raises LogDirError; then nothing was changed."""
         written = [one for one in messages if isinstance(one, Written)]
         pieces = [piece for one in written for piece in one.pieces]
-        query = next((one.query for one in written if one.query), "")
-        stream = None if batch is None else (query, batch)
+        query = next((one.query for one in written if one.query), None)
+        if batch is not None and query is None:
+            if pieces:
+                what = "no task was told which stream it works for, and streams are told apart by that"
+                raise LogDirError(f"{self.job.root}: batch {batch} is not written: {what}")
+            self.forget()  # nothing was written: nothing is to be written once
+            return
+        stream = None if batch is None or query is None else (query, batch)
         try:
             commit(Files(), self.job, self.options, pieces, now_ms(), overwrite=overwrite, stream=stream)
         except KafkalogError as error:

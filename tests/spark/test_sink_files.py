@@ -16,9 +16,10 @@ from engine.files import Files, replace
 from engine.formats import CODEC_NAMES, Codec
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import CHECKPOINTS
-from kafkalog_spark.errors import OptionError
+from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.options import check_topic, read_sink_options
+from kafkalog_spark.sink.tasks import StagedPartition
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, cut, run
 from tests.support.disk_model import Disk
 from tests.support.other_process import lock_held
@@ -398,6 +399,52 @@ def test_a_power_cut_is_no_error_that_is_undone(monkeypatch):
     disk, pieces = prepared()
     with pytest.raises(PowerCut):
         SinkRun(CrashFiles(disk, stop_at=20), ROOT).commit(pieces)
+
+
+# ---- many partitions, streams -----------------------------------------------------------------------
+
+
+def test_each_partition_more_costs_the_same(root, monkeypatch):
+    asked = []
+    be_one_of = StagedPartition.be_one_of
+    monkeypatch.setattr(StagedPartition, "be_one_of", lambda staged, count: asked.append(count) or be_one_of(staged, count))
+    count = 150
+    sink(root, numPartitions=str(count)).write([values(*["v"] * count, partition=list(range(count)))])
+    assert len(read(FILES, root)) == count
+    assert count <= len(asked) < 2 * count + 1
+
+
+def test_what_waits_in_all_has_a_limit(root, monkeypatch):
+    monkeypatch.setattr("kafkalog_spark.sink.tasks._WAITING_IN_ALL", 10_000)
+    packed = []
+    pack = StagedPartition.pack
+    monkeypatch.setattr(StagedPartition, "pack", lambda staged: packed.append(staged.waiting) or pack(staged))
+    rows = [values(*["v" * 500] * 8, partition=[0, 1, 2, 3] * 2)] * 10
+    sink(root, numPartitions="4").write(rows)
+    assert len([size for size in packed if size]) > 8  # not only in the end
+    assert max(packed) < 10_000
+    assert sum(map(len, read(FILES, root).values())) == 80
+
+
+def test_a_stream_that_has_no_name_writes_nothing_that_could_be_anothers(root):
+    """Batch 0 of one would count as batch 0 of the next, whose rows were lost."""
+    pytest.importorskip("pyspark.sql.datasource")
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from kafkalog_spark.sink.writers import Sink, Written
+
+    writer = Sink({"path": root, "topic": "t", "numPartitions": "1"}, StructType([StructField("value", BinaryType())]))
+    writer.publish([Written([])], overwrite=False, batch=0)
+    assert FILES.list(root) == [".lock"]
+    written = writer.write(iter([values("a")]))
+    assert (len(written.pieces), written.query) == (1, None)
+    with pytest.raises(LogDirError, match="batch 0 is not written: no task was told which stream it works for"):
+        writer.publish([written], overwrite=False, batch=0)
+    named = Written(written.pieces, "q")
+    for _ in range(2):
+        writer.publish([named], overwrite=False, batch=0)
+    assert read(FILES, root) == {"t-0": [(0, b"a")]}
+    assert jobs.read_manifest(FILES, root).streams == {"q": 0}
 
 
 # ---- options ----------------------------------------------------------------------------------------
