@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from kafkalog_cli.engine_options import Opening
     from kafkalog_cli.progress import Progress
-
-_LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, behind which there is no calendar
 
 
 def run(values: dict[str, Any]) -> int:
@@ -74,14 +71,11 @@ def run(values: dict[str, Any]) -> int:
 
 def _quarantine_of(files: Files, log_dir: LogDir, chosen: str | None, now: int, taken: set[str]) -> str:
     """Where to keep what is taken out of `log_dir`. Raises UsageError for a place inside a log dir."""
+    from engine.log.quarantine.naming import quarantine_beside
+
     real = files.resolve(log_dir.path)
     if chosen is None:
-        when = datetime.fromtimestamp(min(now / 1000, _LATEST), UTC).strftime("%Y%m%dT%H%M%SZ")
-        directory = first = f"{real}.quarantine-{when}"
-        number = 1
-        while files.exists(directory):
-            number += 1
-            directory = f"{first}-{number}"
+        directory = quarantine_beside(files, log_dir.path, now)
     else:
         directory = files.absolute(chosen.rstrip("/"))
         if directory in taken or any(place.startswith(directory + "-") for place in taken):

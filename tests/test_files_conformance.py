@@ -10,7 +10,7 @@ import pytest
 
 import engine.files.seam
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, UnwritableFile
-from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, replace
+from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, remove_tree, replace
 from engine.log.operations.untouched import UntouchedFiles
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, WritableCrashFile, cut, run
@@ -211,6 +211,32 @@ def test_remove_and_make_twice(seam):
     files.remove_directory(f"{top}/d")
     files.sync_directory(top)
     assert files.list(top) == []
+
+
+def test_trees_are_removed(seam):
+    files, top = seam
+    for path in ("tree", "tree/below", "tree/below/deeper"):
+        files.make_directory(f"{top}/{path}")
+    for name in ("tree/one", "tree/last", "tree/below/two", "beside"):
+        put(files, f"{top}/{name}", b"xyz")
+    assert remove_tree(files, f"{top}/tree", but="last") == 6
+    assert files.list(f"{top}/tree") == ["last"]
+    assert remove_tree(files, f"{top}/tree") == 3
+    assert files.list(top) == ["beside"]
+    assert remove_tree(files, f"{top}/tree") == 0
+
+
+@pytest.mark.parametrize("make_seam", [Files, lambda: OverlayFiles(Files(), now=0)])
+def test_of_links_in_a_tree_only_the_links_go(tmp_path, make_seam):
+    for directory in ("tree", "other"):
+        (tmp_path / directory).mkdir()
+    (tmp_path / "other/file").write_bytes(b"x")
+    for name, to in {"link": "../other/file", "directory": "../other", "nowhere": "missing"}.items():
+        (tmp_path / "tree" / name).symlink_to(to)
+    files = make_seam()
+    assert remove_tree(files, f"{tmp_path}/tree") == 0
+    assert not files.exists(f"{tmp_path}/tree")
+    assert files.list(f"{tmp_path}/other") == ["file"]
 
 
 def test_times_and_copies(seam):

@@ -271,3 +271,30 @@ def look(files: ReadOnlyFiles, path: str) -> FileInfo | None:
         if files.exists(path):
             raise
         return None
+
+
+def remove_tree(files: Files, top: str, *, but: str | None = None) -> int:
+    """Remove the directory at `top` with everything in it → bytes of its files. That there is none is no error.
+
+    but  a name in it that stays, and so the directory itself
+    Links are not followed. Raises UnreadableFile, UnwritableFile; what was removed until then is gone.
+    """
+    if not files.exists(top):
+        return 0
+    size = 0
+    directories = [top]
+    for directory in directories:  # which grows meanwhile
+        special = files.special(directory)
+        for name in files.list(directory):
+            if directory == top and name == but:
+                continue
+            path = f"{directory}/{name}"
+            info = None if name in special else look(files, path)
+            if info is not None and info.is_directory:
+                directories.append(path)
+                continue
+            size += 0 if info is None else info.size
+            files.remove(path)
+    for directory in reversed(directories if but is None else directories[1:]):
+        files.remove_directory(directory)
+    return size

@@ -14,7 +14,7 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from engine.files import Files, now_ms
+from engine.files import Files, now_ms, remove_tree
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC
 from engine.log.cleaner.compaction import CompactionOptions, note_round
@@ -28,8 +28,16 @@ from engine.log.report import Action
 from engine.server_config import ServerConfig
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs.shuffling import Unsuited, clean_by_shuffle
-from kafkalog_spark.jobs.upkeep import EVENT_TYPES, TaskLogManager, Work, frame_of, opened, run_here, run_tasks
-from kafkalog_spark.sink.staging import remove_tree
+from kafkalog_spark.jobs.upkeep import (
+    EVENT_TYPES,
+    Assignment,
+    TaskLogManager,
+    event_rows,
+    frame_of,
+    opened,
+    run_here,
+    run_tasks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,18 +75,19 @@ def compact(
     asked = options or CompactionOptions()
     asked = replace(asked, secret=(randbits(64), randbits(64)))
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
-    with opened(paths, settings, moment, lambda files, _log_dir: files) as job:
+    with opened(paths, settings, moment, _plain) as job:
         for place in (place for log_dir in job.log_dirs for place in log_dir.places):  # whether it is due still or not
             remove_tree(Files(), f"{place.path}/{STAGING}")  # of a job that died
         chooser = LogCompactor(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter)
-        chooser.choose(job.manager, 1)
+        told = chooser.choose(job.manager, 1)
         places = [
             place for log_dir in job.manager.cluster.log_dirs for place in log_dir.places if place.name.topic != METADATA_TOPIC
         ]
         markers = {log_dir: take_marker(job.manager, log_dir) for log_dir in job.log_dirs}
         clean = {log_dir.path for log_dir, marker in markers.items() if clean_start or marker is not None}
-        work = Work(settings, moment, _plain, partial(_compact, asked, clean, shuffle))
-        rows = run_tasks(spark, job, places, work, _TASK_BYTES)
+        work = Assignment(settings, moment, _plain, partial(_compact, asked, clean, shuffle))
+        rows = [dict.fromkeys(EVENT_TYPES) | row for report in told for row in event_rows(report)]
+        rows += run_tasks(spark, job, places, work, _TASK_BYTES)
         for place in places:
             if place.path in job.plans:
                 rows += _by_shuffle(spark, job, place, asked, clean, work)
@@ -89,7 +98,7 @@ def compact(
 
 
 def _by_shuffle(
-    spark: SparkSession, job: Job, place: Place, asked: CompactionOptions, clean: set[str], work: Work
+    spark: SparkSession, job: Job, place: Place, asked: CompactionOptions, clean: set[str], work: Assignment
 ) -> list[dict[str, Any]]:
     """Do the round that a task has planned; where that can not be, let one task do it with its offset map."""
     plan: RoundPlan = pickle.loads(job.plans.pop(place.path))  # noqa: S301  # from a task of ours
@@ -128,7 +137,7 @@ def _put(plan: RoundPlan, written: WrittenGroups, was_clean: bool, manager: Task
         manager.noted.clear()
 
 
-def _plain(files: Files, _log_dir: LogDir, _places: list[Place]) -> Files:
+def _plain(files: Files, _log_dir: LogDir) -> Files:
     return files
 
 

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.files import Files, now_ms
+from engine.layout import file_name
 from engine.log.logdir.log_manager import Settings
-from engine.log.operations.operation import put_marker, take_marker
-from engine.log.operations.recover import RecoverOptions
-from engine.log.operations.recover import recover as recover_logs
+from engine.log.logdir.startup import foresee
+from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_places
+from engine.log.quarantine.naming import quarantine_beside
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.report import Action
 from engine.server_config import ServerConfig
-from kafkalog_spark.jobs.upkeep import FAILED, TaskLogManager, Work, event_rows, finish, frame_of, opened, run_tasks
+from kafkalog_spark.jobs.upkeep import FAILED, Assignment, TaskLogManager, event_rows, frame_of, opened, run_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.errors import KafkalogError
-    from engine.log.logdir.log_dirs import LogDir, Place
-    from engine.log.logdir.log_manager import LogManager
+    from engine.log.logdir.log_dirs import LogDir
     from engine.log.report import Report
 
 _TASK_BYTES = 128 << 20
@@ -44,32 +42,16 @@ def recover(
     """
     moment = now_ms() if now is None else now
     asked = replace(options or RecoverOptions(), mark_clean=False)
-    stamp = datetime.fromtimestamp(moment / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
-    errors: list[KafkalogError] = []
-    places: list[Place] = []  # none where a damaged metadata log stops us
-
-    def by_tasks(
-        _manager: LogManager, _options: RecoverOptions, chosen: list[Place], *_: object
-    ) -> Generator[tuple[Place, Report], None, None]:
-        places.extend(chosen)
-        yield from ()
-
-    with opened(paths, settings, moment, partial(_log_dirs_quarantine, stamp, moment)) as job:
-        reports = list(recover_logs(job.manager, asked, errors, each=by_tasks))
-        rows = [row for report in reports for row in event_rows(report)]
-        work = Work(settings, moment, partial(_quarantined, stamp, moment), partial(_recover, asked))
-        named = {place.log_dir for place in places}
-        markers = {
-            log_dir: take_marker(job.manager, log_dir)
-            for log_dir in job.log_dirs if not log_dir.is_whole and log_dir.path in named
-        }  # fmt: skip
-        rows += run_tasks(spark, job, places, work, _TASK_BYTES)
-        for log_dir, marker in markers.items():
-            if marker is not None and not _is_wrong(log_dir, rows):
-                put_marker(job.manager, log_dir, marker)
+    recovery = Recovery()
+    with opened(paths, settings, moment, partial(_quarantine, moment, "log-dir")) as job:
+        rows = [row for report in prepare(job.manager, asked, recovery) for row in event_rows(report)]
+        work = Assignment(settings, moment, partial(_quarantine, moment, ""), partial(_recover, asked))
+        rows += run_tasks(spark, job, recovery.places, work, _TASK_BYTES)
         for log_dir in job.log_dirs:
-            finish(job.manager.files_of(log_dir.path))
+            if _is_wrong(log_dir, rows):
+                recovery.unproven[log_dir.path] = "a task says so"
+        rows += [row for report in finish(job.manager, asked, recovery) for row in event_rows(report)]
     return frame_of(spark, rows)
 
 
@@ -82,22 +64,14 @@ def _is_wrong(log_dir: LogDir, rows: list[dict[str, Any]]) -> bool:
 
 
 def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]:
-    errors: list[KafkalogError] = []
-    yield from recover_logs(manager, asked, errors)
+    """The partitions of a task, all in one log dir."""
+    [log_dir] = manager.cluster.log_dirs
+    troubles = foresee(manager.files_of(log_dir.path), manager.cluster)
+    for _place, report in recover_places(manager, asked, list(log_dir.places), troubles):
+        yield report
 
 
-def _log_dirs_quarantine(stamp: str, now: int, files: Files, log_dir: LogDir) -> Files:
-    return _quarantine(files, files.resolve(log_dir.path), f"{stamp}-log-dir", now)
-
-
-def _quarantined(stamp: str, now: int, files: Files, log_dir: LogDir, places: list[Place]) -> Files:
-    name = f"{places[0].name.topic}-{places[0].name.partition}"
-    return _quarantine(files, files.resolve(log_dir.path), f"{stamp}-{name}", now)
-
-
-def _quarantine(files: Files, log_dir: str, name: str, now: int) -> Files:
-    directory, number = f"{log_dir}.quarantine-{name}", 1
-    while files.exists(directory):  # an attempt before this one
-        number += 1
-        directory = f"{log_dir}.quarantine-{name}-{number}"
-    return QuarantiningFiles(files, directory, command="recover", now=now, log_dirs=(log_dir,))
+def _quarantine(now: int, of: str, files: Files, log_dir: LogDir) -> Files:
+    """A quarantine of what is taken out of `log_dir`; of "": by the first of its partitions."""
+    directory = quarantine_beside(files, log_dir.path, now, of or file_name(log_dir.places[0].path))
+    return QuarantiningFiles(files, directory, command="recover", now=now, log_dirs=(files.resolve(log_dir.path),))

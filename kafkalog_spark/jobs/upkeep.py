@@ -44,7 +44,7 @@ EVENT_TYPES: dict[str, pa.DataType] = {
     "exitStatus": pa.int32(),
 }  # fmt: skip
 _NOTE_TYPES = EVENT_TYPES | {
-    "firstBaseOffset": pa.int64(), "logStartOffset": pa.int64(), "recoveryPoint": pa.int64(), "ofWholeDir": pa.bool_(),
+    "firstBaseOffset": pa.int64(), "logStartOffset": pa.int64(), "recoveryPoint": pa.int64(),
     "cleanUntil": pa.int64(), "plan": pa.binary(), "leftAlone": pa.bool_(),
 }  # fmt: skip
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
@@ -59,7 +59,6 @@ class TaskLogManager(LogManager):
     def __init__(self, *values: Any) -> None:
         super().__init__(*values)
         self.noted: dict[Place, Standing] = {}
-        self.noted_of_whole: dict[Place, Standing] = {}  # that count only where the log dir was named as a whole
         self.clean_until: dict[str, int] = {}  # partition directory → offset
         self.plans: dict[str, bytes] = {}  # partition directory → what is left to the driver, in words of the job
 
@@ -67,17 +66,13 @@ class TaskLogManager(LogManager):
         """Keep what the driver will write."""
         self.noted.update(standing)
 
-    def leave(self, _log_dir: LogDir, standing: Any) -> None:
-        """Keep what the driver will write, if it was given more than these partitions."""
-        self.noted_of_whole.update(standing)
 
-
-class Work(NamedTuple):
-    """What a task needs to know, besides its partitions."""
+class Assignment(NamedTuple):
+    """What tasks do to partitions, and what they need to know for it."""
 
     settings: Settings
     now: int
-    wrap: Callable[[Files, LogDir, list[Place]], Files]
+    wrap: Callable[[Files, LogDir], Files]
     operate: Operate
 
 
@@ -96,23 +91,25 @@ class Job:
 
     @property
     def cluster(self) -> Cluster:
-        """Identities and the metadata log, which were read once."""
-        return replace(self.manager.cluster, log_dirs=())
+        """Identities and the metadata log, which were read once, and the log dirs without what is in them."""
+        bare = (replace(log_dir, places=(), foreign=(), files=()) for log_dir in self.log_dirs)
+        return replace(self.manager.cluster, log_dirs=tuple(bare))
 
 
 @contextmanager
 def opened(paths: Sequence[str], settings: Settings, now: int, wrap: Callable[[Files, LogDir], Files]) -> Iterator[Job]:
-    """Lock the log dirs below `paths`. Raises LogDirError, also where a broker runs."""
+    """Lock the log dirs below `paths`, and close their quarantines in the end. Raises LogDirError, also where a broker runs."""
     files = Files()
     try:
         log_dirs = find_log_dirs(files, [one for path in paths for one in expand(files, str(path))])
-        with locked(files, [log_dir.path for log_dir in log_dirs]):
-            seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
-            try:
-                yield Job(log_dirs, LogManager(seams.__getitem__, survey(files, log_dirs), settings, now))
-            finally:
-                for log_dir in log_dirs:
-                    _remove_locks(files, log_dir.path)
+        with ExitStack() as stack:  # each step back is taken, whichever fails
+            stack.enter_context(locked(files, [log_dir.path for log_dir in log_dirs]))
+            seams: dict[str, Files] = {}
+            for log_dir in log_dirs:
+                stack.callback(_remove_locks, files, log_dir.path)
+                seams[log_dir.path] = wrap(files, log_dir)
+                stack.callback(finish, seams[log_dir.path])
+            yield Job(log_dirs, LogManager(seams.__getitem__, survey(files, log_dirs), settings, now))
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
@@ -137,7 +134,7 @@ def pieces_of(places: Iterable[Place]) -> list[Piece]:
     return [Piece(place.path, place.log_dir, 0, 0, 0, log_size(files, place.path)) for place in places]
 
 
-def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Work, split_bytes: int) -> list[dict[str, Any]]:
+def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignment, split_bytes: int) -> list[dict[str, Any]]:
     """Do the work on all `places`; the events as rows. The checkpoints of their log dirs are written in the end.
 
     Raises LogDirError, and what Spark raises where a task fails for good: then no checkpoint tells of the others.
@@ -160,7 +157,7 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Work, sp
     return _taken(job, by_path, (row.asDict() for row in found))
 
 
-def run_here(job: Job, places: list[Place], work: Work) -> list[dict[str, Any]]:
+def run_here(job: Job, places: list[Place], work: Assignment) -> list[dict[str, Any]]:
     """As `run_tasks`, in the driver: for what is soon done, and must not be done twice. Raises LogDirError."""
     return _taken(job, {place.path: place for place in places}, _rows(places, work, job.cluster))
 
@@ -170,7 +167,6 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
     rows: list[dict[str, Any]] = []
     standing: dict[str, dict[Place, Standing]] = {}
     clean: dict[str, int] = {}
-    whole = {log_dir.path for log_dir in job.log_dirs if log_dir.is_whole}
     try:
         for row in found:
             if row["action"] != STANDING:
@@ -179,7 +175,7 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
                     job.half_done.add(row["directory"])
                 continue
             place = by_path[row["directory"]]
-            if row.get("recoveryPoint") is not None and (place.log_dir in whole or not row["ofWholeDir"]):
+            if row.get("recoveryPoint") is not None:
                 left = Standing(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
                 standing.setdefault(place.log_dir, {})[place] = left
             if row.get("cleanUntil") is not None:
@@ -201,23 +197,24 @@ def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dic
         write_clean_offsets(files, {path: offset for path, offset in clean.items() if path.startswith(log_dir.path + "/")})
 
 
-def _rows(places: list[Place], work: Work, cluster: Cluster) -> Iterator[dict[str, Any]]:
+def _rows(places: list[Place], work: Assignment, cluster: Cluster) -> Iterator[dict[str, Any]]:
     """The work of one task, log dir by log dir."""
     files = Files()
-    for log_dir in dict.fromkeys(place.log_dir for place in places):
-        mine = [place for place in places if place.log_dir == log_dir]
+    for log_dir in cluster.log_dirs:
+        mine = [place for place in places if place.log_dir == log_dir.path]
+        if not mine:
+            continue
         with ExitStack() as stack:
             for place in mine:
-                lock = files.lock(f"{log_dir}/{_LOCKS}{place.name.topic}-{place.name.partition}")
+                lock = files.lock(f"{log_dir.path}/{_LOCKS}{place.name.topic}-{place.name.partition}")
                 stack.callback(lock.release)
-            whole = LogDir(log_dir, False, tuple(mine), (), ())
-            seam = work.wrap(files, whole, mine)
-            mine_only = replace(cluster, log_dirs=(whole,))
-            manager = TaskLogManager(lambda _path, seam=seam: seam, mine_only, work.settings, work.now)
+            part = replace(log_dir, places=tuple(mine))
+            seam = work.wrap(files, part)
+            stack.callback(finish, seam)
+            manager = TaskLogManager(lambda _path, seam=seam: seam, replace(cluster, log_dirs=(part,)), work.settings, work.now)
             for report in work.operate(manager):
                 yield from event_rows(report)
             yield from _standing_rows(manager)
-            finish(seam)
 
 
 def finish(seam: Files) -> None:
@@ -229,12 +226,11 @@ def finish(seam: Files) -> None:
 
 
 def _standing_rows(manager: TaskLogManager) -> Iterator[dict[str, Any]]:
-    for of_whole, noted in ((False, manager.noted), (True, manager.noted_of_whole)):
-        for place, left in noted.items():
-            yield {
-                "directory": place.path, "action": STANDING, "firstBaseOffset": left.first_base_offset,
-                "logStartOffset": left.log_start_offset, "recoveryPoint": left.recovery_point, "ofWholeDir": of_whole,
-            }  # fmt: skip
+    for place, left in manager.noted.items():
+        yield {
+            "directory": place.path, "action": STANDING, "firstBaseOffset": left.first_base_offset,
+            "logStartOffset": left.log_start_offset, "recoveryPoint": left.recovery_point,
+        }  # fmt: skip
     for directory, offset in manager.clean_until.items():
         yield {"directory": directory, "action": STANDING, "cleanUntil": offset}
     for directory, plan in manager.plans.items():

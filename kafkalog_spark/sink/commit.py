@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from engine.advice import argument
 from engine.checkpoint.identity import ZERO_UUID
 from engine.errors import KafkalogError
+from engine.files import remove_tree
 from engine.layout import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
 from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
 from engine.log.append.intake import FollowerIntake
@@ -176,7 +177,7 @@ class _Commit:
         if not self._new:
             return {}
         files, directory = self._files, f"{self._job.directory}/{jobs.NEW}"
-        jobs.remove_tree(files, directory)
+        remove_tree(files, directory)
         jobs.make_directories(files, directory)
         ids: dict[str, str] = {}
         for place in self._new:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import LogConfig
 from engine.errors import KafkalogError, LogDirLocked
-from engine.files import replace
+from engine.files import remove_tree, replace
 from engine.layout import FileKind, log_file_name, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.locking import locked
@@ -221,9 +221,7 @@ def undo(files: Files, job: Job, now: int) -> None:
 def clean_up(files: Files, job: Job) -> None:
     """Remove what a job staged, and the directory around it if no other job is there."""
     if files.exists(job.directory):
-        for name in files.list(job.directory):
-            if name != OWNER:  # goes last: without it nobody knows whether the job is alive
-                _remove(files, f"{job.directory}/{name}")
+        remove_tree(files, job.directory, but=OWNER)  # which goes last: without it nobody knows whether the job is alive
         files.sync_directory(job.directory)
         remove_tree(files, job.directory)
     _remove_empty(files, job.root)
@@ -299,21 +297,3 @@ def make_directories(files: Files, path: str) -> None:
     if not files.exists(path):
         files.make_directory(path)
         files.sync_directory(parent or ".")
-
-
-def remove_tree(files: Files, path: str) -> None:
-    """Remove a directory and everything in it; links are not followed. That there is none is no error."""
-    if not files.exists(path):
-        return
-    for name in files.list(path):
-        _remove(files, f"{path}/{name}")
-    files.remove_directory(path)
-
-
-def _remove(files: Files, path: str) -> None:
-    if files.exists(path) and files.info(path).is_directory and not os.path.islink(path):
-        remove_tree(files, path)
-    else:
-        files.remove(path)
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from engine.config import LogConfig
+from engine.files import remove_tree
 from engine.formats import Codec, ControlType
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact
@@ -12,7 +13,6 @@ from engine.log.cleaner.manager import log_to_clean
 from engine.log.cleaner.round_plan import plan_round
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
-from kafkalog_spark.sink.staging import remove_tree
 from tests.crash.partitions import ABORTED, COMMITTED, DIRECTORY, IDEMPOTENT, NOW, TOPIC, closed, identity, marker, see, visit
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles

@@ -7,12 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.errors import KafkalogError, UnreadableFile
+from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
+from engine.files import ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import Settings
 from engine.log.operations.recover import RecoverOptions
+from engine.log.quarantine.manifest import read_manifest
+from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.report import Action, Report
 from kafkalog_cli import spark as command
 from kafkalog_cli.render_report import exit_status
@@ -255,8 +258,53 @@ def test_a_log_that_would_lose_records_ends_job_and_command_with_the_same_status
 def test_what_a_dead_job_left_goes_where_nothing_is_due_too(torn):
     left = torn / "small_segments-0" / compact_job.STAGING
     (left / "one").mkdir(parents=True)
-    assert compact(None, str(torn), config={"cleanup.policy": "delete"}, now=NOW) == []
+    [told] = compact(None, str(torn), config={"cleanup.policy": "delete"}, now=NOW)
+    assert (told["action"], told["directory"]) == ("explained", str(torn))
+    assert "none of 1 partitions is of a compacted topic" in told["reason"]
+    assert status_of([told]) == 0
     assert not left.exists()
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_log_that_ends_below_its_start_is_kept_as_by_the_command(torn, tmp_path):
+    (torn / "log-start-offset-checkpoint").write_text("0\n1\nsmall_segments 0 99999\n")
+    shutil.copytree(torn, tmp_path / "other")
+    done = kafkalog("recover", "--start-beyond-end", "keep", "--now", str(NOW), str(tmp_path / "other"))
+    rows = recover(None, str(torn), options=RecoverOptions(start_beyond_end="keep"), now=NOW)
+    assert status_of(rows) == done.status == 1
+    assert state(torn) == state(tmp_path / "other")
+    assert not [row for row in rows if row["action"] == "kept"]
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_time_behind_every_calendar_names_a_quarantine_too(torn):
+    assert ("truncated", "small_segments-0") in done(recover(None, str(torn), now=2**63 - 1))
+    assert list(torn.parent.glob("logs.quarantine-99991231T235959Z-small_segments-0"))
+
+
+def test_every_quarantine_is_closed_whatever_fails(torn, tmp_path, monkeypatch):
+    """The driver's, when the tasks fail, and one of them as well: restoring asks how things were left."""
+    log_dirs = [torn, tmp_path / "other"]
+    shutil.copytree(*log_dirs)
+    for log_dir in log_dirs:
+        (log_dir / ".kafka_cleanshutdown").write_bytes(b"{}")
+    closing = QuarantiningFiles.finish
+
+    def finish(quarantine):
+        if "/other." in quarantine.directory:
+            raise UnwritableFile(f"{quarantine.directory}: no room")
+        closing(quarantine)
+
+    def fail(*_):
+        raise ValueError("a task failed for good")
+
+    monkeypatch.setattr(QuarantiningFiles, "finish", finish)
+    monkeypatch.setattr(upkeep, "run", fail)
+    with pytest.raises(LogDirError, match="no room") as caught:
+        recover(None, *map(str, log_dirs), now=NOW)
+    assert "a task failed for good" in str(caught.value.__context__.__context__)
+    [kept] = tmp_path.glob("logs.quarantine-*")
+    assert read_manifest(ReadOnlyFiles(), str(kept)).left is not None
 
 
 def test_the_lock_of_an_attempt_that_runs_on_outlives_its_job(torn):

@@ -18,7 +18,7 @@ from engine.checkpoint.offsets import (
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import is_known
 from engine.errors import KafkalogError
-from engine.files import look, replace
+from engine.files import remove_tree, replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, is_topic_name, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
@@ -181,9 +181,6 @@ class LogManager:
         """As the broker noted it; None where it did not."""
         return self.offsets(place.log_dir, FileKind.REPLICATION_CHECKPOINT).get(place.key)
 
-    def leave(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
-        """Told how partitions were left that were named by themselves: the checkpoints of their log dir stay as they are."""
-
     def checkpoint(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
         """Write where logs begin, and up to where they are on the disk; other partitions keep what they have.
 
@@ -245,7 +242,7 @@ def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> 
     failed: dict[Place, KafkalogError] = {}
     for place in log_dir.partitions(PartitionKind.DELETE):
         try:
-            size = _remove_tree(files, place.path)
+            size = remove_tree(files, place.path)
         except KafkalogError as error:
             failed[place] = error
             continue
@@ -253,22 +250,3 @@ def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> 
     if log_dir.partitions(PartitionKind.DELETE):
         files.sync_directory(log_dir.path)
     return failed
-
-
-def _remove_tree(files: Files, top: str) -> int:
-    """Remove the directory at `top` with everything in it; returns the bytes of its files. Links are not followed."""
-    size = 0
-    directories = [top]
-    for directory in directories:  # which grows meanwhile
-        special = files.special(directory)
-        for name in files.list(directory):
-            path = f"{directory}/{name}"
-            info = None if name in special else look(files, path)
-            if info is not None and info.is_directory:
-                directories.append(path)
-                continue
-            size += 0 if info is None else info.size
-            files.remove(path)
-    for directory in reversed(directories):
-        files.remove_directory(directory)
-    return size

@@ -6,7 +6,7 @@ With an overlay for `files_of` the same happens in memory: what is said is what 
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as replace_in
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from engine.files import replace
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.loading.notes import NO_INDEX
-from engine.log.logdir.log_manager import Standing, refuse_what_is_not_ours
+from engine.log.logdir.log_manager import refuse_what_is_not_ours
 from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
@@ -26,16 +26,11 @@ from engine.log.report import Action, Report
 from engine.log.segment.leftovers import Leftovers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from engine.log.logdir.log_dirs import LogDir, Place
-    from engine.log.logdir.log_manager import LogManager
+    from engine.log.logdir.log_manager import LogManager, Standing
     from engine.log.logdir.startup import Trouble
-
-    Each = Callable[
-        [LogManager, "RecoverOptions", list[Place], dict[Place, Standing], Callable[[Place, Report], object]],
-        Generator[tuple[Place, Report], None, None],
-    ]
 
 OPERATION = "recover"
 _TRIPPED = "a broker still trips over what is named above"
@@ -68,65 +63,128 @@ class RecoverOptions:
     jobs: int = 1
 
 
+@dataclass(slots=True)
+class Recovery:
+    """What is known of log dirs between the steps of their recovery: `prepare`, `recover_places`, `finish`.
+
+    troubles    that a starting broker would have        places  to be recovered, in this order
+    markers     by log dir, what its clean shutdown marker held that is put back: its other partitions are as they were
+    unproven    by log dir, why it can not be marked as clean        incomplete  log dirs where records were lost before
+    is_refused  a damaged metadata log stops everything
+    """
+
+    troubles: list[Trouble] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    markers: dict[str, bytes] = field(default_factory=dict)
+    unproven: dict[str, str] = field(default_factory=dict)
+    incomplete: set[str] = field(default_factory=set)
+    is_refused: bool = False
+
+    def note(self, place: Place, report: Report) -> None:
+        """Keep what the report of a partition says about its log dir."""
+        if report.failure is not None:
+            self.unproven[place.log_dir] = "a partition could not be recovered"
+        elif report.is_refused:
+            self.unproven[place.log_dir] = _TRIPPED
+        elif report.is_doubtful:
+            self.unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
+        if report.find(Action.MISSING):
+            self.incomplete.add(place.log_dir)
+
+
 def recover(
     manager: LogManager, options: RecoverOptions, errors: list[KafkalogError],
-    progress: Callable[[Place], object] | None = None, each: Each | None = None,
+    progress: Callable[[Place], object] | None = None,
 ) -> Iterator[Report]:
     """Recover everything in the manager's log dirs, and report as it goes. `progress` is called behind each partition.
 
-    each  recovers the partitions, instead of `_each`: for who has it done elsewhere
     What can not be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
     Log dirs that were named as a whole also get their small files mended and their checkpoints written. The clean shutdown
     marker is gone while we work; it comes back where only partitions were named, and nothing is left that is wrong.
     """
-    troubles = foresee(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
-    losses = [trouble for trouble in troubles if trouble.effect is Effect.LOSES_TOPICS]
+    recovery = Recovery()
+    yield from prepare(manager, options, recovery)
+    with closing(recover_places(manager, options, recovery.places, recovery.troubles)) as recovered:  # its threads end with it
+        for place, report in recovered:
+            if report.failure is not None:
+                errors.append(report.failure)
+            recovery.note(place, report)
+            yield report
+            if progress is not None:
+                progress(place)
+    yield from finish(manager, options, recovery)
+
+
+def prepare(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
+    """Do what comes before the partitions: look, prove the metadata log, mend small files, take markers away.
+
+    recovery  takes what the other steps have to know
+    """
+    recovery.troubles = foresee(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
+    losses = [trouble for trouble in recovery.troubles if trouble.effect is Effect.LOSES_TOPICS]
     if losses and not options.accept_metadata_loss:
+        recovery.is_refused = True
         for trouble in losses:
             yield _refusal(trouble)
         return
-    places = [place for log_dir in manager.cluster.log_dirs for place in recovery_order(log_dir)]
-    by_place = {place: [one for one in troubles if one.path.startswith(place.path + "/")] for place in places}
-    of_places = {id(trouble) for found in by_place.values() for trouble in found}
-    unproven: dict[str, str] = {}  # why a log dir can not be marked as clean
-    markers: dict[str, bytes] = {}  # of log dirs whose other partitions are as they were
+    recovery.places = [place for log_dir in manager.cluster.log_dirs for place in recovery_order(log_dir)]
+    of_places = {id(trouble) for place in recovery.places for trouble in _troubles_in(place, recovery.troubles)}
     for log_dir in manager.cluster.log_dirs:
         report = Report(log_dir.path, OPERATION)
-        own = [trouble for trouble in troubles if trouble.log_dir == log_dir.path and id(trouble) not in of_places]
+        own = [one for one in recovery.troubles if one.log_dir == log_dir.path and id(one) not in of_places]
         if not _mend_all(manager, own, report):
-            unproven[log_dir.path] = _TRIPPED
+            recovery.unproven[log_dir.path] = _TRIPPED
         marker = _without_marker(manager, options, log_dir, report)
         if marker is not None:
-            markers[log_dir.path] = marker
+            recovery.markers[log_dir.path] = marker
         if report.events:
             yield report
-    standing: dict[Place, Standing] = {}
-    incomplete: set[str] = set()  # log dirs where records were lost before
 
-    def mend_place(place: Place, report: Report) -> None:
-        if not _mend_all(manager, by_place[place], report):
-            unproven[place.log_dir] = _TRIPPED
+
+def recover_places(
+    manager: LogManager, options: RecoverOptions, places: list[Place], troubles: Iterable[Trouble]
+) -> Generator[tuple[Place, Report], None, None]:
+    """Recover partitions, several at a time, and report in their order; `troubles` inside of them are mended first.
+
+    Checkpoints are written in the end, also where it is stopped.
+    """
+    standing: dict[Place, Standing] = {}
+    segment_jobs = options.jobs if len(places) == 1 else 1
+    known = list(troubles)
+
+    def work(place: Place) -> Report:
+        report = Report(place.path, OPERATION)
+        try:
+            if manager.is_07(place):
+                return _one_07(manager, options, place)
+            refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
+            chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
+            _mend_all(manager, _troubles_in(place, known), report)
+            standing[place] = _one(manager, chosen, place, segment_jobs, report)
+        except KafkalogError as error:
+            report.failure = error
+        return report
 
     try:
-        with closing((each or _each)(manager, options, places, standing, mend_place)) as recovered:  # its threads end with it
-            for place, report in recovered:
-                if report.failure is not None:
-                    errors.append(report.failure)
-                    unproven[place.log_dir] = "a partition could not be recovered"
-                elif report.is_doubtful:
-                    unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
-                if report.find(Action.MISSING):
-                    incomplete.add(place.log_dir)
-                yield report
-                if progress is not None:
-                    progress(place)
+        yield from _side_by_side(work, places, options.jobs)
     finally:  # also after Ctrl-C: what is reported as done is noted as well
         at_any_rate(lambda: _note(manager, standing))
+
+
+def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
+    """Do what comes behind the partitions: the marker of a clean shutdown, where one is asked for or to be put back."""
+    if recovery.is_refused:
+        return
     for log_dir in manager.cluster.log_dirs:
+        why = recovery.unproven.get(log_dir.path)
         if options.mark_clean and log_dir.is_whole:
-            yield _mark(manager, options, log_dir, unproven.get(log_dir.path), log_dir.path in incomplete)
-        elif log_dir.path in markers and log_dir.path not in unproven:
-            put_marker(manager, log_dir, markers[log_dir.path])
+            yield _mark(manager, options, log_dir, why, log_dir.path in recovery.incomplete)
+        elif log_dir.path in recovery.markers and why is None:
+            put_marker(manager, log_dir, recovery.markers[log_dir.path])
+
+
+def _troubles_in(place: Place, troubles: Iterable[Trouble]) -> list[Trouble]:
+    return [trouble for trouble in troubles if trouble.path.startswith(place.path + "/")]
 
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> bytes | None:
@@ -142,9 +200,7 @@ def _note(manager: LogManager, standing: Mapping[Place, Standing]) -> None:
     """Write how logs were left into the checkpoints of log dirs that were named as a whole."""
     for log_dir in manager.cluster.log_dirs:
         left = {place: one for place, one in standing.items() if place.log_dir == log_dir.path}
-        if not log_dir.is_whole:
-            manager.leave(log_dir, left)
-        elif left:  # nothing is known of logs of 0.7, which have no checkpoints
+        if left and log_dir.is_whole:  # nothing is known of logs of 0.7, which have no checkpoints
             manager.checkpoint(log_dir, left)
 
 
@@ -172,31 +228,16 @@ def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> b
     return mended
 
 
-def _each(
-    manager: LogManager, options: RecoverOptions, places: list[Place], standing: dict[Place, Standing],
-    prepare: Callable[[Place, Report], object],
+def _side_by_side(
+    work: Callable[[Place], Report], places: list[Place], jobs: int
 ) -> Generator[tuple[Place, Report], None, None]:
-    """Recover partitions, several at a time, and report in the order of `places`."""
-    segment_jobs = options.jobs if len(places) == 1 else 1
-
-    def work(place: Place) -> Report:
-        report = Report(place.path, OPERATION)
-        try:
-            if manager.is_07(place):
-                return _one_07(manager, options, place)
-            refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
-            chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
-            standing[place] = _one(manager, chosen, place, segment_jobs, prepare, report)
-        except KafkalogError as error:
-            report.failure = error
-        return report
-
-    if options.jobs <= 1 or len(places) <= 1:
+    """Each of `places` with what `work` says of it, `jobs` at a time, in their order."""
+    if jobs <= 1 or len(places) <= 1:
         yield from zip(places, map(work, places), strict=True)
         return
     from concurrent.futures import ThreadPoolExecutor  # it takes a while to load
 
-    pool = ThreadPoolExecutor(options.jobs, thread_name_prefix="kafkalog-recover")
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="kafkalog-recover")
     try:
         yield from zip(places, pool.map(work, places), strict=True)
     finally:
@@ -231,12 +272,8 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     return first
 
 
-def _one(
-    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, prepare: Callable[[Place, Report], object],
-    report: Report,
-) -> Standing:
+def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report) -> Standing:
     files = manager.files_of(place.log_dir)
-    prepare(place, report)
     if options.salvage:
         # first what an interrupted replacement left: what a `.swap` becomes is looked through, not what it replaces
         Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report).settle()
