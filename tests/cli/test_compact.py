@@ -7,10 +7,10 @@ import json
 import pytest
 
 from engine.files import ReadOnlyFiles
-from engine.formats import BATCH_HEADER
+from engine.formats import BATCH_HEADER, ControlType
 from engine.overlay.spill import Spill
 from engine.record.batch import read_records
-from engine.record.builder import NewRecord, build_batch
+from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c
 from tests.support.file_work import tree
 from tests.support.keyed_logs import write_keyed_log
@@ -89,6 +89,29 @@ def test_topics_that_are_not_compacted_are_left_alone(log_dir):
     assert b"not compacted: cleanup.policy is delete, not compact; " in done.out
     assert b"--config cleanup.policy=compact" in done.out
     assert tree(ReadOnlyFiles(), str(log_dir / "a-0")) == before
+
+
+def test_what_was_aborted_stays_aborted_where_a_segment_is_split(log_dir):
+    """Else the aborted record would be the last one of its key, and the one that it never replaced would go."""
+    def put(offset, value, **options):
+        return build_batch([NewRecord(offset, NOW - 10_000, b"a", value)], **options)
+
+    partition = log_dir / "a-0"
+    partition.mkdir()
+    first = partition / "00000000000000000000.log"
+    first.write_bytes(
+        put(0, b"committed") + put(1, b"aborted", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        + end_txn_batch(ControlType.ABORT, 0, base_offset=2, timestamp=NOW - 10_000, producer_id=7, producer_epoch=0)
+    )  # fmt: skip
+    far = build_batch([NewRecord(2**31 + 5, NOW - 10_000, b"b", b"1"), NewRecord(2**31 + 6, NOW - 10_000, b"b", b"2")])
+    (partition / "00000000004294967296.log").write_bytes(build_batch([NewRecord(2**32, NOW - 10_000, b"z", b"z")]))
+    assert kafkalog("recover", "--no-quarantine", "--now", str(NOW), str(partition)).status == 4  # offsets are missing
+    first.write_bytes(first.read_bytes() + far)
+    before = logs(partition)
+    done = compact("--force", partition)
+    assert "a round begins anew: " in done.out.decode()
+    assert lost_keys(before, logs(partition)) == []
+    assert {key: last.value for key, last in last_records(logs(partition)).items()} == {b"a": b"committed", b"b": b"2", b"z": b"z"}
 
 
 def test_the_metadata_log_is_never_compacted(log_dir):

@@ -2,7 +2,7 @@
 
 Crash-safe by names: new segments are written as `.cleaned`, become `.swap` when they are whole, the old ones become
 `.deleted`, and only then the new ones get their final names. `loader` finishes what was interrupted.
-Mirrors LocalLog.replaceSegments and LocalLog.splitOverflowedSegment.
+Mirrors LocalLog.replaceSegments and LocalLog.splitOverflowedSegment, but that aborted transactions stay known.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[lis
         if position < segment.size:
             place.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), "what follows is no whole batch",
                              size=segment.size - position, severity=Severity.ERROR)
+        for txn in segment.txn_index:  # Kafka loses them: its cleaner then takes what was aborted for the last value of its key
+            _holder(pieces, txn.last_offset).txn_index.append(txn)
         for piece in pieces:
             piece.on_become_inactive_segment()
             piece.flush()
@@ -104,6 +106,11 @@ def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[lis
     place.report.add(Action.SPLIT, log_file_name(segment.base_offset), "its offsets do not fit one segment's indexes",
                      offsets=ends, size=size, to=names, severity=Severity.WARNING)
     return replace_segments(place, pieces, [segment]), pieces
+
+
+def _holder(pieces: list[LogSegment], offset: int) -> LogSegment:
+    """The piece that holds the offset."""
+    return next((piece for piece in reversed(pieces) if piece.base_offset <= offset), pieces[0])
 
 
 def _end_of_batches(segment: LogSegment) -> int:
