@@ -99,6 +99,7 @@ class FilterPass:
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
         self._verdicts = memoryview(b"")  # of the window, by batch
         self._idle_markers: set[int] = set()  # of the window: markers of transactions that have no data left
+        self._unchanged: list[int] = []  # of the window: control batches that stay as they are, or go; they have been read
         self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count
         horizon = this_round.now + config.delete_retention_ms
         self._new_horizon = NO_TIMESTAMP if horizon > LONG_MAX else horizon  # for ever: none is written, as Kafka's sum wraps
@@ -134,17 +135,20 @@ class FilterPass:
         table = window.batches.table
         self._verdicts = memoryview(bytearray(window.rows))
         self._idle_markers.clear()
+        self._unchanged.clear()
         self._passed_over = 0
         for field in range(COUNTS):
             self._counts.field(field)[: window.rows] = _ZEROS[: window.rows]
         for row in transactional_rows(window):
             discard = can_discard(self._walk, window, row, self._transactions)
             if is_control(window.batches, row):
+                has_horizon = has_delete_horizon(window.batches, row)
                 if discard:
                     self._idle_markers.add(row)
-                    horizon = table[BatchField.BASE_TIMESTAMP, row]
-                    discard = has_delete_horizon(window.batches, row) and horizon <= self._round.now
+                    discard = has_horizon and table[BatchField.BASE_TIMESTAMP, row] <= self._round.now
                 self._verdicts[row] = Verdict.KEEP_NONE if discard else Verdict.KEEP_ALL
+                if has_horizon or row not in self._idle_markers:
+                    self._unchanged.append(row)
             elif discard:
                 self._verdicts[row] = Verdict.KEEP_NONE
             if self._verdicts[row] == Verdict.KEEP_NONE and not self._stays_empty(window.batches, row):
@@ -159,8 +163,21 @@ class FilterPass:
             if self._verdicts[row] == Verdict.SUPERSEDED:
                 self._pass_over(window, row, behind)
             else:
-                self._read(window, row, behind)
+                self._settle_between(window, row, behind)
             row = behind
+
+    def _settle_between(self, window: Window, row: int, end: int) -> None:
+        """Batches row … end − 1, by their records but for control batches of which nothing is to be written anew."""
+        first = bisect_left(self._unchanged, row)
+        for control in (*self._unchanged[first : bisect_left(self._unchanged, end, first)], end):
+            if row < control:
+                self._read(window, row, control)
+            if control < end:
+                count = window.batches.table[BatchField.COUNT, control]
+                self._counts.table[Count.READ, control] = count
+                self._counts.table[Count.KEPT, control] = count if self._verdicts[control] == Verdict.KEEP_ALL else 0
+                self._settle_alone(window, control, ())
+            row = control + 1
 
     def _pass_over(self, window: Window, row: int, end: int) -> None:
         """Batches row … end − 1, no record of which survives: none is read, a few leave a header."""

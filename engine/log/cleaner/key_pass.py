@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from engine.formats import BatchField, RecordField
@@ -19,7 +20,7 @@ from engine.log.cleaner.walk import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
     from engine.log.cleaner.stats import CleanerStats
@@ -75,22 +76,33 @@ def _map_segment(
     for window in walk.windows():
         table = window.batches.table
         skipped = bytearray(window.rows)
+        controls: list[int] = []
         for row in transactional_rows(window):
-            discarded = can_discard(walk, window, row, transactions)
-            skipped[row] = discarded or is_control(window.batches, row)
+            skipped[row] = can_discard(walk, window, row, transactions)
             if is_control(window.batches, row):
-                stats.map_messages_read += 1 - table[BatchField.COUNT, row]  # one each, as Kafka counts, also if empty
-        for chunk in walk.chunks(window):
+                controls.append(row)
+        for chunk in _chunks_between(walk, window, controls):
             order.check(chunk)
             at = offset_map.put(chunk, start, skipped)
             stats.map_messages_read += at - chunk.first
             if at < chunk.end:
+                stats.map_messages_read += bisect_left(controls, chunk.records.table[RecordField.BATCH, at])
                 _settle_latest(offset_map, start, _before(window, chunk, at, before))
                 return False
+        stats.map_messages_read += len(controls)  # one each, as Kafka counts, also if empty
         before = table[BatchField.LAST_OFFSET, window.rows - 1]
         _settle_latest(offset_map, start, before)
         on_bytes(size_of(window))
     return True
+
+
+def _chunks_between(walk: SegmentWalk, window: Window, controls: list[int]) -> Iterator[Chunk]:
+    """The records of all batches but the control batches."""
+    row = 0
+    for control in (*controls, window.rows):
+        if row < control:
+            yield from walk.chunks(window, row, control)
+        row = control + 1
 
 
 def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
+from engine.formats import BATCH_HEADER, CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound, next_in_transaction
 from engine.layout import parent_of
 from engine.log.errors import whole_recovery
+from engine.record.builder import end_txn_batch
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid, control_type, known_control_type
 from engine.record.reader import ChunkReader
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from engine.record.legacy import RemarkKind
     from engine.record.reader import Chunk
     from engine.record.windows import Window
+
+
+_MARKERS = {
+    kind: end_txn_batch(kind, 0, base_offset=0, timestamp=0, producer_id=0, producer_epoch=0)
+    for kind in (ControlType.ABORT, ControlType.COMMIT)
+}
+_MARKER_SIZE = len(_MARKERS[ControlType.ABORT])
+_MARKER_HEAD = 12  # bytes of its record up to the coordinator's epoch, behind which only the number of headers follows: 0
+_PLAIN_MARKERS = {data[BATCH_HEADER.size : BATCH_HEADER.size + _MARKER_HEAD]: kind for kind, data in _MARKERS.items()}
 
 
 class Uncleanable(KafkalogError):
@@ -109,6 +119,9 @@ class SegmentWalk:
 
     def control_kind(self, window: Window, row: int) -> ControlType | None:
         """The type of a control batch; None: it has no record. Types that nobody knows count as LEADER_CHANGE: kept."""
+        kind = _kind_of_plain_marker(window, row)
+        if kind is not None:
+            return kind
         for chunk in self.chunks_of(window, row):
             if chunk.end > chunk.first:
                 try:
@@ -194,6 +207,18 @@ def aborted_transactions(
         if here.is_complete:
             break
     return found
+
+
+def _kind_of_plain_marker(window: Window, row: int) -> ControlType | None:
+    """The type of a marker as coordinators write it, sooner: where transactions are small, markers are half of all batches."""
+    table = window.batches.table
+    if table[BatchField.SIZE, row] != _MARKER_SIZE or table[BatchField.COUNT, row] != 1:
+        return None
+    if table[BatchField.ATTRIBUTES, row] & CODEC_MASK:
+        return None
+    at = table[BatchField.POSITION, row] + BATCH_HEADER.size
+    end = table[BatchField.POSITION, row] + _MARKER_SIZE
+    return None if window.data[end - 1] else _PLAIN_MARKERS.get(bytes(window.data[at : at + _MARKER_HEAD]))
 
 
 def _reset_body(batches: BatchColumns, row: int) -> None:
