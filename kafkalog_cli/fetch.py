@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.formats import INT_MAX, LONG_MAX
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
@@ -85,10 +85,17 @@ def fetch(path: str, wanted: Wanted) -> int:
 
 
 def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcome) -> None:
-    view = PartitionView(
-        ReadOnlyFiles(), path, outcome.finding,
-        log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
-    )
+    files = ReadOnlyFiles()
+    try:
+        view = PartitionView(
+            files, path, outcome.finding, log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
+        )
+    except UnreadableFile:
+        if files.exists(path) and files.info(path).is_directory:
+            from engine.log.logdir.log_dirs import find_log_dirs
+
+            find_log_dirs(files, [path])  # which knows what to say of a place that is none of Kafka's
+        raise
     start = _start(view, wanted)
     if renderer is None:
         _raw(view, start, wanted)

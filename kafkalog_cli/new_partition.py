@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.errors import UsageError
 from engine.files import Files
 from engine.layout import file_name, parse_partition_dir
+from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import refuse_topic_name
 
 
@@ -17,6 +18,8 @@ def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
     directory = files.resolve(directory) if file_name(directory) in (".", "..") else directory
     named = parse_partition_dir(file_name(files.absolute(directory)))
     if named is None:
+        if files.exists(directory):
+            find_log_dirs(files, [directory])  # which knows what to say of a place that is none of Kafka's
         raise UsageError(f"{directory}: no partition directory, which has a name such as orders-7")
     if files.exists(directory):
         return create and not files.list(directory)  # left by one that came no further

@@ -66,7 +66,7 @@ def check_offset_entries(entries: cython.const[cython.uchar][::1], base_offset: 
                          used: cython.Py_ssize_t):
     """Compare an offset index with batches row … last_row − 1 → (row reached, rows of `doubtful` used, status).
 
-    entries      whole entries of the index, positions in growing order      base_offset  of the segment, below 2^62
+    entries      whole entries of the index, positions in growing order      base_offset  of the segment, below 2^63 − 2^32
     batches      of a window that begins at byte `base` of the log
     state        see tables.Check; goes on with the next window
     doubtful     out, see tables.OffsetDoubt: each entry that is not the last offset of the batch at its position
@@ -133,7 +133,7 @@ def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cy
                        state: cython.longlong[::1], doubtful: cython.longlong[:, ::1], used: cython.Py_ssize_t):
     """Compare a time index with batches row … last_row − 1 → (row reached, rows of `doubtful` used, status).
 
-    entries      whole entries of the index, offsets in growing order        base_offset  of the segment, below 2^62
+    entries      whole entries of the index, offsets in growing order        base_offset  of the segment, below 2^63 − 2^32
     state        see tables.Check; goes on with the next window
     doubtful     out, see tables.TimeDoubt: each entry that does not name the last offset and the timestamp of a batch that is
                  later than all before it, with the first batch that ends at its offset or behind

@@ -96,6 +96,29 @@ def test_what_is_no_partition_is_told(tmp_path):
     assert kafkalog("verify-index").status == 2
 
 
+@pytest.mark.parametrize("words", [
+    ("verify-index",), ("recover",), ("retain",), ("roll",), ("truncate", "--to", "1"), ("delete-records", "--before", "1"),
+    ("append", "--input", "/dev/null"), ("fetch",), ("compact",),
+], ids=lambda words: words[0])  # fmt: skip
+def test_every_command_says_the_same_of_a_directory_that_is_none_of_kafkas(tmp_path, words):
+    (tmp_path / "etc/below").mkdir(parents=True)
+    (tmp_path / "etc/passwd").write_text("root")
+    done = kafkalog(*words, str(tmp_path / "etc"))
+    assert (done.status, done.err.splitlines()) == (2, [
+        f"error[usage] {tmp_path}/etc: neither a partition nor a log dir, and no log dir lies in it",
+        "  do   name partition directories, such as data/orders-7, or log dirs, which log.dirs in server.properties names",
+    ])  # fmt: skip
+
+
+def test_a_partition_without_a_file_is_one(tmp_path):
+    (tmp_path / "orders-7").mkdir()
+    done = kafkalog("verify-index", str(tmp_path / "orders-7"))
+    assert (done.status, done.out.decode().partition(" (")[0]) == (0, f"{tmp_path}/orders-7: sound")
+    (tmp_path / "file").write_text("x")
+    done = kafkalog("verify-index", str(tmp_path / "file"))
+    assert (done.status, "file: no file of a partition, by its name" in done.err) == (2, True)
+
+
 def test_several_jobs_give_the_same_in_the_same_order(own_corpus):
     folder = own_corpus / "kafka-4.3.1/logs"
     one, four = (kafkalog("verify-index", "--jobs", jobs, "unclean", cwd=folder) for jobs in ("1", "4"))

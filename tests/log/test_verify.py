@@ -12,8 +12,10 @@ import pytest
 from engine.config import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
+from engine.log.loading.loader import open_log
 from engine.log.verify.partition import verify_partition
 from engine.log.verify.rebuild import Rebuilder
+from engine.record.builder import NewRecord, build_batch
 from tests.support.corpus import corpus_directory
 
 INDEX, TIME, TXN, LOG = "{:020d}.index", "{:020d}.timeindex", "{:020d}.txnindex", "{:020d}.log"
@@ -256,6 +258,23 @@ def test_offsets_at_the_edge_of_64_bits(own_corpus, tmp_path):
     for offset in (-(2**63), 2**63 - 1):
         overwrite(tmp_path / "topic-0" / LOG.format(0), 0, struct.pack(">q", offset))
         assert verify(tmp_path / "topic-0")[1].segments == 1
+
+
+def test_base_offsets_beyond_2_to_the_62(tmp_path):
+    """No broker gets there, but one opens them, and recovery knows them."""
+    for base, verdict in ((2**63 - 2**33, []), (2**63 - 1000, ["name-invalid"])):
+        directory = tmp_path / f"t-{base}"
+        directory.mkdir()
+        batches = [build_batch([NewRecord(base + at, 1000, None, b"v")], base_offset=base + at) for at in (0, 1, 900)]
+        (directory / LOG.format(base)).write_bytes(b"".join(batches))
+        recovered = open_log(Files(), str(directory), LogConfig.of({"index.interval.bytes": "0"}), now=2000, clean_shutdown=False)
+        recovered.close()
+        assert recovered.log_end_offset == base + 901
+        findings, result = verify(directory)
+        found = {finding.code for finding in findings if finding.code != "offset-gap"}
+        assert (sorted(found), result.segments) == (verdict, 0 if verdict else 1)
+        assert all("are not looked at" in finding.what for finding in findings if verdict)
+        assert result.offset_entries == (0 if verdict else 3)
 
 
 def test_logs_of_kafka_0_7_have_only_their_checksums(own_corpus):

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-MAX_BASE_OFFSET = 2**62  # kernels add 32-bit numbers to it
+MAX_BASE_OFFSET = 2**63 - 2**32  # kernels add 32-bit numbers to it
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -171,7 +171,9 @@ class _Partition:
             elif parsed.kind is FileKind.LOG_07:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
             elif canonical_name(parsed) != name or not 0 <= parsed.base_offset < MAX_BASE_OFFSET:
-                self._report(Finding("name-invalid", Where(self._prefix + name), "no broker names a file so: not read"))
+                is_named_so = canonical_name(parsed) == name and parsed.base_offset > 0
+                what = f"offsets from {MAX_BASE_OFFSET} on are not looked at" if is_named_so else "no broker names a file so"
+                self._report(Finding("name-invalid", Where(self._prefix + name), f"{what}: not read"))
             else:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
                 if parsed.kind is FileKind.LOG:
