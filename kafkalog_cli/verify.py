@@ -91,6 +91,8 @@ def verify_all(
                         tally.done += 1
         except Interrupted:
             say_interrupted(tally.text())
+        except KafkalogError as error:  # of what stands around the partitions
+            outcome.error(error)
         status = outcome.finish(INTERRUPTION.status if writes else 0)
         out.flush()
     return status

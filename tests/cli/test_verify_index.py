@@ -12,6 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from engine.record.builder import NewRecord, build_batch
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -163,6 +164,17 @@ def test_rebuild_in_json(partition):
         Draft202012Validator(VERIFICATION).validate(one)
     assert found[1]["files"][0] == "00000000000000000000.index"
     assert (found[2]["verdict"], done.status) == ("sound", 1)
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+def test_a_log_dir_that_can_not_be_looked_at_ends_a_rebuild_without_a_traceback(partition, form):
+    identity = partition.parent / "meta.properties"
+    identity.write_text("version=1\n")
+    with without_permission(identity):
+        done = kafkalog("verify-index", "--rebuild", "--format", form, str(partition))
+    assert done.status == 8
+    assert f"error[unreadable-file] {identity}: Permission denied" in done.err
+    assert (b'"unreadable-file"' in done.out) is (form == "jsonl")
 
 
 def test_what_can_not_be_rebuilt_stays(partition):
