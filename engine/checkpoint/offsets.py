@@ -6,6 +6,8 @@ same form; their names are in `layout.FileKind`.
 
 from __future__ import annotations
 
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.text import (
@@ -18,7 +20,7 @@ from engine.checkpoint.text import (
 from engine.layout import parse_int, parse_long
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from engine.files import ReadOnlyFiles
 
@@ -39,6 +41,20 @@ def read_offset_checkpoint(files: ReadOnlyFiles, path: str) -> Checkpoint[Partit
 def decode_offset_checkpoint(data: bytes, path: str) -> Checkpoint[PartitionOffset]:
     """The partitions in the bytes of an offset checkpoint. Never raises."""
     return decode_checkpoint(data, path, _parse, doubt=_doubt)
+
+
+def known_offsets(files: ReadOnlyFiles, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
+    """The offset of each partition, and why Kafka can not read the file at `path`: None where it can. Raises UnreadableFile.
+
+    A log dir may have ten thousand partitions, of which each asks: while its bytes are the same the file is parsed once.
+    """
+    return _known(files.read(path, MAX_CHECKPOINT_SIZE), path)
+
+
+@lru_cache(maxsize=4)
+def _known(data: bytes, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
+    checkpoint = decode_offset_checkpoint(data, path)
+    return MappingProxyType(by_partition(checkpoint.entries)), checkpoint.fault
 
 
 def _parse(words: list[str]) -> PartitionOffset | None:

@@ -7,6 +7,7 @@ each keeps an attempt that Spark gave up, and that still runs, apart from the ne
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from engine.files import Lock
     from engine.log.logdir.log_manager import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.report import Report
@@ -50,6 +52,7 @@ _NOTE_TYPES = EVENT_TYPES | {
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
 FAILED = "failed"  # why a log was not worked on to the end
 STANDING = "standing"  # how a log was left: for the driver, not for the user
+_PATIENCE, _AGAIN, _GRACE = 600.0, 0.2, 2.0  # seconds: for another attempt; between two looks; for Spark to end the later one
 _LOCKS = ".kafkalog-task-"  # names of the tasks' locks; plain files in a log dir are nothing to a broker
 
 
@@ -197,6 +200,27 @@ def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dic
         write_clean_offsets(files, {path: offset for path, offset in clean.items() if path.startswith(log_dir.path + "/")})
 
 
+def _own_lock(files: Files, path: str) -> Lock:
+    """The lock at `path`. Another attempt at this task may hold it, given up or begun twice: it is waited for.
+
+    To fail at once would count against the task, four times in a second. Raises LogDirLocked after _PATIENCE.
+    """
+    until = time.monotonic() + _PATIENCE
+    has_waited = False
+    while True:
+        try:
+            lock = files.lock(path)
+        except LogDirLocked:
+            if time.monotonic() >= until:
+                raise
+            has_waited = True
+            time.sleep(_AGAIN)
+        else:
+            if has_waited:  # the other one was done, and Spark ends this one; or it died, and the work is ours
+                time.sleep(_GRACE)
+            return lock
+
+
 def _rows(places: list[Place], work: Assignment, cluster: Cluster) -> Iterator[dict[str, Any]]:
     """The work of one task, log dir by log dir."""
     files = Files()
@@ -206,7 +230,7 @@ def _rows(places: list[Place], work: Assignment, cluster: Cluster) -> Iterator[d
             continue
         with ExitStack() as stack:
             for place in mine:
-                lock = files.lock(f"{log_dir.path}/{_LOCKS}{place.name.topic}-{place.name.partition}")
+                lock = _own_lock(files, f"{log_dir.path}/{_LOCKS}{place.name.topic}-{place.name.partition}")
                 stack.callback(lock.release)
             part = replace(log_dir, places=tuple(mine))
             seam = work.wrap(files, part)

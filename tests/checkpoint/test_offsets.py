@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.checkpoint import offsets
 from engine.checkpoint.leader_epochs import EpochEntry, decode_leader_epochs, encode_leader_epochs
 from engine.checkpoint.offsets import (
     PartitionOffset,
@@ -12,6 +13,7 @@ from engine.checkpoint.offsets import (
     encode_offset_checkpoint,
 )
 from engine.checkpoint.text import MAX_FINDINGS
+from engine.files import Files
 from engine.findings import Finding, Where
 from tests.support.once import NO_KERNEL
 
@@ -85,3 +87,25 @@ def test_epochs_written_are_read(entries):
 def test_any_text(text):
     decode_offset_checkpoint(b"0\n1\n" + text.encode(), "x")
     decode_leader_epochs(b"0\n1\n" + text.encode(), "x")
+
+
+def test_a_file_that_every_partition_asks_is_parsed_once(tmp_path, monkeypatch):
+    decoded = []
+
+    def decode_noting(data, path):
+        decoded.append(path)
+        return original(data, path)
+
+    original = offsets.decode_offset_checkpoint
+    monkeypatch.setattr(offsets, "decode_offset_checkpoint", decode_noting)
+    path = tmp_path / "cleaner-offset-checkpoint"
+    path.write_bytes(encode_offset_checkpoint(PartitionOffset("t", number, 7 * number) for number in range(50)))
+    for number in range(50):
+        known, fault = offsets.known_offsets(Files(), str(path))
+        assert (known["t", number], fault) == (7 * number, None)
+    assert decoded == [str(path)]
+    path.write_bytes(b"0\n2\nt 0 9\n")
+    known, fault = offsets.known_offsets(Files(), str(path))
+    assert (known["t", 0], ("t", 1) in known) == (9, False)
+    assert fault is not None
+    assert len(decoded) == 2

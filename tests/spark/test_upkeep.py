@@ -323,6 +323,27 @@ def test_the_lock_of_an_attempt_that_runs_on_outlives_its_job(torn):
     assert not held.exists()
 
 
+@pytest.mark.usefixtures("no_session")
+def test_an_attempt_waits_for_another_one_that_still_works(torn, monkeypatch):
+    """Spark may run a task twice at once (speculation): one that fails at once fails four times, and with it the job."""
+    monkeypatch.setattr(upkeep, "_GRACE", 0)
+    held = lock_held(str(torn / ".kafkalog-task-small_segments-0"))
+    held.__enter__()
+    slept = []
+
+    def end_the_other(seconds):
+        slept.append(seconds)
+        if len(slept) == 2:
+            held.__exit__(None, None, None)
+
+    monkeypatch.setattr(upkeep.time, "sleep", end_the_other)
+    assert ("recovered", "small_segments-0") in done(recover(None, str(torn), now=NOW))
+    assert len(slept) >= 2
+    monkeypatch.setattr(upkeep, "_PATIENCE", 0)
+    with lock_held(str(torn / ".kafkalog-task-small_segments-0")), pytest.raises(LogDirError, match="kafkalog-task-small_segments-0"):
+        recover(None, str(torn), now=NOW)
+
+
 @pytest.mark.parametrize(("events", "status"), [
     ([("recovered", "info")], 0),
     ([("truncated", "error"), ("rebuilt", "warning")], 1),

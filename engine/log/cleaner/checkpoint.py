@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from engine.checkpoint.offsets import (
     PartitionOffset,
-    by_partition,
-    checkpoint_fault,
     encode_offset_checkpoint,
+    known_offsets,
     read_offset_checkpoint,
 )
 from engine.files import replace
@@ -31,10 +30,8 @@ def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str
     path = f"{log_dir}/{NAME}"
     if not files.exists(path):
         return {}, None
-    what = checkpoint_fault(files, path)
-    if what is not None:
-        return {}, f"{NAME} of the log dir can not be read: {what}"
-    return by_partition(read_offset_checkpoint(files, path).entries), None
+    offsets, what = known_offsets(files, path)
+    return (offsets, None) if what is None else ({}, f"{NAME} of the log dir can not be read: {what}")
 
 
 class CleanerCheckpoint:

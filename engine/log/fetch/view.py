@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
-from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
+from engine.checkpoint.offsets import known_offsets
 from engine.config import LogConfig
 from engine.errors import UnreadableFile
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
@@ -184,7 +184,7 @@ class PartitionView:
         path = f"{parent_of(self.files.absolute(self.directory))}/{FileKind.LOG_START_CHECKPOINT.value}"
         if self.partition is None or not self.files.exists(path):
             return first
-        known = by_partition(read_offset_checkpoint(self.files, path).entries)
+        known, _ = known_offsets(self.files, path)
         return max(first, known.get((self.partition.topic, self.partition.partition), 0))
 
     def _read_epochs(self) -> EpochsRead:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
+from engine.checkpoint.offsets import known_offsets
 from engine.errors import KafkalogError, UnreadableFile
 from engine.kernels.select import next_cleaned
 from engine.layout import FileKind, parent_of, partition_of
@@ -51,8 +51,7 @@ def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:
     if not files.exists(checkpoint_path):
         return False
     try:
-        checkpoint = read_offset_checkpoint(files, checkpoint_path)
+        cleaned_up_to, _ = known_offsets(files, checkpoint_path)
     except UnreadableFile:
         return False
-    cleaned_up_to = by_partition(checkpoint.entries).get((partition.topic, partition.partition), 0)
-    return cleaned_up_to > (name.base_offset or 0)
+    return cleaned_up_to.get((partition.topic, partition.partition), 0) > (name.base_offset or 0)

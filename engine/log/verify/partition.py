@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
-from engine.checkpoint.offsets import by_partition, read_offset_checkpoint
+from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Severity, Where
@@ -204,7 +204,7 @@ class _Partition:
         path = f"{self._log_dir.rstrip('/')}/{FileKind.LOG_START_CHECKPOINT.value}"
         if self._partition is None or not self._files.exists(path):
             return None
-        known = by_partition(read_offset_checkpoint(self._files, path).entries)
+        known, _ = known_offsets(self._files, path)
         return known.get((self._partition.topic, self._partition.partition), 0)
 
     def _check_start(self) -> None:
