@@ -35,11 +35,12 @@ def append(values: dict[str, Any]) -> int:
     from engine.log.operations.topic_id import settle_topic_id
     from kafkalog_cli.app import Outcome
     from kafkalog_cli.new_partition import make_partition
-    from kafkalog_cli.partitions import run
+    from kafkalog_cli.partitions import check_metrics, run
     from kafkalog_cli.render_report import stopped_line
 
     try:
         _check(values)
+        check_metrics(values)
         with _open(values["source"]) as descriptor:
             is_new = make_partition(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
             managers: list[LogManager] = []

@@ -88,8 +88,7 @@ def session(
         try:
             opening = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
-            if flushes is not None and not opening.dry_run:
-                check_textfile(Files(), values["metrics_textfile"])
+            check_metrics(values)
             with (
                 _manager(paths_from(values["paths"], opening.settings), opening, wrap, flushes, errors) as (manager, progress),
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
@@ -124,6 +123,12 @@ def session(
         if values["dry_run"] and values["form"] == "text":
             click.echo("dry run: nothing was changed")
         return INTERRUPTION.status or max(status, outcome.finish())
+
+
+def check_metrics(values: dict[str, Any]) -> None:
+    """Raise KafkalogError if what --metrics-textfile asks for can not be written: before anything is locked or made."""
+    if values["metrics_textfile"] is not None and not values["dry_run"]:
+        check_textfile(Files(), values["metrics_textfile"])
 
 
 class Tally:

@@ -358,3 +358,10 @@ def test_a_batch_holds_a_byte_at_least(append):
     _, err, status = append("a\n", "--input-format", "text", "--batch-size", "0")
     assert status == 2
     assert "Invalid value for '--batch-size': '0' is too little: 1 is the least" in err
+
+
+def test_metrics_that_can_not_be_written_are_met_before_a_partition_is_made(tmp_path):
+    done = kafkalog("append", "--create", "--input", os.devnull, "--metrics-textfile", str(tmp_path / "none/x.prom"), str(tmp_path / "t-0"))
+    assert (done.status, done.out) == (8, b"")
+    assert f"error[unwritable-file] {tmp_path}/none/x.prom.tmp: No such file or directory: " in done.err
+    assert list(tmp_path.iterdir()) == []
