@@ -149,3 +149,29 @@ def test_a_header_that_promises_records_without_end(tmp_path):
     with pytest.raises(CorruptRecord):
         log.append_as_leader(data, 0)
     assert log.log_end_offset == 0
+
+
+def test_a_duplicate_takes_back_little_of_what_follows(tmp_path, monkeypatch):
+    """Each ends a run; what stands behind it gets its offsets anew, and must not be all the rest each time."""
+    taken_back, take_back = [], BulkAppender._take_back
+
+    def counted(appender, view, row, heads):
+        taken_back.append(len(heads))
+        take_back(appender, view, row, heads)
+
+    monkeypatch.setattr(BulkAppender, "_take_back", counted)
+
+    def requests(sequence_of):
+        return bytearray().join(
+            build_batch([NewRecord(0, 1000, None, b"v")], producer_id=producer, producer_epoch=0, base_sequence=sequence_of(producer))
+            for producer in range(1000)
+        )
+
+    log = open_log(Files(), str(tmp_path / "t-0"), LogConfig(), now=2000, clean_shutdown=True)
+    appender, appended = BulkAppender(log, 0), []
+    appender.append(requests(lambda _producer: 0), appended)
+    appender.append(requests(lambda producer: int(producer % 10 != 0)), appended)
+    log.close()
+    assert sum(one.is_duplicate for one in appended) == len(taken_back) == 100
+    assert log.log_end_offset == 1900
+    assert sum(taken_back) < 100 * 40

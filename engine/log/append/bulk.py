@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
+_FEWEST = 16  # batches that a run may have
 
 
 class Appended(NamedTuple):
@@ -49,6 +50,7 @@ class BulkAppender:
     def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
         self._log, self._leader_epoch = log, leader_epoch
         self._batches, self._records = BatchColumns(), RecordColumns()
+        self._most = self._batches.capacity  # batches of the next run: few where duplicates end runs, which are then taken back
         self._traits = Table(TRAITS, self._batches.capacity)
         self._fill = {trait: memoryview(array("q", [0]) * self._batches.capacity) for trait in Trait}
         self._fill[Trait.LARGEST] = memoryview(array("q", [NO_TIMESTAMP]) * self._batches.capacity)
@@ -99,7 +101,7 @@ class BulkAppender:
             return row
         segment, first = log.segments.active_segment, log.log_end_offset
         is_append_time = timestamp_type(config) == LOG_APPEND_TIME
-        limit = self._fitting(segment, row, rows, log.now if is_append_time else None)
+        limit = self._fitting(segment, row, min(rows, row + self._most), log.now if is_append_time else None)
         heads = self._heads_of_producers(view, row, limit)
         refused = Flaw.BROKEN | (Flaw.NULL_KEY if config.compact else 0) | (0 if is_append_time else Flaw.TIMESTAMP)
         end, _ = stamp_batches(
@@ -113,6 +115,7 @@ class BulkAppender:
                 renew_checksum(view, table[BatchField.POSITION, changed], table[BatchField.SIZE, changed])
         log.leader_epoch_cache.assign(self._leader_epoch, first)
         behind, refusal, there = self._check_producers(view, row, end) if heads else (end, None, None)
+        self._most = min(self._batches.capacity, max(_FEWEST, 2 * (behind - row)))
         if behind < end:
             self._take_back(view, behind, heads[behind - row : end - row])
         self._write(segment, view, row, behind, appended)
