@@ -104,9 +104,10 @@ class Backing:
             self.length = max(self.length, self._on_disk)
             return
         with self._files.open_writable(self.path, create=True) as file:
+            self.exists = True  # also where the disk has no room for the data
             file.write_at(position, data)
         self._on_disk = max(self._on_disk, position + len(data))
-        self.exists, self.length, self._changed = True, max(self.length, self._on_disk), True
+        self.length, self._changed = max(self.length, self._on_disk), True
 
     def set_length(self, length: int) -> None:
         """Cut the file, or lengthen it with zeros."""

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.errors import UnwritableFile
+from engine.files import Files
 from engine.formats import ABORTED_TXN, AbortedTxn
 from engine.index import transaction
 from engine.index.transaction import TransactionIndex, aborted_txn_text, version_as_kafka_reads
+from tests.support.full_disk import full_disk
 
 longs = st.integers(-(2**63), 2**63 - 1)
 
@@ -69,3 +73,15 @@ def test_any_bytes_are_an_index(data, base, target):
     it.sanity()
     it.read_error("x")
     it.broker_error("x")
+
+
+def test_nothing_is_left_of_an_index_for_which_there_was_no_room(tmp_path):
+    """A compaction that a full disk ended left an empty `.txnindex.cleaned` behind."""
+    path = tmp_path / "00000000000000000000.txnindex.cleaned"
+    index = TransactionIndex.open(Files(), str(path), 0)
+    with full_disk(tmp_path, room=0):
+        with pytest.raises(UnwritableFile):
+            index.append(AbortedTxn(0, 7, 1, 2, 2))
+            index.flush()
+        index.delete_if_exists()
+    assert not path.exists()
