@@ -30,6 +30,6 @@ class KafkaLogStreamWriter(DataSourceStreamArrowWriter):
         """Publish, unless it was done before."""
         self._sink.publish(messages, overwrite=False, batch=batchId)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803  # it is all in one directory
         """Leave nothing behind."""
-        self._sink.forget()
+        self._sink.forget(messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+_LINGERING, _AGAIN = 4.0, 0.2  # seconds in which Spark ends what is left of a failed job (spark.python.task.killTimeout: 2)
 _OTHERS = 3  # seconds that a job waits at its start for the commit of another one
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -77,7 +79,7 @@ class Sink:
             if pieces:
                 what = "no task was told which stream it works for, and streams are told apart by that"
                 raise LogDirError(f"{self.job.root}: batch {batch} is not written: {what}")
-            self.forget()  # nothing was written: nothing is to be written once
+            self.forget(messages)  # nothing was written: nothing is to be written once
             return
         stream = None if batch is None or query is None else (query, batch)
         try:
@@ -85,8 +87,19 @@ class Sink:
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
 
-    def forget(self) -> None:
-        """Remove what the tasks wrote, unless it was committed; undo a commit that did not come to its end."""
+    def forget(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what the tasks wrote, unless it was committed; undo a commit that did not come to its end.
+
+        messages  of the tasks: where one is None others may run on for a moment, and begin to stage only now
+        """
+        self._drop()
+        until = time.monotonic() + (_LINGERING if None in messages else 0)
+        while time.monotonic() < until:
+            time.sleep(_AGAIN)
+            if Files().exists(self.job.directory):
+                self._drop()
+
+    def _drop(self) -> None:
         files = Files()
         try:
             with jobs.holding(files, self.job.root, patience=jobs.PATIENCE):
@@ -109,9 +122,9 @@ class KafkaLogWriter(DataSourceArrowWriter):
         """Publish."""
         self._sink.publish(messages, overwrite=self._overwrite)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  # it is all in one directory
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave nothing behind."""
-        self._sink.forget()
+        self._sink.forget(messages)
 
 
 def _job_name(options: Mapping[str, str]) -> str:

@@ -161,6 +161,29 @@ def test_a_driver_that_is_killed_leaves_what_the_next_one_removes(spark, tmp_pat
     assert not staged(root)
 
 
+def test_tasks_that_outlive_their_job_leave_nothing_either(tmp_path, monkeypatch):
+    """Spark aborts a job at its first failed task; others are ended a moment later, and may stage something until then."""
+    types, writers = pytest.importorskip("pyspark.sql.types"), pytest.importorskip("kafkalog_spark.sink.writers")
+    schema = types.StructType().add("value", "string").add("topic", "string").add("partition", "integer")
+    sink = writers.Sink({"path": str(tmp_path / "logs")}, schema)
+    late = []
+
+    def begin_late(_seconds):
+        late.append(1)
+        if len(late) == 2:
+            jobs.begin(FILES, sink.job)
+            (Path(sink.job.directory) / "3-47").mkdir()
+
+    monkeypatch.setattr(writers.time, "sleep", begin_late)
+    monkeypatch.setattr(writers, "_LINGERING", 0.5)
+    sink.forget([writers.Written([]), None])
+    assert len(late) > 2
+    assert not staged(tmp_path / "logs")
+    late.clear()
+    sink.forget([writers.Written([])])
+    assert late == []
+
+
 def said(call):
     with pytest.raises(Exception) as caught:
         call()
