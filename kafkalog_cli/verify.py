@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.discovery import discover
 from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
-from engine.errors import KafkalogError, UsageError
+from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity
 from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.logdir.log_dirs import find_log_dirs
@@ -184,20 +184,34 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
         try:
             places = expand(files, path)
             verify_start(files, places, outcome.finding)
-            before = len(found)
+            holds_any = False
             for place in places:
                 discovery = discover(files, place)
                 for finding in discovery.findings:
                     if _is_lost_segment(files, finding.where.file):
+                        holds_any = True
                         found[parent_of(finding.where.file)] = None  # where it is told with what the others say of it
                     else:
                         outcome.finding(finding)
-                found.update(dict.fromkeys(parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)))
-            if len(found) == before and not any(place.rstrip("/") in found for place in places):
+                here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]
+                holds_any |= bool(here)
+                found.update(dict.fromkeys(here))
+            if not holds_any:
                 found.update(dict.fromkeys(_without_files(files, path, places)))
         except KafkalogError as error:
             outcome.error(error)
-    return list(found)
+    return _once(files, found)
+
+
+def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
+    """`directories` without those that are one of them by another name. Of one that has vanished, who reads it tells."""
+    spelled: dict[str, str] = {}  # real path → as it was named first
+    for directory in directories:
+        try:
+            spelled.setdefault(files.resolve(directory), directory)
+        except UnreadableFile:
+            spelled[directory] = directory
+    return list(spelled.values())
 
 
 def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> list[str]:

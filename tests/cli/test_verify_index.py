@@ -90,6 +90,13 @@ def test_paths_of_every_kind(partition):
     assert [one["path"] for one in found if one["type"] == "verification"] == ["."]
 
 
+def test_each_partition_comes_once_however_it_is_spelled(partition):
+    (partition.parent / "link").symlink_to(partition)
+    found, done = objects("topic-0", "link", "./topic-0", str(partition), "topic-0/00000000000000000045.index", cwd=partition.parent)
+    assert [one["path"] for one in found if one["type"] == "verification"] == ["topic-0"]
+    assert done.status == 0
+
+
 def test_what_is_no_partition_is_told(tmp_path):
     (tmp_path / "empty").mkdir()
     assert kafkalog("verify-index", str(tmp_path / "empty")).status == 2
