@@ -92,7 +92,7 @@ def compact(
             if place.path in job.plans:
                 rows += _by_shuffle(spark, job, place, asked, clean, work)
         for log_dir, marker in markers.items():
-            if marker is not None and not _is_half_done(log_dir, job):
+            if marker is not None and log_dir.path not in job.half_done:
                 put_marker(job.manager, log_dir, marker)
     return frame_of(spark, rows)
 
@@ -143,10 +143,6 @@ def _plain(files: Files, _log_dir: LogDir) -> Files:
 
 def _unsaid(_size: int) -> None:
     """Nobody is told of bytes."""
-
-
-def _is_half_done(log_dir: LogDir, job: Job) -> bool:
-    return any(directory.startswith(log_dir.path + "/") for directory in job.half_done)
 
 
 def _compact(asked: CompactionOptions, clean: set[str], shuffle: str, manager: TaskLogManager) -> Iterator[Report]:

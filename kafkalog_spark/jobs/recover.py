@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.log.logdir.log_dirs import LogDir
+    from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.report import Report
 
 _TASK_BYTES = 128 << 20
@@ -48,19 +48,18 @@ def recover(
         rows = [row for report in prepare(job.manager, asked, recovery) for row in event_rows(report)]
         work = Assignment(settings, moment, partial(_quarantine, moment, ""), partial(_recover, asked))
         rows += run_tasks(spark, job, recovery.places, work, _TASK_BYTES)
-        for log_dir in job.log_dirs:
-            if _is_wrong(log_dir, rows):
-                recovery.unproven[log_dir.path] = "a task says so"
+        recovery.unproven.update(dict.fromkeys(_wrong(rows, recovery.places), "a task says so"))
         rows += [row for report in finish(job.manager, asked, recovery) for row in event_rows(report)]
     return frame_of(spark, rows)
 
 
-def _is_wrong(log_dir: LogDir, rows: list[dict[str, Any]]) -> bool:
-    """Do the events of the log dir say that something could not be done, or is still wrong?"""
-    return any(
-        (row["action"] in (FAILED, Action.REFUSED.value) or (row["action"] == Action.KEPT.value and row["severity"] != "info"))
-        for row in rows if f"{row['directory']}/".startswith(f"{log_dir.path}/")
-    )  # fmt: skip
+def _wrong(rows: list[dict[str, Any]], places: list[Place]) -> set[str]:
+    """The log dirs of which events say that something could not be done, or is still wrong."""
+    around = {place.path: place.log_dir for place in places}
+    return {
+        around.get(row["directory"], row["directory"]) for row in rows
+        if row["action"] in (FAILED, Action.REFUSED.value) or (row["action"] == Action.KEPT.value and row["severity"] != "info")
+    }  # fmt: skip
 
 
 def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]:

@@ -84,7 +84,7 @@ class Job:
     """Log dirs that are locked, with the driver's manager.
 
     plans  by partition directory what tasks left to the driver, see TaskLogManager
-    half_done  partition directories in which something failed in the middle
+    half_done  log dirs in which something failed in the middle
     """
 
     log_dirs: list[LogDir]
@@ -169,20 +169,20 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
     """The events among the rows that tasks found; how logs were left goes into the checkpoints, plans into the job."""
     rows: list[dict[str, Any]] = []
     standing: dict[str, dict[Place, Standing]] = {}
-    clean: dict[str, int] = {}
+    clean: dict[str, dict[str, int]] = {}
     try:
         for row in found:
             if row["action"] != STANDING:
                 rows.append({name: row.get(name) for name in EVENT_TYPES})
                 if row["action"] == FAILED and not row["leftAlone"]:
-                    job.half_done.add(row["directory"])
+                    job.half_done.add(by_path[row["directory"]].log_dir)
                 continue
             place = by_path[row["directory"]]
             if row.get("recoveryPoint") is not None:
                 left = Standing(row["firstBaseOffset"], row["logStartOffset"], row["recoveryPoint"])
                 standing.setdefault(place.log_dir, {})[place] = left
             if row.get("cleanUntil") is not None:
-                clean[place.path] = row["cleanUntil"]
+                clean.setdefault(place.log_dir, {})[place.path] = row["cleanUntil"]
             if row.get("plan") is not None:
                 job.plans[place.path] = bytes(row["plan"])
     finally:
@@ -190,14 +190,15 @@ def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]])
     return rows
 
 
-def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dict[str, int]) -> None:
+def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dict[str, dict[str, int]]) -> None:
+    """Write what is known by log dir; a partition may be spelled in another way than the log dir around it."""
     from engine.log.cleaner.checkpoint import write_clean_offsets
 
     for log_dir in job.log_dirs:
         files = job.manager.files_of(log_dir.path)
         if log_dir.path in standing:
             job.manager.checkpoint(log_dir, standing[log_dir.path])
-        write_clean_offsets(files, {path: offset for path, offset in clean.items() if path.startswith(log_dir.path + "/")})
+        write_clean_offsets(files, clean.get(log_dir.path, {}))
 
 
 def _own_lock(files: Files, path: str) -> Lock:

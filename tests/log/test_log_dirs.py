@@ -69,6 +69,14 @@ def test_one_directory_is_one_however_it_is_spelled(tmp_path, monkeypatch):
     assert (found.path, found.is_whole, len(found.places)) == (f"{tmp_path}/link", True, 1)
 
 
+def test_partitions_are_spelled_as_their_log_dir_is(tmp_path):
+    for name in ("a-0", "b-0"):
+        (tmp_path / "d" / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("d")
+    [found] = find_log_dirs(Files(), (f"{tmp_path}/d/a-0", f"{tmp_path}/link/b-0"))
+    assert [place.path for place in found.places] == [f"{tmp_path}/d/{name}" for name in ("a-0", "b-0")]
+
+
 def test_a_link_to_nowhere_beside_log_dirs_is_none(tmp_path):
     (tmp_path / "var/d0/a-0").mkdir(parents=True)
     (tmp_path / "var/d0/a-0" / _LOG).write_bytes(b"")

@@ -60,6 +60,22 @@ def test_each_damage_is_foreseen_and_mended(name, own_corpus, tmp_path):
     assert is_marked == ["d0" not in harmed, "d1" not in harmed]
 
 
+@pytest.mark.parametrize("named", [["tx-0"], ["./tx-0"], ["../d0/multi-2", "../link/tx-0"]])
+def test_partitions_are_mended_however_their_paths_are_spelled(named, own_corpus, tmp_path, monkeypatch):
+    top = clean_pair(own_corpus, tmp_path, "no topic id")
+    lost = top / "d0/tx-0/partition.metadata"
+    lost.unlink(missing_ok=True)
+    (top / "link").symlink_to("d0")
+    monkeypatch.chdir(top / "d0")
+    done = kafkalog("recover", "--dry-run", "--now", str(NOW), *named)
+    assert " rebuilt partition.metadata - the topic's id " in done.out.decode(), done.err
+    files = Files()
+    cluster = survey(files, find_log_dirs(files, named))
+    assert not list(recover(LogManager(lambda _: files, cluster, Settings(), NOW), RecoverOptions(), errors := []))[-1].is_refused
+    assert errors == []
+    assert lost.read_bytes() == (own_corpus / "kafka-4.3.1/logs/clean/d0/tx-0/partition.metadata").read_bytes()
+
+
 def test_what_is_rebuilt_is_what_was_there(own_corpus, tmp_path):
     top = clean_pair(own_corpus, tmp_path, "no topic id")
     (top / "d1/meta.properties").unlink()

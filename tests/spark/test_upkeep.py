@@ -219,6 +219,22 @@ def test_a_log_that_was_left_alone_leaves_its_log_dir_clean(torn, tmp_path):
 
 
 @pytest.mark.usefixtures("no_session")
+def test_partitions_may_be_spelled_in_another_way_than_their_log_dir(torn, tmp_path):
+    """What is told of them counts for the log dir all the same."""
+    (tmp_path / "link").symlink_to(torn)
+    odd = torn / "odd-0"
+    odd.mkdir()
+    (odd / "00000000000000000000.log").symlink_to(tmp_path / "nowhere")
+    (torn / ".kafka_cleanshutdown").write_bytes(b"{}")
+    named = (str(torn / "small_segments-0"), f"{tmp_path}/link/odd-0")
+    assert ("failed", "odd-0") in done(recover(None, *named, now=NOW))
+    assert not (torn / ".kafka_cleanshutdown").exists()
+    named = (str(odd), f"{tmp_path}/link/small_segments-0")
+    compact(None, *named, config={"cleanup.policy": "compact"}, options=CompactionOptions(force=True), now=NOW)
+    assert "small_segments 0 " in (torn / "cleaner-offset-checkpoint").read_text()
+
+
+@pytest.mark.usefixtures("no_session")
 @pytest.mark.parametrize("job", ["compact", "recover"])
 @pytest.mark.parametrize("named", ["log dirs", "partitions"])
 def test_checkpoints_get_what_the_command_writes_whatever_was_named(job, named, twins):

@@ -34,7 +34,7 @@ _LOG_DIR_FILES = frozenset((
 
 
 class Place(NamedTuple):
-    """A partition directory: its path, the log dir around it, and what its name says."""
+    """A partition directory: its path, the log dir around it as the path spells it, and what its name says."""
 
     path: str
     log_dir: str
@@ -145,6 +145,8 @@ def _around(path: str) -> str:
 def _add_partition(files: ReadOnlyFiles, found: dict[str, LogDir], path: str, log_dir: str) -> None:
     name = parse_partition_dir(file_name(files.absolute(path)))
     assert name is not None  # is_partition has seen it
+    if _around(path) != log_dir:  # named through a link, or in another way
+        path = f"{log_dir.rstrip('/')}/{file_name(path)}"
     before = found.get(log_dir, LogDir(log_dir, False, (), (), ()))
     if not before.is_whole and path not in [place.path for place in before.places]:
         found[log_dir] = LogDir(log_dir, False, (*before.places, Place(path, log_dir, name)), (), ())

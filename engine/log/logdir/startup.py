@@ -24,7 +24,7 @@ from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.errors import UnreadableFile
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, read_cluster_metadata
 from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.metadata_proof import prove_metadata_log
@@ -68,8 +68,12 @@ class Trouble(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path."""
-        return f"{self.log_dir}/{self.name}"
+        """The path, spelled as that of the log dir is."""
+        return f"{self.log_dir.rstrip('/')}/{self.name}"
+
+    def is_in(self, place: Place) -> bool:
+        """Is it about a file in the partition at `place`, however that is spelled?"""
+        return self.log_dir == place.log_dir and self.name.startswith(f"{file_name(place.path)}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +220,7 @@ def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) ->
     except UnreadableFile as error:
         if not files.exists(place.path):
             return []
-        name = place.path.removeprefix(place.log_dir + "/")
+        name = file_name(place.path)
         said = f"Error while loading log dir {files.absolute(place.log_dir)}"
         do = "check permissions and owner, and the disk itself"
         return [Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, str(error), None, do)]
@@ -224,7 +228,7 @@ def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) ->
 
 def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator[Trouble]:
     names = set(files.list(place.path))
-    directory = place.path.removeprefix(place.log_dir + "/")
+    directory = file_name(place.path)
     absolute = files.absolute(place.path)
     if FileKind.LEADER_EPOCH_CHECKPOINT.value in names:
         path = f"{place.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
@@ -255,7 +259,7 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
 def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[str]) -> Iterator[Trouble]:
     kind = FileKind.PARTITION_METADATA
     path = f"{place.path}/{kind.value}"
-    name = f"{place.path.removeprefix(place.log_dir + '/')}/{kind.value}"
+    name = f"{file_name(place.path)}/{kind.value}"
     lives = place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
     if kind.value not in names:
         # brokers before 2.8 wrote no ids: their log dirs lack all of them
@@ -294,7 +298,7 @@ def _duplicates(cluster: Cluster) -> Iterator[Trouble]:
                 both = f"{place.path} and {first.path}"
                 said = (f"Duplicate log directories for {place.key[0]}-{place.key[1]} are found in both {both}."
                         if kind is PartitionKind.PLAIN else f"Duplicate log directories found: {place.path}, {first.path}")
-                yield Trouble(Effect.STOPS, place.log_dir, place.path.removeprefix(place.log_dir + "/"), said,
+                yield Trouble(Effect.STOPS, place.log_dir, file_name(place.path), said,
                               f"{first.path} holds the same partition", None, _which(cluster, first, place))
 
 

@@ -13,7 +13,7 @@ from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_ch
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.files import look, replace
 from engine.findings import Severity
-from engine.layout import FileKind, parent_of
+from engine.layout import FileKind, file_name, parent_of
 from engine.log.loading.epoch_repair import open_leader_epochs
 from engine.log.logdir.startup import Effect
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
@@ -33,7 +33,7 @@ _CHECKPOINTS = frozenset((
 
 def mend(files: Files, cluster: Cluster, trouble: Trouble, report: Report) -> bool:
     """Mend `trouble`, or say in `report` why not. False: a broker still trips over it."""
-    shown = trouble.path.removeprefix(report.directory + "/")
+    shown = trouble.name if report.directory == trouble.log_dir else file_name(trouble.name)
     if trouble.kind is FileKind.PRODUCER_SNAPSHOT:
         return True  # the loader drops it, and rebuilds the state of producers from the log
     if trouble.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
@@ -95,7 +95,7 @@ def _mend_checkpoint(files: Files, trouble: Trouble) -> tuple[Action, str]:
 
 
 def _mend_topic_id(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str] | None:
-    place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if trouble.path.startswith(one.path + "/"))
+    place = next(one for log_dir in cluster.log_dirs for one in log_dir.places if trouble.is_in(one))
     topic_id, source = find_topic_id(files, cluster, place)
     own = _before_zeros(files, trouble.path)
     if own is not None and (topic_id is None or source != cluster.metadata_dir):

@@ -184,7 +184,7 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
 
 
 def _troubles_in(place: Place, troubles: Iterable[Trouble]) -> list[Trouble]:
-    return [trouble for trouble in troubles if trouble.path.startswith(place.path + "/")]
+    return [trouble for trouble in troubles if trouble.is_in(place)]
 
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> bytes | None:
