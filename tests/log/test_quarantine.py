@@ -140,6 +140,37 @@ def away_and_back(files, path, data):
     files.rename(path + ".tmp", path)
 
 
+class _GivesUp(Files):
+    """Is interrupted behind its operation `at`, once."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def _count(self):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+    def make_directory(self, path):
+        super().make_directory(path)
+        self._count()
+
+    def open_writable(self, path, *, create=False):
+        file = super().open_writable(path, create=create)
+        self._count()
+        return file
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_one_that_was_given_up_at_its_beginning_is_removed(place, at):
+    files = QuarantiningFiles(_GivesUp(at), place[1], command="test", now=NOW, log_dirs=(place[0],))
+    with pytest.raises(KeyboardInterrupt):
+        files.remove(f"{place[0]}/{os.listdir(place[0])[0]}")
+    files.finish()
+    assert not files.is_used
+    assert not Path(place[1]).exists()
+
+
 @pytest.mark.parametrize("name", ["b", "d/e/f"])
 def test_what_is_as_it_was_leaves_no_quarantine(place, name):
     before, times_before, files = tree(ReadOnlyFiles(), place[0]), times(place[0]), quarantining(place)

@@ -107,6 +107,7 @@ class QuarantiningFiles(FilesAbove):
         self._about = (command, now, tuple(below.absolute(path) for path in log_dirs))
         self._lock = RLock()
         self._manifest: ManifestWriter | None = None
+        self._is_begun = False  # may there be a directory?
         self._states: dict[str, _State] = {}
         self._listed: dict[str, dict[str, Stamp]] = {}  # by directory, how its files stood
         self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of whole files that are kept
@@ -128,6 +129,8 @@ class QuarantiningFiles(FilesAbove):
         well, and the quarantine goes: it has nothing to tell.
         """
         if self._manifest is None:
+            if self._is_begun:  # somebody gave up before its first line stood there
+                self._remove()
             return
         before: dict[str, Stamp] = {}
         left: dict[str, Stamp] = {}
@@ -164,12 +167,20 @@ class QuarantiningFiles(FilesAbove):
         self._manifest = None
         for path, modified_ms in modified.items():
             self._below.set_modified(path, modified_ms)
-        stored = f"{self.directory}/{STORED}"
-        for path in (f"{self.directory}/{MANIFEST}", *(f"{stored}/{name}" for name in self._below.list(stored))):
-            self._below.remove(path)
-        self._below.remove_directory(stored)
-        self._below.remove_directory(self.directory)
+        self._remove()
         self.stored_size = 0
+
+    def _remove(self) -> None:
+        """Remove what there is of the quarantine."""
+        manifest, stored = f"{self.directory}/{MANIFEST}", f"{self.directory}/{STORED}"
+        if self._below.exists(manifest):
+            self._below.remove(manifest)
+        if self._below.exists(stored):
+            for name in self._below.list(stored):
+                self._below.remove(f"{stored}/{name}")
+            self._below.remove_directory(stored)
+        if self._below.exists(self.directory):
+            self._below.remove_directory(self.directory)
 
     # ---- changing
 
@@ -376,6 +387,7 @@ class QuarantiningFiles(FilesAbove):
     def _begin(self) -> ManifestWriter:
         with self._lock:
             if self._manifest is None:
+                self._is_begun = True
                 self._below.make_directory(self.directory)
                 self._below.make_directory(f"{self.directory}/{STORED}")
                 self._manifest = ManifestWriter(self._below, self.directory, *self._about)
