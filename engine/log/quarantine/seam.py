@@ -13,10 +13,10 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UnwritableFile, UsageError
-from engine.files import FileInfo, Files, OpenFile, WritableFile
+from engine.files import FileInfo, Files, OpenFile, WritableFile, remove_tree
 from engine.files_above import FilesAbove
 from engine.layout import parent_of
-from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, ManifestWriter
+from engine.log.quarantine.manifest import STORED, Do, Entry, ManifestWriter
 from engine.log.quarantine.stamps import list_files
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class QuarantiningFiles(FilesAbove):
         """
         if self._manifest is None:
             if self._is_begun:  # somebody gave up before its first line stood there
-                self._remove()
+                remove_tree(self._below, self.directory)
             return
         before: dict[str, Stamp] = {}
         left: dict[str, Stamp] = {}
@@ -167,20 +167,8 @@ class QuarantiningFiles(FilesAbove):
         self._manifest = None
         for path, modified_ms in modified.items():
             self._below.set_modified(path, modified_ms)
-        self._remove()
+        remove_tree(self._below, self.directory)
         self.stored_size = 0
-
-    def _remove(self) -> None:
-        """Remove what there is of the quarantine."""
-        manifest, stored = f"{self.directory}/{MANIFEST}", f"{self.directory}/{STORED}"
-        if self._below.exists(manifest):
-            self._below.remove(manifest)
-        if self._below.exists(stored):
-            for name in self._below.list(stored):
-                self._below.remove(f"{stored}/{name}")
-            self._below.remove_directory(stored)
-        if self._below.exists(self.directory):
-            self._below.remove_directory(self.directory)
 
     # ---- changing
 
