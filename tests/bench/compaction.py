@@ -86,10 +86,11 @@ def two_at_once(java: list[str], kafkalog: list[str], home: Path, records: int, 
 
 
 def _copies(source: Path, top: Path, targets: list[Path]) -> None:
-    """A copy at each of `targets`, and nothing else below `top`."""
+    """A copy at each of `targets`, on the disk, and nothing else below `top`: writing copies back is nobody's work."""
     shutil.rmtree(top, ignore_errors=True)
     for target in targets:
         shutil.copytree(source, target)
+    os.sync()
 
 
 def curve(java: list[str], kafkalog: list[str], home: Path, largest: int) -> list[Result]:
