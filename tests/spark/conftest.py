@@ -34,6 +34,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)  # the longest group begins first, beside all others
 
 
+@pytest.fixture
+def sources():
+    """What data sources in Python are made of is there, for tests of ours that need no session."""
+    if gone := missing():
+        lacking(f"Spark needs {', '.join(gone)}: not found")
+    if find_spec("pyspark.sql.datasource") is None:
+        lacking("data sources in Python need pyspark 4")
+
+
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"  # options of a JVM that lives for some tests
 
 

@@ -292,19 +292,21 @@ def test_a_partition_that_a_broker_has_just_made_holds_nothing(own_corpus, tmp_p
             rows(tmp_path)
 
 
+def planned(path, level, **more):
+    """A function that reads the rows which were planned when it was made."""
+    options = read_options({"path": str(path), "level": level, **more})
+    schema, splitted = level_schema(level, options.columns), plan_level(options, Bounds())
+    return lambda: [row for split in splitted for one in read_level(split, schema, options) for row in one.to_pylist()]
+
+
 @pytest.mark.parametrize("level", ["records", "batches"])
 def test_what_retention_takes_between_planning_and_reading(own_corpus, tmp_path, level):
     for name in ("small_segments-0", "multi-0"):
         shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
 
-    def planned(**more):
-        options = read_options({"path": str(tmp_path), "level": level, **more})
-        schema, splitted = level_schema(level, options.columns), plan_level(options, Bounds())
-        return lambda: [row for split in splitted for one in read_level(split, schema, options) for row in one.to_pylist()]
-
     offset = "offset" if level == "records" else "baseOffset"
-    every = planned()()
-    strict, lenient = planned(), planned(failOnDataLoss="false")
+    every = planned(tmp_path, level)()
+    strict, lenient = planned(tmp_path, level), planned(tmp_path, level, failOnDataLoss="false")
     for path in (tmp_path / "small_segments-0").glob("00000000000000000000.*"):
         path.unlink()
     with pytest.raises(DataLossError, match="small_segments-0: offset 0 is due, and the log begins at 22"):
@@ -322,14 +324,9 @@ def test_an_end_that_goes_between_planning_and_reading(own_corpus, tmp_path, lev
     shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / "t-0")
     last = max((tmp_path / "t-0").glob("*.log"))
 
-    def planned(**more):
-        options = read_options({"path": str(tmp_path), "level": level, **more})
-        schema, splitted = level_schema(level, options.columns), plan_level(options, Bounds())
-        return lambda: [row for split in splitted for one in read_level(split, schema, options) for row in one.to_pylist()]
-
     offset = "offset" if level == "records" else "baseOffset"
-    every = planned()()
-    strict, lenient = planned(), planned(failOnDataLoss="false")
+    every = planned(tmp_path, level)()
+    strict, lenient = planned(tmp_path, level), planned(tmp_path, level, failOnDataLoss="false")
     for path in last.parent.glob(last.stem + "*"):
         path.unlink()
     with pytest.raises(DataLossError, match=f"t-0: offset 88 is due, and the log ends at {int(last.stem)}"):

@@ -161,10 +161,14 @@ def test_a_driver_that_is_killed_leaves_what_the_next_one_removes(spark, tmp_pat
     assert not staged(root)
 
 
+@pytest.mark.usefixtures("sources")
 def test_tasks_that_outlive_their_job_leave_nothing_either(tmp_path, monkeypatch):
     """Spark aborts a job at its first failed task; others are ended a moment later, and may stage something until then."""
-    types, writers = pytest.importorskip("pyspark.sql.types"), pytest.importorskip("kafkalog_spark.sink.writers")
-    schema = types.StructType().add("value", "string").add("topic", "string").add("partition", "integer")
+    from pyspark.sql.types import StructType
+
+    from kafkalog_spark.sink import writers
+
+    schema = StructType().add("value", "string").add("topic", "string").add("partition", "integer")
     sink = writers.Sink({"path": str(tmp_path / "logs")}, schema)
     late = []
 

@@ -426,9 +426,9 @@ def test_what_waits_in_all_has_a_limit(root, monkeypatch):
     assert sum(map(len, read(FILES, root).values())) == 80
 
 
+@pytest.mark.usefixtures("sources")
 def test_a_stream_that_has_no_name_writes_nothing_that_could_be_anothers(root):
     """Batch 0 of one would count as batch 0 of the next, whose rows were lost."""
-    pytest.importorskip("pyspark.sql.datasource")
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     from kafkalog_spark.sink.writers import Sink, Written

@@ -18,6 +18,7 @@ from kafkalog_spark.table.following import (
     to_stream,
 )
 from kafkalog_spark.table.options import read_options
+from tests.support.needs import lacking
 
 
 @pytest.fixture
@@ -130,12 +131,14 @@ def test_a_stream_is_of_records(grown):
         options(grown[0], level="batches")
 
 
+@pytest.mark.usefixtures("sources")
 def test_of_two_limits_both_hold(grown):
-    source = pytest.importorskip("kafkalog_spark.streaming")
-    if not source.HAS_LIMITS:
-        pytest.skip("limits need pyspark 4.2")
     from pyspark.sql.types import LongType, StructType
 
+    from kafkalog_spark import streaming as source
+
+    if not source.HAS_LIMITS:
+        lacking("limits need pyspark 4.2")
     target, grow = grown
     grow(3)
 
