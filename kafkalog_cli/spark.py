@@ -34,6 +34,7 @@ class Given(NamedTuple):
     """What was asked for on the command line."""
 
     paths: tuple[str, ...]
+    topics: tuple[str, ...]
     reading: dict[str, object]  # options of the data source
     form: str
     by: str
@@ -173,8 +174,7 @@ def _export(spark: SparkSession, given: Given) -> int:
 def _import(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.export import bring_back
 
-    topics = tuple(str(given.reading.get("subscribe", "")).split(",")) if "subscribe" in given.reading else ()
-    bring_back(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=topics)
+    bring_back(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=given.topics)
     click.echo(f"written to {printable(given.to)}", err=True)
     return 0
 
@@ -184,7 +184,8 @@ def _recover(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.recover import recover
 
     options = RecoverOptions(salvage=given.salvage)
-    return _events(recover(spark, *given.paths, config=given.config, options=options, now=given.now), given)
+    done = recover(spark, *given.paths, config=given.config, options=options, now=given.now, topics=given.topics)
+    return _events(done, given)
 
 
 def _compact(spark: SparkSession, given: Given) -> int:
@@ -192,7 +193,9 @@ def _compact(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.compact import compact
 
     options = CompactionOptions(force=given.force, dedupe_buffer_size=given.dedupe_buffer_size)
-    done = compact(spark, *given.paths, config=given.config, options=options, shuffle=given.shuffle, now=given.now)
+    done = compact(
+        spark, *given.paths, config=given.config, options=options, shuffle=given.shuffle, now=given.now, topics=given.topics
+    )
     return _events(done, given)
 
 

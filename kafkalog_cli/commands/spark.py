@@ -10,7 +10,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, size_option, version_option
 
 _SECTIONS = (
-    Section("What is read", ("--topic", "--split-bytes", "--on-corruption")),
+    Section("What is worked on", ("--topic", "--split-bytes", "--on-corruption")),
     Section("stats", ("--by", "--top")),
     Section("export and import", ("--to", "--mode", "--table")),
     Section("recover, compact and import",
@@ -29,7 +29,7 @@ _EXAMPLES = (
 )
 
 _OF_JOBS = {  # options that not every job takes
-    "topics": ("verify", "stats", "export", "import"), "split_bytes": ("verify", "stats", "export"),
+    "split_bytes": ("verify", "stats", "export"),
     "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
     "mode": ("export", "import"), "table": ("export", "import"), "config": ("import", "recover", "compact"),
     "now": ("recover", "compact"), "salvage": ("recover",), "force": ("compact",), "dedupe_buffer_size": ("compact",),
@@ -42,15 +42,14 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
     for parameter in context.command.params:
         name, jobs = parameter.name or "", _OF_JOBS.get(parameter.name or "", (job,))
         if job not in jobs and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            instead = "; name its partition directories, or a quoted pattern of them" if name == "topics" else ""
-            raise click.UsageError(f"{job} takes no {parameter.opts[0]}, which is of {', '.join(jobs)}{instead}")
+            raise click.UsageError(f"{job} takes no {parameter.opts[0]}, which is of {', '.join(jobs)}")
 
 
 @click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @click.argument("job", type=click.Choice(["verify", "stats", "export", "import", "recover", "compact"]))
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--topic", "topics", multiple=True, metavar="NAME",
-              help="Only this topic; may be repeated. Not of recover and compact, which take partition directories as PATHS.")
+              help="Only this topic; may be repeated. recover, compact: as if its partition directories were the PATHS.")
 @size_option("--split-bytes", default=None, help="Bytes of segments to a task, such as 64m. Default: 128m.", least=1)
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
               help="stats, export: give up at damage, leave it out, or leave it out and write it to the executors' logs.")
@@ -104,6 +103,7 @@ def command(
     if split_bytes is not None:
         reading["splitBytes"] = split_bytes
     given = Given(
-        paths, reading, form, by, top, to or "", mode, table, dict(config), now, salvage, force, dedupe_buffer_size, shuffle
+        paths, topics, reading, form, by, top, to or "", mode, table, dict(config), now, salvage, force, dedupe_buffer_size,
+        shuffle,
     )  # fmt: skip
     return run_job(job, given, master, settings)

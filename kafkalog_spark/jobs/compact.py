@@ -40,7 +40,7 @@ from kafkalog_spark.jobs.upkeep import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -60,14 +60,15 @@ _TASK_BYTES = 64 << 20  # of logs: a partition larger than that has a task of it
 
 def compact(
     spark: SparkSession, *paths: str, config: dict[str, str] | None = None, options: CompactionOptions | None = None,
-    shuffle: str = "auto", clean_start: bool = False, now: int | None = None,
+    shuffle: str = "auto", clean_start: bool = False, now: int | None = None, topics: Collection[str] = (),
 ) -> DataFrame:
     """Compact the partitions below `paths` that are due, as `kafkalog compact` would; what was done, as a table of events.
 
     config   topic settings over those of the metadata log        options  see CompactionOptions; the buffer is a task's
     shuffle  auto: partitions whose dirty records may not fit the offset map of one task are cleaned by many tasks, which
              shuffle digests of keys: in one round, as with a map that holds them all; always, never
-    Raises LogDirError, also where a broker runs on one of the log dirs.
+    topics   only their partitions, as if these were the paths
+    Raises OptionError, LogDirError, also where a broker runs on one of the log dirs.
     """
     if shuffle not in SHUFFLE:
         raise OptionError(f"shuffle is {shuffle!r}: there are {', '.join(SHUFFLE)}")
@@ -75,7 +76,7 @@ def compact(
     asked = options or CompactionOptions()
     asked = replace(asked, secret=(randbits(64), randbits(64)))
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
-    with opened(paths, settings, moment, _plain) as job:
+    with opened(paths, settings, moment, _plain, topics) as job:
         for place in (place for log_dir in job.log_dirs for place in log_dir.places):  # whether it is due still or not
             remove_tree(Files(), f"{place.path}/{STAGING}")  # of a job that died
         chooser = LogCompactor(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter)

@@ -18,7 +18,7 @@ from engine.server_config import ServerConfig
 from kafkalog_spark.jobs.upkeep import FAILED, Assignment, TaskLogManager, event_rows, frame_of, opened, run_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -30,7 +30,7 @@ _TASK_BYTES = 128 << 20
 
 def recover(
     spark: SparkSession, *paths: str, config: dict[str, str] | None = None, options: RecoverOptions | None = None,
-    now: int | None = None,
+    now: int | None = None, topics: Collection[str] = (),
 ) -> DataFrame:
     """Recover every partition below `paths`; what was done, as a table of events.
 
@@ -38,13 +38,14 @@ def recover(
     files of a log dir are mended first; what of them can not be mended is refused, and partitions are recovered all the same. A
     damaged metadata log stops everything, as it does there.
     config   topic settings over those of the metadata log        options  see RecoverOptions; mark_clean has no effect
-    Raises LogDirError, also where a broker runs on one of the log dirs.
+    topics   only their partitions, as if these were the paths: what else is in a log dir stays as it is, its checkpoints too
+    Raises OptionError, LogDirError, also where a broker runs on one of the log dirs.
     """
     moment = now_ms() if now is None else now
     asked = replace(options or RecoverOptions(), mark_clean=False)
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
     recovery = Recovery()
-    with opened(paths, settings, moment, partial(_quarantine, moment, "log-dir")) as job:
+    with opened(paths, settings, moment, partial(_quarantine, moment, "log-dir"), topics) as job:
         rows = [row for report in prepare(job.manager, asked, recovery) for row in event_rows(report)]
         work = Assignment(settings, moment, partial(_quarantine, moment, ""), partial(_recover, asked))
         rows += run_tasks(spark, job, recovery.places, work, _TASK_BYTES)

@@ -16,20 +16,21 @@ import pyarrow as pa
 
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files
+from engine.layout import PartitionKind
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import LEFT_ALONE
 from engine.patterns import expand
-from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.table.levels import rows_as_batches
 from kafkalog_spark.table.partitions import log_size
 from kafkalog_spark.table.planning import Piece, pack
 from kafkalog_spark.tasks import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -100,11 +101,19 @@ class Job:
 
 
 @contextmanager
-def opened(paths: Sequence[str], settings: Settings, now: int, wrap: Callable[[Files, LogDir], Files]) -> Iterator[Job]:
-    """Lock the log dirs below `paths`, and close their quarantines in the end. Raises LogDirError, also where a broker runs."""
+def opened(
+    paths: Sequence[str], settings: Settings, now: int, wrap: Callable[[Files, LogDir], Files], topics: Collection[str] = ()
+) -> Iterator[Job]:
+    """Lock the log dirs below `paths`, and close their quarantines in the end.
+
+    topics  only partitions of these, as if they had been named themselves (see LogDir); none: all
+    Raises LogDirError, also where a broker runs, and OptionError for a topic that is not there.
+    """
     files = Files()
     try:
-        log_dirs = find_log_dirs(files, [one for path in paths for one in expand(files, str(path))])
+        found = find_log_dirs(files, [one for path in paths for one in expand(files, str(path))])
+        found = _narrowed(found, topics) if topics else found
+        log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
         with ExitStack() as stack:  # each step back is taken, whichever fails
             stack.enter_context(locked(files, [log_dir.path for log_dir in log_dirs]))
             seams: dict[str, Files] = {}
@@ -112,9 +121,23 @@ def opened(paths: Sequence[str], settings: Settings, now: int, wrap: Callable[[F
                 stack.callback(_remove_locks, files, log_dir.path)
                 seams[log_dir.path] = wrap(files, log_dir)
                 stack.callback(finish, seams[log_dir.path])
-            yield Job(log_dirs, LogManager(seams.__getitem__, survey(files, log_dirs), settings, now))
+            # settings of topics also come from log dirs where none of their partitions is
+            cluster = replace(survey(files, found), log_dirs=tuple(log_dirs))
+            yield Job(log_dirs, LogManager(seams.__getitem__, cluster, settings, now))
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
+
+
+def _narrowed(log_dirs: list[LogDir], topics: Collection[str]) -> list[LogDir]:
+    """The log dirs with nothing but partitions of `topics`; of whole ones not those that are deleted. Raises OptionError."""
+    narrowed = []
+    for log_dir in log_dirs:
+        places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places
+        narrowed.append(LogDir(log_dir.path, False, tuple(one for one in places if one.name.topic in topics), (), ()))
+    there = {place.name.topic for log_dir in narrowed for place in log_dir.places}
+    if missing := sorted(set(topics) - there):
+        raise OptionError(f"not there: {', '.join(missing)}")
+    return narrowed
 
 
 def _remove_locks(files: Files, log_dir: str) -> None:

@@ -70,3 +70,33 @@ def spark(tmp_path_factory):
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def twins(own_corpus, tmp_path):
+    """Two copies of a broker's log dirs that was killed: one for the command, one for the job."""
+    for name in ("command", "job"):
+        for directory in sorted((own_corpus / "kafka-4.3.1/logs/unclean").glob("d*")):
+            shutil.copytree(directory, tmp_path / name / directory.name)
+        log = max((tmp_path / name).glob("*/u-rolls-0/*.log"))
+        log.write_bytes(log.read_bytes() + b"torn")
+    return tmp_path / "command", tmp_path / "job"
+
+
+@pytest.fixture
+def no_session(monkeypatch):
+    """Tasks run here, one after the other; jobs give their rows as dicts."""
+
+    class Rows(list):
+        def collect(self):
+            return self
+
+    class Row(dict):
+        asDict = dict.copy  # noqa: N815
+
+    def run(_spark, splits, _schema, work):
+        return Rows(Row(row) for split in splits for batch in work(split) for row in batch.to_pylist())
+
+    monkeypatch.setattr("kafkalog_spark.jobs.upkeep.run", run)
+    for job in ("recover", "compact"):
+        monkeypatch.setattr(f"kafkalog_spark.jobs.{job}.frame_of", lambda _spark, rows: rows)

@@ -26,31 +26,10 @@ from kafkalog_spark.jobs import upkeep
 from kafkalog_spark.jobs.compact import compact
 from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.jobs.upkeep import event_rows
+from tests.spark.logs_left import NOW, done, log_dirs, state
 from tests.support.other_process import lock_held
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
-
-NOW = 1_800_000_000_000
-
-
-@pytest.fixture
-def twins(own_corpus, tmp_path):
-    """Two copies of a broker's log dirs that was killed: one for the command, one for the job."""
-    for name in ("command", "job"):
-        for directory in sorted((own_corpus / "kafka-4.3.1/logs/unclean").glob("d*")):
-            shutil.copytree(directory, tmp_path / name / directory.name)
-        log = max((tmp_path / name).glob("*/u-rolls-0/*.log"))
-        log.write_bytes(log.read_bytes() + b"torn")
-    return tmp_path / "command", tmp_path / "job"
-
-
-def state(top):
-    """Every file and its bytes, quarantines and locks aside; the lines of checkpoints in any order."""
-    return {
-        str(path.relative_to(top)): sorted(path.read_bytes().split(b"\n")) if path.name.endswith("-checkpoint") else path.read_bytes()
-        for path in sorted(top.rglob("*"))
-        if path.is_file() and ".quarantine" not in str(path) and path.name != ".lock"
-    }  # fmt: skip
 
 
 def status_of(rows):
@@ -64,10 +43,6 @@ def sound_partitions(top):
     """Some partitions of each log dir, none of them damaged."""
     return [str(path) for log_dir in sorted(top.glob("d?")) for path in sorted(log_dir.glob("*-*"))
             if path.is_dir() and path.name != "u-rolls-0" and not path.name.startswith("__")]
-
-
-def log_dirs(top):
-    return [str(path) for path in sorted(top.glob("d?"))]
 
 
 def test_recover_leaves_what_the_command_leaves(spark, twins):
@@ -147,25 +122,6 @@ def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(own_corpus,
 
 
 @pytest.fixture
-def no_session(monkeypatch):
-    """Tasks run here, one after the other; jobs give their rows as dicts."""
-
-    class Rows(list):
-        def collect(self):
-            return self
-
-    class Row(dict):
-        asDict = dict.copy  # noqa: N815
-
-    def run(_spark, splits, _schema, work):
-        return Rows(Row(row) for split in splits for batch in work(split) for row in batch.to_pylist())
-
-    monkeypatch.setattr(upkeep, "run", run)
-    for job in (recover_job, compact_job):
-        monkeypatch.setattr(job, "frame_of", lambda _spark, rows: rows)
-
-
-@pytest.fixture
 def torn(own_corpus, tmp_path):
     """A log dir that a broker has left, with a torn log in it."""
     logs = tmp_path / "logs"
@@ -174,10 +130,6 @@ def torn(own_corpus, tmp_path):
     with max((logs / "small_segments-0").glob("*.log")).open("ab") as log:
         log.write(b"torn")
     return logs
-
-
-def done(rows):
-    return {(row["action"], row["directory"].rpartition("/")[2]) for row in rows}
 
 
 @pytest.mark.usefixtures("no_session")
