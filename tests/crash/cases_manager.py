@@ -225,7 +225,8 @@ def purge_case():
 
     def work(files, _acknowledge):
         (one,) = find_log_dirs(files, ["/d"])
-        purge_deleted_directories(files, one, Report("/d", "retain"))
+        for error in purge_deleted_directories(files, one, Report("/d", "retain")).values():
+            raise error
 
     def check(disk, _acknowledged, done):
         broker_sees(disk)
