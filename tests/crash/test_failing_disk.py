@@ -219,7 +219,7 @@ def contents(data):
     return {path.relative_to(data): path.read_bytes() for path in sorted(data.rglob("*")) if path.is_file() and path.name != ".lock"}
 
 
-@pytest.mark.parametrize("error", (errno.EIO, errno.ENOSPC), ids=errno.errorcode.get)
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
 def test_what_a_failed_recovery_kept_comes_back(directories, error):
     """Whichever call failed, and whether the command went on behind it: `restore` brings back every byte."""
     command = COMMANDS["recover-quarantine"]
