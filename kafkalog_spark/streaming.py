@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from kafkalog_spark.errors import OptionError
 from kafkalog_spark.schema import fitted, wanted_schema
 from kafkalog_spark.splits import Split
 from kafkalog_spark.table.columns import types_for
@@ -26,6 +28,7 @@ try:
         ReadAllAvailable,
         ReadMaxBytes,
         ReadMaxRows,
+        ReadMinRows,
         SupportsTriggerAvailableNow,
     )
 
@@ -53,17 +56,22 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = read_options(options, streaming=True)
         self.schema = wanted_schema(schema, types_for("records"))
         self._target: Offsets | None = None  # AvailableNow: not beyond this
+        self._last_batch: float | None = None  # seconds of a clock
 
     def initialOffset(self) -> StreamOffset:  # noqa: N802  # Spark's name
         """Where a new query begins. Raises OptionError, LogDirError."""
+        self._refuse_unknown_limits()
         return to_stream(first_offsets(self.options))
 
     def latestOffset(self, start: StreamOffset | None = None, limit: Any = None) -> StreamOffset:  # noqa: N802
-        """Where the next micro-batch ends. Raises LogDirError, DataLossError."""
+        """Where the next micro-batch ends. Raises OptionError, LogDirError, DataLossError."""
+        self._refuse_unknown_limits()
         begin = {} if start is None else from_stream(start)
         ends, begins = last_offsets(self.options, begin)
         if self._target is not None:
             ends = {key: max(begins[key], min(end, self._target[key])) for key, end in ends.items() if key in self._target}
+        if start is not None and self._is_too_early(begins, ends, limit):
+            return start
         most = self._most(begins, ends, limit)
         return to_stream(ends if most is None else limited(begins, ends, most))
 
@@ -75,11 +83,45 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = [] if size is None else [offsets_in(self.options, {key: begins[key] for key in ends}, ends, size)]
         return min(most + ([limit.max_rows] if isinstance(limit, ReadMaxRows) else []))
 
+    def _is_too_early(self, begins: Offsets, ends: Offsets, limit: Any) -> bool:
+        """Are fewer offsets due than minOffsetsPerTrigger, and is there time left to wait for more?
+
+        The first batch of a run waits for nothing, nor do AvailableNow and who wants everything. Mirrors delayBatch of
+        Spark's Kafka source.
+        """
+        least, now = self.options.min_offsets, time.monotonic()
+        if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        has_time = self._last_batch is not None and now - self._last_batch < self.options.max_delay
+        if has_time and sum(ends[key] - begins[key] for key in ends) < least:
+            return True
+        self._last_batch = now
+        return False
+
+    def _refuse_unknown_limits(self) -> None:
+        """Raise OptionError for limits that can not be held, as Spark does not say where a micro-batch begins.
+
+        Not as soon as there is a reader: pyspark 4.1 would stumble over not having one.
+        """
+        if HAS_LIMITS:
+            return
+        asked = {"maxOffsetsPerTrigger": self.options.max_offsets, "maxBytesPerTrigger": self.options.max_bytes,
+                 "minOffsetsPerTrigger": self.options.min_offsets}  # fmt: skip
+        for name, value in asked.items():
+            if value is not None:
+                why = "before that Spark does not tell a source in Python how far it has read"
+                raise OptionError(f"{name} needs pyspark 4.2 or later: {why}")
+
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """The options maxOffsetsPerTrigger and maxBytesPerTrigger; without them everything."""
+        """The options maxOffsetsPerTrigger, maxBytesPerTrigger, minOffsetsPerTrigger; without them everything.
+
+        Spark takes one limit only: what the others say, `latestOffset` holds by itself.
+        """
         if self.options.max_offsets is not None:
             return ReadMaxRows(self.options.max_offsets)
-        return ReadAllAvailable() if self.options.max_bytes is None else ReadMaxBytes(self.options.max_bytes)
+        if self.options.max_bytes is not None:
+            return ReadMaxBytes(self.options.max_bytes)
+        return ReadAllAvailable() if self.options.min_offsets is None else ReadMinRows(self.options.min_offsets)
 
     def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802
         """How far the logs go, for the progress of the query."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.log.fetch.reading import FetchIsolation
 from kafkalog_spark.errors import DataLossError
 from kafkalog_spark.table.partitions import find_sources
-from kafkalog_spark.table.planning import Range, check_partitions, cut, opened, pack, start_of, tell_tail
+from kafkalog_spark.table.planning import Range, check_partitions, cut, into_splits, opened, start_of, tell_tail
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -130,5 +130,5 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
             if stop == view.log_end_offset:
                 tell_tail(options, view)
             pieces += cut(Range(source, begin, max(begin, stop)), view, options.split_bytes)
-    return pack(pieces, options.split_bytes, options.min_partitions)
+    return into_splits(options, pieces)
 

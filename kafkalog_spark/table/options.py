@@ -38,15 +38,19 @@ _HEADS_SPLIT_BYTES = 1 << 30  # of level batches, which reads little of them
 _KAFKAS = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
-    "minPartitions", "includeHeaders", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "minPartitions", "maxRecordsPerPartition", "includeHeaders", "maxOffsetsPerTrigger", "minOffsetsPerTrigger",
+    "maxTriggerDelay",
 )  # fmt: skip
 _OURS = (
     "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger",
     "maxDecompressedBytes",
 )  # fmt: skip
 _INTERNAL = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC))  # to a pattern
-_WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*|maxrecordsperpartition")
-_DURATION = re.compile(r"\d+\s*(us|ms|s|m|min|h|d)?")
+_WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*")
+_DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+_MICROSECONDS = {
+    "us": 1, "ms": 1000, None: 1000, "s": 10**6, "m": 60 * 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6,
+}  # fmt: skip
 _KNOWN = {name.lower() for name in _KAFKAS + _OURS}
 _REFUSED = {
     "kafka.auto.offset.reset": "Kafka option 'auto.offset.reset' is not supported; use the source option 'startingOffsets'",
@@ -77,8 +81,11 @@ class ReadOptions:
     isolation: FetchIsolation
     on_corruption: str
     max_decompressed_bytes: int
+    max_records: int | None  # offsets to a task
     max_offsets: int | None  # per trigger
     max_bytes: int | None  # per trigger
+    min_offsets: int | None  # that a trigger waits for
+    max_delay: float  # seconds that it waits at most
 
     def wants(self, topic: str, partition: int) -> bool:
         """Is this partition asked for?"""
@@ -110,13 +117,13 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
     elif streaming:
         check_stream_limits(options)
     least, most = (number_option(options, f"{name}OffsetsPerTrigger", int) for name in ("min", "max"))
-    if least is not None and most is not None and least > most:  # else the least has no effect: nothing waits for more rows
+    if least is not None and most is not None and least > most:
         raise OptionError(f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most}).")
     level = _one_of(options, "level", LEVELS, "records")
     if streaming and level != "records":
         raise OptionError(f"level is '{level}': streams are of records")
-    if _DURATION.fullmatch(options.get("maxtriggerdelay", "1s").strip().lower()) is None:
-        raise OptionError(f"maxTriggerDelay is '{options['maxtriggerdelay']}', which is no time such as 15m")
+    if level != "records" and "maxrecordsperpartition" in options:
+        raise OptionError(f"level is '{level}': maxRecordsPerPartition is of records")
     return ReadOptions(
         paths=_paths(options),
         level=level,
@@ -133,8 +140,11 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         isolation=_ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")],
         on_corruption=_one_of(options, "onCorruption", ON_CORRUPTION, "fail"),
         max_decompressed_bytes=_positive(options, "maxDecompressedBytes", MAX_DECOMPRESSED_BYTES, _bytes),
+        max_records=number_option(options, "maxRecordsPerPartition", int),
         max_offsets=most,
         max_bytes=number_option(options, "maxBytesPerTrigger", _bytes),
+        min_offsets=least,
+        max_delay=_seconds(options, "maxTriggerDelay", "15m"),
     )
 
 
@@ -232,6 +242,15 @@ def _bytes(text: str) -> int:
     if number is None:
         raise ValueError(text)
     return int(number[1]) * units[number[2]]
+
+
+def _seconds(options: Mapping[str, str], name: str, default: str) -> float:
+    """A time as Spark writes it, in milliseconds without a unit. Raises OptionError."""
+    text = options.get(name.lower(), default)
+    parts = _DURATION.fullmatch(text.strip().lower())
+    if parts is None:
+        raise OptionError(f"{name} is '{text}', which is no time such as 15m")
+    return int(parts[1]) * _MICROSECONDS[parts[2]] / 10**6
 
 
 def _positive(options: Mapping[str, str], name: str, default: int, read: Callable[[str], int] = int) -> int:

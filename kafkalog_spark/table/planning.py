@@ -65,10 +65,17 @@ def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
                 if wanted.end >= view.log_end_offset:
                     tell_tail(options, view)
                 pieces += cut(wanted, view, options.split_bytes)
+    return into_splits(options, pieces)
+
+
+def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
+    """Pieces of records or batches, in order, as the options want them: cut smaller, and packed. Raises LogDirError."""
     step = -(-sum(piece.size for piece in pieces) // options.min_partitions)
     if step < options.split_bytes:
         pieces = [smaller for piece in pieces for smaller in _cut_again(piece, step)]
-    return pack(pieces, options.split_bytes, options.min_partitions)
+    if options.max_records is not None:
+        pieces = [smaller for piece in pieces for smaller in _divided(piece, options.max_records)]
+    return pack(pieces, options.split_bytes, options.min_partitions, options.max_records)
 
 
 @contextmanager
@@ -99,6 +106,14 @@ def _cut_again(piece: Piece, step: int) -> list[Piece]:
     source = Source(piece.topic, piece.partition, piece.directory)
     with opened(source) as view:
         return list(cut(Range(source, piece.start, piece.end), view, step))
+
+
+def _divided(piece: Piece, most: int) -> Iterator[Piece]:
+    """The piece in parts of at most `most` offsets, about equal, wherever in a batch they begin."""
+    parts = -(-(piece.end - piece.start) // most)
+    cuts = [piece.start + (piece.end - piece.start) * number // parts for number in range(parts + 1)]
+    for start, end in pairwise(cuts):
+        yield piece._replace(start=start, end=end, size=piece.size // parts)
 
 
 def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
@@ -247,23 +262,30 @@ def _cuts(segment: ReadableSegment, start: int, end: int, step: int) -> Iterator
         target = max(target, entry.position) + step
 
 
-def pack(pieces: Sequence[Piece], split_bytes: int, parts: int = 1) -> list[list[Piece]]:
-    """Pieces in order, as many in a split as come to `split_bytes`; at least `parts` splits where that can be."""
-    return pack_groups([[piece] for piece in pieces], split_bytes, parts)
+def pack(pieces: Sequence[Piece], split_bytes: int, parts: int = 1, most: int | None = None) -> list[list[Piece]]:
+    """Pieces in order, as many in a split as come to `split_bytes`; at least `parts` splits where that can be.
+
+    most  offsets in a split, where no piece has more; None: any number
+    """
+    return pack_groups([[piece] for piece in pieces], split_bytes, parts, most)
 
 
-def pack_groups(groups: Sequence[Sequence[Piece]], split_bytes: int, parts: int = 1) -> list[list[Piece]]:
+def pack_groups(
+    groups: Sequence[Sequence[Piece]], split_bytes: int, parts: int = 1, most: int | None = None
+) -> list[list[Piece]]:
     """The same with pieces that must come into one split."""
     sizes = [sum(piece.size + _OPENING for piece in group) for group in groups]
     room = min(split_bytes + _OPENING, -(-sum(sizes) // parts))
     splits: list[list[Piece]] = []
-    filled = room
+    filled, offsets = room, 0
     for group, size in zip(groups, sizes, strict=True):
-        if not splits or (filled and filled + size > room):
+        more = sum(piece.end - piece.start for piece in group)
+        if not splits or (filled and filled + size > room) or (most is not None and offsets + more > most):
             splits.append([])
-            filled = 0
+            filled = offsets = 0
         splits[-1] += group
         filled += size
+        offsets += more
     return [_joined(split) for split in splits]
 
 

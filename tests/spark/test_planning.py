@@ -70,6 +70,8 @@ def splits(path, bounds=None, **options):
     ({"minOffsetsPerTrigger": "few"}, "minOffsetsPerTrigger is 'few', which is no positive number"),
     ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is 'soon', which is no time such as 15m"),
     ({"minPartitions": str(2**63)}, "which is more than 9223372036854775807"),
+    ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition is '0', which is no positive number"),
+    ({"maxRecordsPerPartition": "9", "level": "batches"}, "level is 'batches': maxRecordsPerPartition is of records"),
     ({"paths": "/a,/b"}, "paths is '/a,/b', which is no list of paths in JSON"),
     ({"paths": "[7]"}, "which is no list of paths in JSON"),
     ({"kafka.auto.offset.reset": "earliest"}, "'auto.offset.reset' is not supported"),
@@ -297,6 +299,19 @@ def planned(path, level, **more):
     options = read_options({"path": str(path), "level": level, **more})
     schema, splitted = level_schema(level, options.columns), plan_level(options, Bounds())
     return lambda: [row for split in splitted for one in read_level(split, schema, options) for row in one.to_pylist()]
+
+
+@pytest.mark.parametrize(("most", "parts"), [(1, 1), (7, 1), (10, 40), (88, 1), (89, 1), (10**9, 1)])
+def test_no_task_has_more_records_than_it_may(own_corpus, tmp_path, most, parts):
+    for name in ("small_segments-0", "codec.zstd-0"):
+        shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
+    options = read_options({"path": str(tmp_path), "columns": "topic,offset", "maxRecordsPerPartition": str(most), "minPartitions": str(parts)})
+    tasks = [[row for batch in read_split(split, options.columns, options) for row in batch.to_pylist()] for split in plan(options, Bounds())]
+    assert max(map(len, tasks)) <= most
+    assert len(tasks) >= parts
+    rows = [row for task in tasks for row in task]
+    assert rows == planned(tmp_path, "records", columns="topic,offset")()
+    assert len(tasks) < 3 * (-(-len(rows) // most) + parts)
 
 
 @pytest.mark.parametrize("level", ["records", "batches"])

@@ -131,26 +131,99 @@ def test_a_stream_is_of_records(grown):
         options(grown[0], level="batches")
 
 
-@pytest.mark.usefixtures("sources")
-def test_of_two_limits_both_hold(grown):
+@pytest.fixture
+def reader(sources):
+    """reader(path, **options) as Spark makes one; limits are known."""
     from pyspark.sql.types import LongType, StructType
 
     from kafkalog_spark import streaming as source
 
     if not source.HAS_LIMITS:
         lacking("limits need pyspark 4.2")
+
+    def made(path, **given):
+        given = {"path": str(path), "startingOffsets": "earliest"} | given
+        return source.KafkaLogStreamReader(StructType().add("offset", LongType()), given)
+
+    return made
+
+
+def test_of_two_limits_both_hold(grown, reader):
     target, grow = grown
     grow(3)
 
     def first_end(**given):
-        given = {"path": str(target), "startingOffsets": "earliest"} | given
-        reader = source.KafkaLogStreamReader(StructType().add("offset", LongType()), given)
-        return reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())["small_segments"]["0"]
+        made = reader(target, **given)
+        return made.latestOffset(made.initialOffset(), made.getDefaultReadLimit())["small_segments"]["0"]
 
     by_rows, by_bytes = first_end(maxOffsetsPerTrigger="40"), first_end(maxBytesPerTrigger="500")
     assert 0 < by_bytes < by_rows == 40
     assert first_end(maxOffsetsPerTrigger="40", maxBytesPerTrigger="500") == by_bytes
     assert first_end(maxOffsetsPerTrigger="2", maxBytesPerTrigger="500") == 2
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is set: clock[0] = seconds."""
+    at = [1000.0]
+    monkeypatch.setattr("kafkalog_spark.streaming.time.monotonic", lambda: at[0])
+    return at
+
+
+@pytest.mark.parametrize("more", [{}, {"maxOffsetsPerTrigger": "60"}, {"maxBytesPerTrigger": "1m"}])
+def test_a_trigger_waits_for_as_many_offsets_as_were_asked_for_and_not_for_ever(grown, reader, clock, more):
+    target, grow = grown
+    made = reader(target, minOffsetsPerTrigger="30", maxTriggerDelay="20s", **more)
+    limit = made.getDefaultReadLimit()
+    first = made.latestOffset(made.initialOffset(), limit)  # the first batch waits for nothing
+    assert first == {"small_segments": {"0": 42}}
+    grow(1)
+    clock[0] += 19
+    assert made.latestOffset(first, limit) == first  # 20 or so
+    grow(1)
+    second = made.latestOffset(first, limit)
+    assert 30 <= second["small_segments"]["0"] - 42 <= 60
+    grow(1)
+    clock[0] += 19
+    assert made.latestOffset(second, limit) == second
+    clock[0] += 1
+    assert made.latestOffset(second, limit)["small_segments"]["0"] == 89
+
+
+def test_who_takes_all_there_is_waits_for_nothing(grown, reader, clock):
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    target, grow = grown
+    once, now = (reader(target, minOffsetsPerTrigger="1000") for _ in range(2))
+    first = once.latestOffset(once.initialOffset(), ReadAllAvailable())
+    assert now.latestOffset(now.initialOffset(), now.getDefaultReadLimit()) == first
+    grow(1)
+    now.prepareForTriggerAvailableNow()
+    after = once.latestOffset(first, ReadAllAvailable())
+    assert after == now.latestOffset(first, now.getDefaultReadLimit()) != first
+
+
+@pytest.mark.usefixtures("sources")
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger"])
+def test_where_spark_knows_no_limits_they_are_refused(grown, monkeypatch, name):
+    from pyspark.sql.types import LongType, StructType
+
+    from kafkalog_spark import streaming as source
+
+    monkeypatch.setattr(source, "HAS_LIMITS", False)
+    schema = StructType().add("offset", LongType())
+    made = source.KafkaLogStreamReader(schema, {"path": str(grown[0]), name: "30"})
+    for step in (made.initialOffset, made.latestOffset):
+        with pytest.raises(OptionError, match=f"^kafkalog: {name} needs pyspark 4.2 or later: before that Spark does not tell"):
+            step()
+    made = source.KafkaLogStreamReader(schema, {"path": str(grown[0]), "maxTriggerDelay": "1m"})
+    assert made.initialOffset() == made.latestOffset()
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("1500", 1.5), ("20 s", 20), ("2h", 7200), ("1d", 86400), ("500us", 0.0005)])
+def test_a_delay_is_a_time_as_spark_writes_it(grown, text, seconds):
+    assert options(grown[0], maxTriggerDelay=text).max_delay == seconds
+    assert options(grown[0]).max_delay == 900
 
 
 def test_exactly_once_across_restarts(spark, grown, tmp_path, segments):
@@ -171,7 +244,7 @@ def test_exactly_once_across_restarts(spark, grown, tmp_path, segments):
         return sorted(row.offset for row in spark.read.parquet(str(tmp_path / "out")).collect())
 
     every = sorted(row.offset for row in spark.read.format("kafkalog").load(str(segments)).select("offset").collect())
-    after_two = run()
+    after_two = run(minOffsetsPerTrigger="1000")
     assert after_two == every[: len(after_two)]
     grow(1)
     for path in list(target.glob(min(target.glob("*.log")).stem + "*")):
@@ -180,4 +253,4 @@ def test_exactly_once_across_restarts(spark, grown, tmp_path, segments):
     assert run(maxOffsetsPerTrigger="30") == every
     assert len(limits[1]) > 1
     assert max(limits[1]) <= 30
-    assert run() == every
+    assert run(minOffsetsPerTrigger="1000") == every
