@@ -19,6 +19,7 @@ from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
 from tests.support.once import OWN_PROCESS
 from tests.support.run import kafkalog
+from tests.support.terminal import all_said
 
 pytestmark = OWN_PROCESS
 
@@ -327,10 +328,9 @@ with INTERRUPTION, Progress(console=Console(stderr=True), auto_refresh=False) as
 """
     master, slave = pty.openpty()
     with subprocess.Popen([sys.executable, "-c", code], env={**ENVIRONMENT, "TERM": "xterm"}, stderr=slave) as process:
-        assert process.wait() == 130
-    os.close(slave)
-    said = os.read(master, 1 << 16).decode()
-    os.close(master)
+        os.close(slave)
+        said = all_said(master).decode()
+    assert process.returncode == 130
     assert "\x1b[?25l" in said, "the bar hides the cursor"
     assert said.endswith("\r\x1b[K\x1b[?25hinterrupted again: left at once, as a crash would leave it\r\n")
 

@@ -16,6 +16,7 @@ from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_cli.manual import commands, generated
 from tests.support.needs import lacking
 from tests.support.run import kafkalog
+from tests.support.terminal import all_said
 
 ROOT = Path(__file__).parents[2]
 FILES = generated(ROOT)
@@ -174,8 +175,7 @@ def test_colours_are_for_terminals_and_no_color_forbids_them(variables, coloured
     done = subprocess.run([sys.executable, "-m", "kafkalog_cli.main", "dump-log", "no-such-file"], cwd=ROOT, check=False,
                           stdout=subprocess.PIPE, stderr=end, env={"PYTHONPATH": str(ROOT), **variables})  # fmt: skip
     os.close(end)
-    said = os.read(terminal, 4096)
-    os.close(terminal)
+    said = all_said(terminal)
     assert done.returncode == 8
     assert (b"\x1b[" in said) is coloured
     assert "\x1b" not in kafkalog("dump-log", "no-such-file").err

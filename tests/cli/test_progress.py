@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tests.support.once import OWN_PROCESS
+from tests.support.terminal import all_said
 
 pytestmark = OWN_PROCESS
 
@@ -31,16 +32,8 @@ def stderr_of(command, *, terminal):
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm"},
                                stderr=slave if terminal else subprocess.PIPE)  # fmt: skip
     os.close(slave)
-    said = b""
-    try:
-        while terminal:
-            said += os.read(master, 1 << 16)
-    except OSError:  # the other end is closed
-        pass
-    finally:
-        said += process.communicate()[1] or b""
-        os.close(master)
-    return said.decode()
+    seen = all_said(master)  # of a process without the terminal nothing
+    return (seen + (process.communicate()[1] or b"")).decode()
 
 
 COMMANDS = (("verify-index",), ("recover", "--dry-run"))
