@@ -140,6 +140,10 @@ KINDS: dict[str, Kind] = {
     "offset-order": Kind(
         Severity.ERROR, "offsets must grow within a log", "compare with a replica of the partition",
     ),
+    "no-offset-left": Kind(
+        Severity.ERROR, "there is no offset for the batch behind it: a broker that finds it at the end of the log takes the "
+        "log for ended before its start, and removes all of it", "kafkalog recover --dry-run {directory}",
+    ),
     "index-offset-mismatch": Kind(
         Severity.WARNING, "the entry points to a batch that ends at another offset", _REBUILD,
     ),

@@ -30,6 +30,11 @@ def to_long(value: int) -> int:
     return value if LONG_MIN <= value <= LONG_MAX else (value - LONG_MIN) % 2**64 + LONG_MIN
 
 
+def can_be_followed(base_offset: int, last_offset: int) -> bool:
+    """Is an offset left for a batch behind one with these? 2^63 − 1 has none behind it, and Java's sums go round above it."""
+    return last_offset < LONG_MAX and (last_offset >= 0 or base_offset <= INT_MAX)
+
+
 Header = TypeVar("Header", bound=tuple[Any, ...])
 
 

@@ -379,6 +379,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             base_offset = i64(data, at)
             attributes, last, timestamp, producer, count = _head(data, at, magic)
             # everything that may keep the batch out is asked before anything of it is noted
+            if last == fields.LONG_MAX or (last < 0 and base_offset > fields.INT_MAX): return at, walk.W_NO_OFFSET_LEFT
             if not fits_int(state[walk.S_BASE_OFFSET], last): return at, walk.PLACED_OVERFLOW
             if epochs.shape[1] - state[walk.S_EPOCHS_AT] < 1: return at, walk.W_NO_ROOM
             if told.shape[1] - state[walk.S_TOLD_AT] < 2: return at, walk.W_NO_ROOM

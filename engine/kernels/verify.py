@@ -181,8 +181,8 @@ def check_time_entries(entries: cython.const[cython.uchar][::1], base_offset: cy
 @cython.returns(cython.Py_ssize_t)
 def next_turn(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
               epoch: cython.longlong, before: cython.longlong):
-    """First batch from `row` on with another leader epoch, or that begins at or below the end of the one before it;
-    `last_row`: none.
+    """First batch from `row` on with another leader epoch, that begins at or below the end of the one before it, or that ends
+    below its beginning or at the largest offset; `last_row`: none.
 
     epoch, before   leader epoch and last offset of the batch before `row`
     """
@@ -191,6 +191,7 @@ def next_turn(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row
         while row < last_row:
             if batches[fields.B_LEADER_EPOCH, row] != epoch or batches[fields.B_BASE_OFFSET, row] <= before: return row
             before = batches[fields.B_LAST_OFFSET, row]
+            if before == fields.LONG_MAX or before < batches[fields.B_BASE_OFFSET, row]: return row
             row += 1
         return row
 

@@ -43,6 +43,7 @@ cdef enum:  # Walked
     W_NO_ROOM = 105
     W_SLOTS_FULL = 106
     W_BAD_START = 107
+    W_NO_OFFSET_LEFT = 108
 
 cdef enum:  # Placed
     PLACED_END = 0

@@ -81,6 +81,7 @@ class Walked(IntEnum):
     NO_ROOM = 105  # an output is used up: take what is there, reset its counter, and call again
     SLOTS_FULL = 106  # too many producers: `flush_producers`, and call again
     BAD_START = 107  # arguments that do not fit together
+    NO_OFFSET_LEFT = 108  # its last offset is the largest that there is, or above it: none is left for a batch behind it
 
 
 class Flag(IntEnum):

@@ -31,6 +31,7 @@ __all__ = [
     "SegmentTooLarge",
     "SplitFailed",
     "TransactionOrder",
+    "no_offset_left",
     "no_such_size",
     "whole_recovery",
 ]
@@ -72,7 +73,7 @@ class SegmentTooLarge(KafkalogError):
 
 
 class CorruptRecord(KafkalogError):
-    """A size that no batch can have, met where the log was expected to be sound (CorruptRecordException)."""
+    """What no sound log has, met where it was expected to be sound: a size, an offset (CorruptRecordException)."""
 
     code = "corrupt-record"
 
@@ -80,6 +81,12 @@ class CorruptRecord(KafkalogError):
 def no_such_size(path: str, position: int) -> CorruptRecord:
     """Of the log at `path`: what lies at byte `position` says a size that no batch can have."""
     return CorruptRecord(f"{path}: no batch has the size found at byte {position}", do=whole_recovery(parent_of(path)))
+
+
+def no_offset_left(path: str, position: int, offset: int) -> CorruptRecord:
+    """Of the log at `path`: behind the batch at byte `position`, which begins at `offset`, no offset is left."""
+    what = f"{path}: the batch at byte {position}, from offset {offset} on, leaves no offset for what follows"
+    return CorruptRecord(what, do=whole_recovery(parent_of(path)))
 
 
 class LogDamaged(KafkalogError):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, Status
+from engine.formats import CONTROL_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, BatchField, Status
 from engine.kernels.tables import DOUBT_FIELDS, Check
 from engine.record.columns import BatchColumns, Table
 from tests.support.load_kernel import BUILDS, load_kernel
@@ -173,7 +173,8 @@ def test_holes_and_places(kernel, batches, offset):
 
 SMALL = st.integers(-1, 3)
 HEADS = st.lists(st.fixed_dictionaries({
-    BatchField.LEADER_EPOCH: st.sampled_from([0, 0, 0, 1]), BatchField.BASE_OFFSET: SMALL, BatchField.LAST_OFFSET: SMALL,
+    BatchField.LEADER_EPOCH: st.sampled_from([0, 0, 0, 1]), BatchField.BASE_OFFSET: SMALL,
+    BatchField.LAST_OFFSET: SMALL | st.just(LONG_MAX),
     BatchField.PRODUCER_ID: st.sampled_from([-1, 0, 0, 5]), BatchField.PRODUCER_EPOCH: st.sampled_from([0, 0, 1]),
     BatchField.ATTRIBUTES: st.sampled_from([0, 0, 0, 1, 8, 16, 32, 48, 64]),
 }), min_size=1, max_size=7)  # fmt: skip
@@ -186,7 +187,9 @@ def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(kernel, rows, s
 
     def turns(at):
         end = before if at == span[0] else rows[at - 1][BatchField.LAST_OFFSET]
-        return rows[at][BatchField.LEADER_EPOCH] != 0 or rows[at][BatchField.BASE_OFFSET] <= end
+        first_offset, last_offset = rows[at][BatchField.BASE_OFFSET], rows[at][BatchField.LAST_OFFSET]
+        ends_badly = last_offset < first_offset or last_offset == LONG_MAX
+        return rows[at][BatchField.LEADER_EPOCH] != 0 or first_offset <= end or ends_badly
 
     assert kernel.next_turn(columns_of(BatchColumns(len(rows)), rows), *span, 0, before) == first(span, len(rows), turns)
 

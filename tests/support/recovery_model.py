@@ -68,6 +68,9 @@ def recover(data: bytes, base: int, interval: int, max_index_size: int) -> Found
         if batch is None:
             break
         last = batch.last_offset
+        if last == 2**63 - 1 or (last < 0 and batch.base_offset > INT_MAX):
+            stop = "no-offset-left"
+            break
         if not 0 <= last - base <= INT_MAX:
             stop = "overflow"
             break

@@ -13,6 +13,7 @@ from engine.formats import (
     CODEC_NAMES,
     CONTROL_FLAG,
     INT_MAX,
+    LONG_MAX,
     MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
@@ -192,6 +193,8 @@ def analyze_and_validate(
         if require_order and not in_order:
             offsets = ",".join(map(str, frame.offsets()))
             raise OffsetsOutOfOrder(f"Out of order offsets found in append to {name}: {offsets}")
+        if require_order and last == LONG_MAX:  # Kafka takes it, and the log end offset goes round to a negative one
+            raise InvalidRecord(f"The record batch in the append to {name} ends at offset {last}: none is left behind it")
     frame.check_end()
     return info
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import EpochEntry
 from engine.findings import Severity
-from engine.formats import BATCH_HEADER, CODEC_MASK, INT_MAX, NO_PARTITION_LEADER_EPOCH, BatchField
+from engine.formats import BATCH_HEADER, CODEC_MASK, INT_MAX, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.layout import FileKind, log_file_name
@@ -107,6 +107,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     state = _state_before(log, segment)
     _finish_epochs(log, segment, scan)
     cut_bytes = _lost(segment, scan) if scan.valid_size < segment.size and scan.error is None else None
+    why = _why(segment, scan) if error is None else f"a broker would not start: {error}"
     if cut_bytes is not None:
         log.before_cut()
     cut = segment.recover(state, log.epochs, scan)
@@ -123,11 +124,19 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     if scan.epochs.doubt is not None:
         _note_doubt(log, name, scan.epochs.doubt)
     if cut_bytes is not None:
-        why = _WHY.get(scan.stop, "") if error is None else f"a broker would not start: {error}"
         log.report.add(Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}{cut_bytes.text}",
                        offsets=(end, cut_bytes.end_offset), records=cut_bytes.records, size=cut,
                        severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR)
     return cut
+
+
+def _why(segment: LogSegment, scan: SegmentScan) -> str:
+    """Why what stands behind the last sound batch is cut."""
+    if scan.stop is not ScanStop.NO_OFFSET_LEFT:
+        return _WHY.get(scan.stop, "")
+    offset = next(heads(segment.log_file, scan.valid_size, segment.size)).base_offset
+    return (f"a batch from offset {offset} on ends at 2^63 - 1 or above, and leaves no offset for what follows: a broker that "
+            "finds it at the end takes the log for ended before its start, and removes all of it")
 
 
 def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
@@ -286,9 +295,9 @@ def _lost(segment: LogSegment, scan: SegmentScan) -> _Lost:
             table = window.batches.table
             for row in range(window.rows):
                 if table[BatchField.VALID, row]:
-                    batches += 1
                     records += max(1, table[BatchField.COUNT, row])
-                    end_offset = table[BatchField.LAST_OFFSET, row] + 1
+                    if can_be_followed(table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]):
+                        batches, end_offset = batches + 1, table[BatchField.LAST_OFFSET, row] + 1
         is_open = walk.resynchronise() is not None
-    is_zeros = batches == 0 and only_zeros(segment.log_file, scan.valid_size, segment.size)
+    is_zeros = records == 0 and only_zeros(segment.log_file, scan.valid_size, segment.size)
     return _Lost(batches, records, end_offset, is_zeros, walk.gave_up)

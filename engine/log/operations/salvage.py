@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Severity
-from engine.formats import BatchField
+from engine.formats import LONG_MAX, BatchField
 from engine.layout import (
     ASIDE,
     is_log_file_name,
@@ -99,7 +99,7 @@ def sound_runs(
 
 
 def _sound_batches(file: OpenFile, limit: int | None, gave_up: Callable[[int], object]) -> Iterator[Run]:
-    """Every batch with a right checksum whose offsets lie below `limit`."""
+    """Every batch with a right checksum whose offsets lie below `limit`, and leave one for the next batch."""
     walk, damaged = LogWalk(file), None
     while True:
         for is_sound, batch in _batches(walk, limit):
@@ -137,7 +137,7 @@ def _batches(walk: LogWalk, limit: int | None) -> Iterator[tuple[bool, Run]]:
         for row in range(window.rows):
             base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
             start = window.base + table[BatchField.POSITION, row]
-            is_sound = table[BatchField.VALID, row] == 1 and base <= last and (limit is None or last < limit)
+            is_sound = table[BatchField.VALID, row] == 1 and base <= last < (LONG_MAX if limit is None else limit)
             yield is_sound, Run(start, start + table[BatchField.SIZE, row], base, last + 1)
 
 

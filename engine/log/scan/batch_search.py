@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import DELETE_HORIZON_FLAG, LONG_MIN, MAGIC_V2, NO_TIMESTAMP, TIMESTAMP_TYPE_FLAG, BatchField, RecordField
+from engine.findings import Finding, Where
+from engine.formats import (
+    DELETE_HORIZON_FLAG,
+    LONG_MAX,
+    LONG_MIN,
+    MAGIC_V2,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_FLAG,
+    BatchField,
+    RecordField,
+    can_be_followed,
+)
 from engine.kernels.select import next_unsound
 from engine.log.errors import no_such_size
 from engine.record.columns import BatchColumns
@@ -18,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
     from engine.files import OpenFile
-    from engine.findings import Finding
     from engine.record.windows import Window
 
     Windows = Callable[[OpenFile, int, int], Iterator[Window]]
@@ -55,7 +65,8 @@ class TimestampAndOffset(NamedTuple):
 class LogEnd(NamedTuple):
     """Where the batches of a log end.
 
-    next_offset   behind the last of them; None: there is none        position  behind its last byte
+    next_offset   behind the last of them; None: there is none        position  behind its last byte. One that leaves no offset
+                  for what follows is none of them
     sound_offset  up to which nothing was wrong in what was walked: `next_offset` where all was right
     tail          what stands behind `position`
     """
@@ -76,22 +87,35 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
     next_offset: int | None = None
     sound, damaged = base_offset, False
     is_over = False
+    unfollowed: BatchHead | None = None
     while not is_over:
         for window in walk:
             table = window.batches.table
             if next_offset is None and position and not table[BatchField.VALID, 0]:
                 return find_end(file, 0, end, base_offset)
-            next_offset = table[BatchField.LAST_OFFSET, window.rows - 1] + 1
+            unfollowed = _unfollowed(window)
+            if unfollowed is None or window.rows > 1:
+                next_offset = table[BatchField.LAST_OFFSET, window.rows - (1 if unfollowed is None else 2)] + 1
             bad = next_unsound(table, 0, window.rows)
             if not damaged:
                 damaged = bad < window.rows
-                sound = max(sound, table[BatchField.BASE_OFFSET, bad]) if damaged else next_offset
+                sound = max(sound, table[BatchField.BASE_OFFSET, bad]) if damaged else next_offset or base_offset
         goes_on, findings = go_on(walk, max(sound, base_offset))
         damaged = damaged or goes_on
         is_over = not goes_on
     if next_offset is None and position:
         return find_end(file, 0, end, base_offset)
+    if unfollowed is not None:
+        where = Where(file.path, unfollowed.position, unfollowed.base_offset)
+        tail = Finding("no-offset-left", where, f"the last batch ends at offset {LONG_MAX} or above")
+        return LogEnd(next_offset, unfollowed.position, sound if damaged else next_offset, tail)
     return LogEnd(next_offset, walk.position, sound if damaged else next_offset, findings[0] if findings else None)
+
+
+def _unfollowed(window: Window) -> BatchHead | None:
+    """The last batch of the window if no offset is left for another one behind it."""
+    last = _head(window, window.rows - 1)
+    return None if can_be_followed(last.base_offset, last.last_offset) else last
 
 
 def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:

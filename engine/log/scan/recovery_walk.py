@@ -61,6 +61,7 @@ class ScanStop(Enum):
     TORN = "torn"  # what is left is too short for a batch, or the last batch goes on behind the end
     BAD_SIZE = "bad-size"  # a size field that no batch can have
     INVALID = "invalid"  # a batch below its header's size, or with a wrong checksum
+    NO_OFFSET_LEFT = "no-offset-left"  # a batch behind whose last offset there is none: see kernels.recovery
     BAD_MARKER = "bad-marker"  # a transaction marker that can not be read; it is kept, what follows is not
     REFUSED = "refused"  # an index would not take the entry of a batch: see `refusal`
 
@@ -175,6 +176,8 @@ class RecoveryWalk:
             self._stop_at(ScanStop.BAD_SIZE)
         elif status == Walked.INVALID:
             self._stop_at(ScanStop.INVALID)
+        elif status == Walked.NO_OFFSET_LEFT:
+            self._stop_at(ScanStop.NO_OFFSET_LEFT)
         else:
             self.refused, self.refused_offset = status, _last_offset(data, at)
             self._stop_at(ScanStop.REFUSED)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.files import look
-from engine.formats import INT_MAX, LONG_MAX
+from engine.formats import INT_MAX, LONG_MAX, can_be_followed
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.index.transaction import TransactionIndex
@@ -18,7 +18,7 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
-from engine.log.errors import SegmentTooLarge
+from engine.log.errors import SegmentTooLarge, no_offset_left
 from engine.log.scan.batch_search import (
     BatchHead,
     TimestampAndOffset,
@@ -216,9 +216,11 @@ class ReadableSegment:
         return search_for_timestamp(self.log_file, timestamp, position, starting_offset, self.size, self._by_time)
 
     def read_next_offset(self) -> int:
-        """Behind the last batch; the base offset without one. Read from the last index entry on."""
+        """Behind the last batch; the base offset without one. Read from the last index entry on. Raises CorruptRecord."""
         head = self.translate_offset(self.offset_index.last_offset)
         last = None if head is None else last_head(self.log_file, head.position, self.size)
+        if last is not None and not can_be_followed(last.base_offset, last.last_offset):
+            raise no_offset_left(self.log_path, last.position, last.base_offset)
         return self.base_offset if last is None else last.next_offset
 
     def behind(self, offset: int) -> tuple[BatchHead, int | None] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Severity
+from engine.formats import can_be_followed
 from engine.layout import (
     log_file_name,
     offset_index_file_name,
@@ -89,7 +90,7 @@ def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[lis
         while position < size:
             position += _split_off(place, segment, position, size, pieces)
         if position < segment.size:
-            place.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), "what follows is no whole batch",
+            place.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), _why_left_out(segment, position),
                              size=segment.size - position, severity=Severity.ERROR)
         for txn in segment.txn_index:  # Kafka loses them: its cleaner then takes what was aborted for the last value of its key
             _holder(pieces, txn.last_offset).txn_index.append(txn)
@@ -113,11 +114,26 @@ def _holder(pieces: list[LogSegment], offset: int) -> LogSegment:
     return next((piece for piece in reversed(pieces) if piece.base_offset <= offset), pieces[0])
 
 
+def _why_left_out(segment: LogSegment, position: int) -> str:
+    try:
+        head = next(heads(segment.log_file, position, segment.size), None)
+    except CorruptRecord:
+        head = None
+    if head is None:
+        return f"at byte {position}: what follows is no whole batch"
+    return f"at byte {position}: a batch from offset {head.base_offset} on leaves no offset for what follows"
+
+
 def _end_of_batches(segment: LogSegment) -> int:
-    """Byte position behind the last whole batch. Raises SplitFailed where its offset fits behind the base."""
+    """Byte position behind the last whole batch that leaves an offset for the next one.
+
+    Raises SplitFailed where its offset fits behind the base.
+    """
     last: BatchHead | None = None
     try:
         for head in heads(segment.log_file, 0, segment.size):
+            if not can_be_followed(head.base_offset, head.last_offset):
+                break
             last = head
     except CorruptRecord:
         pass  # up to there it is sound

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
-from engine.formats import MAGIC_V2, NO_PARTITION_LEADER_EPOCH, BatchField
+from engine.formats import LONG_MAX, MAGIC_V2, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
 from engine.kernels.verify import next_turn
 from engine.log.scan.epoch_runs import DecidedRuns, EpochDoubt, EpochRun
 from engine.log.verify.flood import Dam
@@ -73,7 +73,7 @@ class EpochCheck:
             row = turn
 
     def _turn(self, window: Window, row: int, log_path: str) -> None:
-        """A batch of another epoch, or out of order."""
+        """A batch of another epoch, out of order, or behind which no other can come."""
         table = window.batches.table
         base, epoch = table[BatchField.BASE_OFFSET, row], table[BatchField.LEADER_EPOCH, row]
         position = window.base + table[BatchField.POSITION, row]
@@ -84,6 +84,10 @@ class EpochCheck:
             what = f"a batch from offset {base} in a segment that begins at {self._floor + 1}"
             self._report(Finding("offset-order", Where(log_path, position, base), what))
         self._floor = -1
+        last = table[BatchField.LAST_OFFSET, row]
+        if not can_be_followed(base, last):
+            what = f"the batch ends at offset {LONG_MAX} or above"
+            self._report(Finding("no-offset-left", Where(log_path, position, base), what))
         if epoch != self._epoch:
             self._end_run()
             if table[BatchField.MAGIC, row] >= MAGIC_V2:
@@ -91,7 +95,7 @@ class EpochCheck:
             else:
                 self._begin_comparing()  # the broker forgets all epochs when a batch without one is appended
             self._epoch = epoch
-        self._last = table[BatchField.LAST_OFFSET, row]
+        self._last = last
 
     # ---- runs, and which of them to believe
 
