@@ -167,7 +167,7 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
             end = position + data.size
             if segment.base_offset == sent[0]:
                 position = max(position, sent[1])
-            near_end = segment.offset_index.lookup(LONG_MAX).position if end == segment.size else position
+            near_end = segment.position_before(LONG_MAX) if end == segment.size else position
             last = last_head(segment.log_file, max(position, near_end), end) if position < end else None
             if last is None:
                 following = view.segments.higher_segment(segment.base_offset)

@@ -100,7 +100,7 @@ def _first_position(segment: ReadableSegment, start: int) -> int | None:
     try:
         head = segment.translate_offset(start)
     except CorruptRecord:  # who walks from there meets it again, and reports it
-        return segment.offset_index.lookup(start).position
+        return segment.position_before(start)
     return None if head is None else head.position
 
 

@@ -12,10 +12,11 @@ import struct
 import pytest
 
 from engine.files import ReadOnlyFiles
-from engine.log.fetch.reading import FetchIsolation
+from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from tests.support.corpus import corpus_directory
+from tests.support.run import kafkalog
 
 ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
 OPEN_AT_THE_STOP = {"tx-0"}  # the broker that the consumer asked had ended a transaction that hangs in the files
@@ -316,3 +317,10 @@ def test_an_index_that_leads_astray_is_not_believed(own_corpus, tmp_path, harm):
         got = [one.offset for one in RecordFetcher(view, offsets[number], FetchIsolation.HIGH_WATERMARK, pytest.fail)]
         assert got == offsets[number:]
         view.close()
+    sound, astray = (PartitionView(ReadOnlyFiles(), str(path), pytest.fail) for path in (source, tmp_path / "dense-index-0"))
+    for record in everything(source):
+        assert astray.place(record.offset) == sound.place(record.offset)
+        assert fetch_offset_by_timestamp(astray, record.timestamp) == fetch_offset_by_timestamp(sound, record.timestamp)
+    sound.close()
+    astray.close()
+    assert kafkalog("fetch", "--raw", str(tmp_path / "dense-index-0")).out == index.with_suffix(".log").read_bytes()

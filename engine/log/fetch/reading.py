@@ -175,7 +175,7 @@ def read_from_damage(log: ReadableLog, start_offset: int, isolation: FetchIsolat
     end = None if segment is None else _end_in(segment, limit)
     if segment is None or end is None:
         return FetchData(log.log_end_offset_metadata(), None, 0)
-    position = segment.offset_index.lookup(start_offset).position
+    position = segment.position_before(start_offset)
     place = LogOffsetMetadata(max(start_offset, segment.base_offset), segment.base_offset, position)
     size = max(0, end - position)
     wants_aborted = isolation is FetchIsolation.READ_COMMITTED
@@ -272,7 +272,7 @@ def _first_of_largest_timestamp(log: ReadableLog) -> TimestampAndOffset | None:
     if latest is None:
         return None
     largest = latest.largest()
-    position = latest.offset_index.lookup(largest.offset).position
+    position = latest.position_before(largest.offset)
     for head in heads(latest.log_file, position, latest.size):
         if head.max_timestamp == largest.timestamp:
             offset = _first_with(latest.log_file, head)

@@ -89,12 +89,17 @@ class SegmentView(ReadableSegment):
         if self._largest is None:
             largest = self.time_index.last_entry()
             if self.is_last:
-                position = self.offset_index.lookup(self.offset_index.last_offset).position
+                position = self.position_before(self.offset_index.last_offset)
                 tail = largest_timestamp_after(self.log_file, position, self.size, sound_windows)
                 if tail.timestamp > largest.timestamp:
                     largest = TimestampOffset(tail.timestamp, tail.offset)
             self._largest = largest
         return self._largest
+
+    def position_before(self, offset: int) -> int:
+        """As the offset index has it where that leads to the batch that it names; else the beginning of the log."""
+        entry = self.offset_index.lookup(offset)
+        return entry.position if self._leads_to_its_batch(entry) else 0
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
         """As for a segment that is written; an index entry that leads anywhere but to its batch is not believed."""
@@ -120,8 +125,7 @@ class SegmentView(ReadableSegment):
 
     def find_offset(self, offset: int) -> BatchHead | None:
         """As `translate_offset`, also behind damage."""
-        position = self.offset_index.lookup(offset).position
-        return search_for_offset(self.log_file, offset, position, self.size, sound_windows)
+        return search_for_offset(self.log_file, offset, self.position_before(offset), self.size, sound_windows)
 
     @property
     def aborted_are_unknown(self) -> bool:

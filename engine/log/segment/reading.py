@@ -175,6 +175,10 @@ class ReadableSegment:
         """Does `offset` fit behind the base offset in 31 bits?"""
         return 0 <= offset - self.base_offset <= INT_MAX
 
+    def position_before(self, offset: int) -> int:
+        """Byte of a batch at or before the one that holds `offset`, as the offset index has it; 0 where it has none."""
+        return self.offset_index.lookup(offset).position
+
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
         """The batch that holds `offset`, else the first one above it; None: neither is here.
 
@@ -212,7 +216,7 @@ class ReadableSegment:
     def find_offset_by_timestamp(self, timestamp: int, starting_offset: int) -> TimestampAndOffset | None:
         """First record with at least this timestamp and offset; None: there is none."""
         entry = self.time_index.lookup(timestamp)
-        position = self.offset_index.lookup(max(entry.offset, starting_offset)).position
+        position = self.position_before(max(entry.offset, starting_offset))
         return search_for_timestamp(self.log_file, timestamp, position, starting_offset, self.size, self._by_time)
 
     def read_next_offset(self) -> int:
