@@ -22,6 +22,7 @@ from tests.crash.partitions import CONFIG, DIRECTORY, NOW, closed, name, segment
 from tests.support.cases import case_named, cases
 from tests.support.crash_files import CrashFiles
 from tests.support.damage import batches
+from tests.support.small_logs import batch as small_batch
 
 RECOVERED = cases(frozenset(("recover",)))
 
@@ -235,3 +236,20 @@ def test_the_pieces_of_a_split_begin_at_their_first_record(magic, codec, tmp_pat
     log.close()
     assert (log.log_start_offset, log.log_end_offset) == (5, far + 3)
     assert [segment.base_offset for segment in log.segments] == [5, far]
+
+
+def test_a_piece_of_a_split_segment_may_go_behind_damage(tmp_path):
+    """The segment that was split waits for its removal under the name that its first piece would get."""
+    first = small_batch(0, 3) + small_batch(3) + small_batch(0)  # offsets that go back: an index refuses them, and the segment is emptied
+    overflowed = small_batch(4, 1) + BATCH_HEADER.struct.pack(*BATCH_HEADER.read(small_batch(0))._replace(base_offset=2**31 + 9))
+    overflowed += small_batch(0)[BATCH_HEADER.size :]
+    (tmp_path / f"{0:020d}.log").write_bytes(first)
+    (tmp_path / f"{0:020d}.index").write_bytes(b"")
+    (tmp_path / f"{4:020d}.log").write_bytes(overflowed)  # without an index it is recovered, and split, before the other
+    settings = LogConfig.of({"index.interval.bytes": "0"})
+    log = open_log(Files(), str(tmp_path), settings, now=1, clean_shutdown=False)
+    log.close()
+    removed = [(event.path, event.records, event.size) for event in log.report.find(Action.REMOVED)]
+    size = len(overflowed) // 2
+    assert removed == [(f"{4:020d}.log", 1, size), (f"{2**31 + 9:020d}.log", 1, size)]
+    assert [path.name for path in tmp_path.glob("*.log*")] == [f"{0:020d}.log"]

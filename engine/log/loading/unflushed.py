@@ -6,7 +6,7 @@ Mirrors LogLoader.recoverLog.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Severity
 from engine.formats import LONG_MAX
@@ -43,20 +43,36 @@ def _recover_unflushed(log: Loading) -> bool:
     if unflushed and unflushed[0].base_offset > log.segments.base_offsets[0]:
         log.report.unread_below = unflushed[0].base_offset
     log.scans.expect(unflushed)
+    lost: dict[int, _Extent] = {}
     for number, segment in enumerate(unflushed):
         scan = log.scans.take(segment)
-        if log.recover_segment(segment, scan, damage_ends_it=True, before_cut=partial(_mark, log, unflushed, number + 1)):
+        mark = partial(_mark, log, unflushed, number + 1, lost)
+        if log.recover_segment(segment, scan, damage_ends_it=True, before_cut=mark):
             log.scans.close()
             behind = unflushed[number + 1 :]
-            _remove_segments(log, behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR)
+            _remove_segments(log, behind, f"behind the damage in {log_file_name(segment.base_offset)}", Severity.ERROR, lost)
             log.remove_set_aside()
             delete_producer_snapshots(behind, log.producers, log.deferred)
             return True
     return bool(unflushed)
 
 
-def _mark(log: Loading, segments: list[LogSegment], first: int) -> None:
-    """Mark the segments from the one numbered `first` on as deleted: a crash in between must not bring them back."""
+class _Extent(NamedTuple):
+    """Bytes of a segment, where its sound batches end, None without any, and how many records they have."""
+
+    size: int
+    end_offset: int | None
+    records: int
+
+
+def _mark(log: Loading, segments: list[LogSegment], first: int, lost: dict[int, _Extent]) -> None:
+    """Mark the segments from the one numbered `first` on as deleted: a crash in between must not bring them back.
+
+    lost  takes, by base offset, what those held that are not there any more then: pieces of a segment that was split
+    """
+    for segment in segments[first:]:
+        if log.deferred.goes_at_once(segment):
+            lost[segment.base_offset] = _extent(segment)
     log.deferred.mark_segments(segments[first:], newest_first=True)
 
 
@@ -74,9 +90,17 @@ def _end_unless_below_start(log: Loading) -> int | None:
     return None
 
 
-def _remove_segments(log: Loading, segments: list[LogSegment], reason: str, severity: Severity) -> None:
+def _extent(segment: LogSegment) -> _Extent:
+    scan = segment.scan()  # reads all of it: these records are lost
+    return _Extent(scan.size, scan.next_offset, scan.records)
+
+
+def _remove_segments(
+    log: Loading, segments: list[LogSegment], reason: str, severity: Severity, known: dict[int, _Extent] | None = None
+) -> None:
     for segment in segments:
         log.segments.remove(segment.base_offset)
-        scan = segment.scan()  # reads all of it: these records are lost
-        note_removed(log.report, segment, reason, end_offset=scan.next_offset, records=scan.records, severity=severity)
+        extent = (known or {}).get(segment.base_offset) or _extent(segment)
+        note_removed(log.report, segment, reason, end_offset=extent.end_offset, records=extent.records, severity=severity,
+                     size=extent.size)
     log.deferred.mark_segments(segments, newest_first=True)

@@ -207,8 +207,8 @@ def fit_indexes(report: Report, segment: LogSegment) -> None:
 
 def note_removed(
     report: Report, segment: LogSegment, reason: str, *, end_offset: int | None = None, records: int | None = None,
-    severity: Severity = Severity.INFO,
+    severity: Severity = Severity.INFO, size: int | None = None,
 ) -> None:
-    """Note that a segment goes."""
+    """Note that a segment goes. `size`: bytes that it had, where it is gone already."""
     report.add(Action.REMOVED, log_file_name(segment.base_offset), reason, offsets=(segment.base_offset, end_offset),
-               records=records, size=segment.size, severity=severity)
+               records=records, size=segment.size if size is None else size, severity=severity)
