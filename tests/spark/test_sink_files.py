@@ -314,6 +314,7 @@ def prepared(*, clean=True):
     return files.disk(), pieces
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("copied", [0, 1 << 20], ids=["moved", "copied"])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeypatch):

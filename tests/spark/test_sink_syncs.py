@@ -13,6 +13,7 @@ from tests.support.disk_model import Disk
 from tests.support.sink_runs import NOW, SinkRun, batch, read
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
+pytestmark = pytest.mark.crash
 ROOT = "/d/logs"
 AT_ROOT = (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint")
 
