@@ -19,6 +19,9 @@ class KafkalogError(Exception):
         self.path = path
 
 
+EMPTY_PATH = "an empty path: is it a variable of the shell that is not set?"  # else "" would mean the root of the file system
+
+
 class UsageError(KafkalogError):
     """Arguments that make no sense: ends a command with status 2."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
 from kafkalog_cli.help import DocumentedCommand
 
@@ -24,8 +25,16 @@ _SHOWN = 40  # characters of a value in what is said about it
 _OFF = ("false", "no", "off", "0")
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
-# what can not be opened is said by who opens it, with a status of its own; click takes it for wrong usage
-PATH = click.Path(readable=False)
+class _PathType(click.Path):
+    """A path that says something. What can not be opened is said by who opens it, with a status of its own."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        if not value:
+            self.fail(EMPTY_PATH, parameter, context)
+        return super().convert(value, parameter, context)
+
+
+PATH = _PathType(readable=False)
 
 
 def whole_number(text: str) -> int | None:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
 from engine.layout import METADATA_TOPIC
 from engine.log.fetch.reading import FetchIsolation
@@ -168,6 +169,8 @@ def _listed(text: str) -> list[str]:
 
 def local_path(path: str) -> str:
     """The path, without `file:`. Raises OptionError for what no mounted file system has."""
+    if not path:
+        raise OptionError(EMPTY_PATH)
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", path)
     if scheme is None:
         return path

@@ -159,3 +159,16 @@ def test_gaps_beyond_those_that_are_listed_are_counted(tmp_path):
     assert done.status == 4
     assert done.err.count("is followed by") == 1000
     assert done.err.splitlines()[-1] == "  501 more"
+
+
+@pytest.mark.parametrize("words", [
+    ("dump-log", ""), ("verify-index", ""), ("fetch", ""), ("recover", ""), ("recover", "--mark-clean", "", "/dev/null"), ("restore", ""),
+    ("retain", ""), ("roll", ""), ("truncate", "--to", "0", ""), ("delete-records", "--before", "0", ""), ("append", ""),
+    ("compact", ""), ("spark", "verify", ""), ("recover", "--quarantine", "", "data"), ("roll", "--metrics-textfile", "", "data"),
+], ids=" ".join)  # fmt: skip
+def test_an_empty_path_is_wrong_usage(words, tmp_path):
+    """A variable of the shell that is not set: that was never meant to be "/", nor where one stands."""
+    done = kafkalog(*words, cwd=tmp_path)
+    assert done.status == 2, done.err
+    assert "an empty path" in done.err
+    assert not list(tmp_path.iterdir())

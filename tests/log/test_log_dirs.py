@@ -85,3 +85,9 @@ def test_a_link_to_nowhere_beside_log_dirs_is_none(tmp_path):
         (tmp_path / place / "old").symlink_to("/nowhere")
     [log_dir] = find_log_dirs(Files(), [str(tmp_path / "var")])
     assert [place.name.topic for place in log_dir.places] == ["a"]
+
+
+def test_an_empty_path_is_not_the_root():
+    """What a shell makes of "$DIR" where DIR is not set."""
+    with pytest.raises(UsageError, match="an empty path"):
+        find_log_dirs(FILES, ["/data/d0", ""])

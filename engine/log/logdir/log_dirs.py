@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind
-from engine.errors import UsageError
+from engine.errors import EMPTY_PATH, UsageError
 from engine.files import look
 from engine.layout import (
     FileKind,
@@ -111,6 +111,8 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
         return spelled.setdefault(files.resolve(path), path)
 
     for given in paths:
+        if not given:
+            raise UsageError(EMPTY_PATH)
         path = given.rstrip("/") or "/"
         if file_name(path) in (".", ".."):  # which say no name
             path = files.resolve(path)
