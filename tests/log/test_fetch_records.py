@@ -265,6 +265,18 @@ def test_what_a_batch_with_a_wrong_checksum_says_of_offsets_hides_nothing(partit
     assert only_sound(partition) == (wanted, ["crc-mismatch"])
 
 
+@pytest.mark.parametrize("magic", [3, 5, 127])
+def test_a_magic_that_no_consumer_knows_is_told(partition, magic):
+    """No checksum covers it. The records are there, and shown; a consumer ends in front of them."""
+    offsets = [record.offset for record in everything(partition)]
+    log = min(partition.glob("*.log"))
+    first, at, _ = sizes_of(log)[1]
+    change(log, at + 16, bytes([magic]))
+    findings = []
+    assert [record.offset for record in everything(partition, report=findings.append)] == offsets
+    assert [(one.code, one.where.position, one.where.offset) for one in findings] == [("unknown-magic", at, first)]
+
+
 def test_the_last_entry_of_an_index_that_points_astray_hides_nothing(partition):
     offsets = [record.offset for record in everything(partition)]
     index = max(partition.glob("*.index"))

@@ -173,8 +173,11 @@ class RecordFetcher:
         table = window.batches.table
         row = next_unsound(table, 0, window.rows)
         while row < window.rows:
+            where = Where(path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
+            magic = table[BatchField.MAGIC, row]
+            if not 0 <= magic <= MAGIC_V2:  # no checksum covers it
+                self._report(Finding("unknown-magic", where, f"magic {magic}, read as {MAGIC_V2}: consumers stop here"))
             if not table[BatchField.VALID, row]:
-                where = Where(path, window.base + table[BatchField.POSITION, row], table[BatchField.BASE_OFFSET, row])
                 self._report(Finding("crc-mismatch", where, "the stored checksum does not fit: consumers stop here"))
             row = next_unsound(table, row + 1, window.rows)
 
