@@ -187,16 +187,17 @@ class LogManager:
         Mirrors checkpointRecoveryOffsetsInDir and checkpointLogStartOffsetsInDir.
         """
         points = dict(self.offsets(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT))
-        starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
-        for place, log in standing.items():
-            # a copy to another log dir is in that of the future log, so that no two have the same key in one
-            if place.name.kind not in (PartitionKind.PLAIN, PartitionKind.FUTURE) or place.name.topic == METADATA_TOPIC:
-                continue
-            points[place.key] = log.recovery_point
-            starts.pop(place.key, None)
-            if log.log_start_offset > log.first_base_offset:
-                starts[place.key] = log.log_start_offset
+        points |= {place.key: log.recovery_point for place, log in _with_lines(standing)}
         self._write(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT, points)
+        self.checkpoint_log_starts(log_dir, standing)
+
+    def checkpoint_log_starts(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
+        """Write where logs begin: those that do so within their first segment have a line."""
+        starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
+        for place, log in _with_lines(standing):
+            starts.pop(place.key, None)
+            if log.begins_within_a_segment:
+                starts[place.key] = log.log_start_offset
         self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
 
     def forget(self, log_dir: LogDir, keys: Container[tuple[str, int]]) -> None:
@@ -228,10 +229,23 @@ class Standing:
     log_start_offset: int
     recovery_point: int
 
+    @property
+    def begins_within_a_segment(self) -> bool:
+        """Do its files hold records below its start? Only a checkpoint says so then."""
+        return self.log_start_offset > self.first_base_offset
+
     @classmethod
     def of(cls, log: UnifiedLog) -> Standing:
         """How `log` stands."""
         return cls(log.segments.base_offsets[0], log.log_start_offset, log.recovery_point)
+
+
+def _with_lines(standing: Mapping[Place, Standing]) -> list[tuple[Place, Standing]]:
+    """Those that have a line in checkpoints. A copy to another log dir is in that of the future log, so that no two share a key."""
+    return [
+        (place, log) for place, log in standing.items()
+        if place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
+    ]
 
 
 def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[Place, KafkalogError]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Work07 = Callable[[Log07, Report], object]
 
 _MARKER_SIZE = 1 << 16  # bytes
-_BROKERS_OWN = (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)
+_BROKERS_OWN = (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT)
 
 
 LEFT_ALONE = (LogDamaged, NoLogOfBrokers)  # failures of logs in which nothing was changed
@@ -141,10 +141,16 @@ def _clean(options: OperationOptions) -> OperationOptions:
 
 
 def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
-    """Write how logs were left into the checkpoints of their log dir, if it is a broker's. Their files are changed already."""
+    """Write how logs were left into the checkpoints of their log dir, if it is a broker's. Their files are changed already.
+
+    Beside a mere copy only that one is written which says where a log begins within a segment: else records that were
+    deleted would come back.
+    """
     def write() -> None:
         if standing and is_a_brokers(manager, log_dir):
             manager.checkpoint(log_dir, standing)
+        elif any(one.begins_within_a_segment for one in standing.values()):
+            manager.checkpoint_log_starts(log_dir, standing)
 
     at_any_rate(write)
 
