@@ -25,7 +25,7 @@ class Action(Enum):
     REMOVED = "removed"  # is gone
     MARKED = "marked"  # renamed to .deleted and left there
     REBUILT = "rebuilt"  # made anew from what else is on the disk
-    RENAMED = "renamed"  # got its final name: an interrupted replacement was completed
+    RENAMED = "renamed"  # got its final name: an interrupted replacement was completed; or the one that its batches tell
     CREATED = "created"
     SPLIT = "split"  # into segments whose offsets fit their indexes
     COMPACTED = "compacted"  # written anew without what is superseded

@@ -184,15 +184,35 @@ def salvage_below_case():
     return Case("log-dir-salvage-below", disk, work, check)
 
 
-def every_batch_is_found(disk):
-    """Base offsets of all batches, damaged ones too; lookups by offset find each where a broker starts on that disk."""
+def salvage_renamed_case():
+    """A segment below the recovery point that got another name: its batches are there at any time, and can be looked up then."""
+    whole, wrong = closed(segments()), f"{5:020}."
+    contents = {path.replace(f"{12:020}.", wrong): data for path, data in whole.contents.items()}
+    disk = log_dir(whole._replace(contents=contents), clean=False)
+    disk = disk._replace(contents=disk.contents | {POINTS: f"0\n1\nt 0 {END}\n".encode()}, unsynced=frozenset())
+
+    def work(files, _acknowledge):
+        managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+
+    def check(after, _acknowledged, done):
+        assert every_batch_is_found(after, looked_up=done) == set(batches_of(segments()))
+        assert not done or broker_sees(after).batches == batches_of(segments())
+
+    return Case("log-dir-salvage-renamed", disk, work, check)
+
+
+def every_batch_is_found(disk, *, looked_up=True):
+    """Base offsets of all batches, damaged ones too; lookups by offset find each where a broker starts on that disk.
+
+    looked_up  False: not asked, as the indexes are known to be wrong
+    """
     files, found = CrashFiles(disk), set()
     log = open_log(files, "/" + TOPIC, CONFIG, now=NOW, clean_shutdown=False, recovery_point=END)
     for segment in log.segments:
         with files.open(segment.log_path) as file:
             for batch in read_batches(file, lambda _finding: None):
                 found.add(batch.base_offset)
-                assert segment.translate_offset(batch.base_offset).position == batch.position
+                assert not looked_up or segment.translate_offset(batch.base_offset).position == batch.position
     log.close_handlers()
     return found
 
@@ -264,6 +284,7 @@ CASES_MANAGER = [
     recover_case("log-dir-salvage", salvage=True),
     recover_partition_case(),
     salvage_below_case(),
+    salvage_renamed_case(),
     mend_metadata_case(),
     purge_case(),
 ]

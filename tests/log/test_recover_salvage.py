@@ -57,3 +57,26 @@ def test_a_wrong_size_that_ends_where_a_batch_begins_hides_none(swallowed):
     files = CrashFiles(disk)
     managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
     assert broker_sees(files.disk()).batches == {base: batch for base, batch in whole.items() if base != 23}
+
+
+@pytest.mark.parametrize("wrong", [5, 20])
+def test_a_segment_with_another_name_gets_its_own_and_nothing_is_lost(wrong):
+    """The second segment, which begins at 12, was renamed; none of the batches is damaged."""
+    disk = closed(segments())
+    contents = {path.replace(f"{12:020}.", f"{wrong:020}."): data for path, data in disk.contents.items()}
+    seen, events = salvaged(disk._replace(contents=contents))
+    assert seen.batches == batches_of(segments())
+    assert not [event for event in events if loses_records(event)]
+    assert [(event.path, event.to) for event in events if event.to] == [(f"{wrong:020}.log", f"{12:020}.log")]
+
+
+@pytest.mark.parametrize("magic", [3, 5, 127])
+def test_a_batch_that_no_consumer_reads_goes(magic):
+    """No checksum covers the magic: a broker keeps it, and consumers end there."""
+    disk, whole = log_dir(closed(segments()), clean=False), batches_of(segments())
+    path, first = name(23), segments()[2][1][0]
+    data = disk.contents[path]
+    disk = disk._replace(contents=disk.contents | {path: data[:16] + bytes([magic]) + data[17:]})
+    seen, events = salvaged(disk)
+    assert seen.batches == {base: batch for base, batch in whole.items() if base != 23}
+    assert [(event.path, event.size) for event in events if event.action is Action.SALVAGED] == [(f"{23:020}.log", len(first))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Severity
-from engine.formats import LONG_MAX, BatchField
+from engine.formats import LONG_MAX, MAGIC_V2, BatchField
 from engine.layout import (
     ASIDE,
     is_log_file_name,
@@ -50,14 +50,19 @@ class Lost(NamedTuple):
 def salvage(files: Files, directory: str, report: Report) -> int:
     """Write every segment of the partition in `directory` that has damage with sound batches behind it anew.
 
-    A torn end is left to recovery. Returns how many segments were written. Raises UnreadableFile, UnwritableFile.
+    A torn end is left to recovery. A segment whose name contradicts its batches and those before it gets the name it had.
+    Returns how many segments were written. Raises UnreadableFile, UnwritableFile.
     """
     names = [name for name in files.list(directory) if is_log_file_name(name)]
     bases = sorted(int(name[:20]) for name in names)
+    firsts = [_first_offset(files, f"{directory}/{log_file_name(base)}", base) for base in bases]
     count = 0
     expected = 0
-    for number, base in enumerate(bases):
-        limit = bases[number + 1] if number + 1 < len(bases) else None
+    for number, (base, first) in enumerate(zip(bases, firsts, strict=True)):
+        if expected <= first < base or base < expected <= first:
+            _rename(files, directory, base, first, report)
+            base = first  # noqa: PLW2901 - from here on it is that
+        limit = max(bases[number + 1], firsts[number + 1]) if number + 1 < len(bases) else None
         name = log_file_name(base)
         with files.open(f"{directory}/{name}") as file:
             ends: list[int] = []
@@ -77,6 +82,30 @@ def salvage(files: Files, directory: str, report: Report) -> int:
             report.add(Action.SALVAGED, name, why, size=event.end - event.start,
                        offsets=(event.first_offset, event.end_offset), severity=Severity.ERROR)
     return count
+
+
+def _rename(files: Files, directory: str, base: int, first: int, report: Report) -> None:
+    """Name the segment `base` after its first offset. Its indexes, which count from the old name, are made anew by recovery."""
+    name, to = log_file_name(base), log_file_name(first)
+    _remove_indexes(files, directory, base)
+    files.rename(f"{directory}/{name}", f"{directory}/{to}")  # its new indexes bring the name to the disk
+    report.add(Action.RENAMED, name, f"it begins with offset {first}, and what is in front of it ends before that", to=to,
+               severity=Severity.WARNING)
+
+
+def _remove_indexes(files: Files, directory: str, base: int) -> None:
+    """Those of the segment `base`: beside other bytes, or another name, they would have a log read at wrong places."""
+    for index in (offset_index_file_name, time_index_file_name, transaction_index_file_name):
+        files.remove(f"{directory}/{index(base)}")
+    files.sync_directory(directory)
+
+
+def _first_offset(files: Files, path: str, base_offset: int) -> int:
+    """With which offset a segment begins: what its first batch says, if that is sound; else what its name says."""
+    with files.open(path) as file:
+        for is_sound, batch in _batches(LogWalk(file), None):
+            return batch.first_offset if is_sound else base_offset
+    return base_offset
 
 
 def sound_runs(
@@ -131,13 +160,15 @@ def _hidden(
 
 
 def _batches(walk: LogWalk, limit: int | None) -> Iterator[tuple[bool, Run]]:
-    """(is its checksum right and do its offsets lie below `limit`?, batch)"""
+    """(is its checksum right, its magic one there is, and do its offsets lie below `limit`?, batch)"""
     for window in walk:
         table = window.batches.table
         for row in range(window.rows):
             base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
             start = window.base + table[BatchField.POSITION, row]
-            is_sound = table[BatchField.VALID, row] == 1 and base <= last < (LONG_MAX if limit is None else limit)
+            is_known = 0 <= table[BatchField.MAGIC, row] <= MAGIC_V2  # no checksum covers it, and consumers end there
+            is_fitting = base <= last < (LONG_MAX if limit is None else limit)
+            is_sound = table[BatchField.VALID, row] == 1 and is_known and is_fitting
             yield is_sound, Run(start, start + table[BatchField.SIZE, row], base, last + 1)
 
 
@@ -187,9 +218,6 @@ def _write(files: Files, directory: str, name: str, file: OpenFile, runs: list[R
             at += run.end - run.start
         copy.sync()
     files.set_modified(aside, modified_ms)
-    # first the indexes: with them a new log would be read at wrong places
-    for index in (offset_index_file_name, time_index_file_name, transaction_index_file_name):
-        files.remove(f"{directory}/{index(base)}")
-    files.sync_directory(directory)
+    _remove_indexes(files, directory, base)
     files.rename(aside, path)
     files.sync_directory(directory)
