@@ -194,6 +194,18 @@ def _note_order(state: cython.longlong[::1], base_offset: cython.longlong, has_h
 
 
 @cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _note_stranger(state: cython.longlong[::1], magic: cython.longlong, base_offset: cython.longlong) -> cython.void:
+    """Note a batch of a magic that there is not."""
+    if state[walk.S_STRANGERS] == 0:
+        state[walk.S_STRANGER_AT] = state[walk.S_POSITION]
+        state[walk.S_STRANGER_OFFSET] = base_offset
+        state[walk.S_STRANGER_MAGIC] = magic
+    state[walk.S_STRANGERS] += 1
+
+
+@cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
@@ -398,6 +410,7 @@ def recover_batches(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                 state[walk.S_MAX_TIMESTAMP_OFFSET] = last
             _note_order(state, base_offset, magic >= fields.MAGIC_V2 and (
                 base_offset > state[walk.S_NEXT_OFFSET] or count <= i32(data, at + fields.V2_LAST_OFFSET_DELTA_AT)))
+            if magic > fields.MAGIC_V2: _note_stranger(state, magic, base_offset)
             if magic >= fields.MAGIC_V2:
                 _note_epoch(state, epochs, i32(data, at + fields.V2_PARTITION_LEADER_EPOCH_AT), base_offset)
             _count(state, size, count, last, magic)

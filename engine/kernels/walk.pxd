@@ -31,7 +31,11 @@ cdef enum:  # Placing and Walk: places in the state
     S_DISORDER_AT = 26
     S_DISORDER_OFFSET = 27
     S_DISORDER_BEHIND = 28
-    WALK_FIELDS = 29
+    S_STRANGERS = 29
+    S_STRANGER_AT = 30
+    S_STRANGER_OFFSET = 31
+    S_STRANGER_MAGIC = 32
+    WALK_FIELDS = 33
 
 cdef enum:  # Walked
     W_END = 0

@@ -64,9 +64,13 @@ class Walk(IntEnum):
     DISORDER_AT = PLACE_FIELDS + 11  # of the first of them: its position in the .log
     DISORDER_OFFSET = PLACE_FIELDS + 12  # its base offset
     DISORDER_BEHIND = PLACE_FIELDS + 13  # the NEXT_OFFSET that it is below
+    STRANGERS = PLACE_FIELDS + 14  # batches of a magic above 2
+    STRANGER_AT = PLACE_FIELDS + 15  # of the first of them: its position in the .log
+    STRANGER_OFFSET = PLACE_FIELDS + 16  # its base offset
+    STRANGER_MAGIC = PLACE_FIELDS + 17
 
 
-WALK_FIELDS = PLACE_FIELDS + 14
+WALK_FIELDS = PLACE_FIELDS + 18
 
 
 class Walked(IntEnum):

@@ -274,6 +274,27 @@ def test_a_clean_marker_is_gone_after_a_recovery_without_proof(log_dirs):
     assert b".kafka_cleanshutdown" not in kafkalog("recover", "--no-quarantine", str(log_dirs / "d0")).out
 
 
+@pytest.mark.parametrize("magic", [3, 127])
+def test_a_log_that_consumers_can_not_read_is_not_marked_as_clean(own_corpus, tmp_path, magic):
+    """No checksum covers the magic: a broker keeps the batch and starts. That is done, told, and no proof."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0", tmp_path / "data/small_segments-0")
+    shutil.copy(own_corpus / "kafka-4.3.1/logs/clean/d1/meta.properties", tmp_path / "data")
+    path = tmp_path / "data/small_segments-0" / f"{42:020}.log"
+    data = bytearray(path.read_bytes())
+    data[16] = data[383 + 16] = magic
+    path.write_bytes(data)
+    done = kafkalog("recover", "--mark-clean", "data", cwd=tmp_path)
+    assert done.status == 4, done.err
+    assert f"{path.name} (offset 42) - at byte 0: a batch of magic {magic}, which no Kafka knows, and 1 more".encode() in done.out
+    assert not (tmp_path / "data/.kafka_cleanshutdown").exists()
+    assert path.read_bytes() == data
+    done = kafkalog("recover", "--mark-clean", "--salvage", "data", cwd=tmp_path)
+    assert done.status == 1, done.err
+    assert (tmp_path / "data/.kafka_cleanshutdown").exists()
+    assert 0 < len(path.read_bytes()) < len(data) - 383
+    assert data.endswith(path.read_bytes())
+
+
 def test_other_commands_keep_the_marker_and_note_where_logs_begin(own_corpus, tmp_path):
     top = tmp_path / "d0"
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from engine.log.scan.epoch_runs import EpochDoubt
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
-    from engine.log.segment.segment_scan import Disorder, SegmentScan
+    from engine.log.segment.segment_scan import Disorder, SegmentScan, Stranger
 
 _LARGEST_INDEX = INT_MAX
 _CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # of its two bytes the second has the codec
@@ -117,8 +117,10 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     log.report.add(Action.RECOVERED, name, "its indexes are rebuilt", offsets=(segment.base_offset, end),
                    records=scan.records, size=scan.valid_size)
     log.report.has_holes |= scan.holes > 0
-    if scan.disorder is not None or scan.epochs.doubt is not None:
+    if scan.disorder is not None or scan.stranger is not None or scan.epochs.doubt is not None:
         log.report.drop(Action.KEPT, name)
+    if scan.stranger is not None:
+        _note_stranger(log.report, name, scan.stranger)
     if scan.disorder is not None:
         _note_disorder(log.report, name, scan.disorder)
     if scan.epochs.doubt is not None:
@@ -145,6 +147,14 @@ def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
     what = (f"at byte {disorder.position}: a batch from offset {disorder.offset} where offset {disorder.expected} or a later "
             f"one must follow{more}: no checksum covers base offsets; --salvage drops batches that do not fit")
     report.add(Action.KEPT, name, what, offsets=(disorder.offset, None), severity=Severity.ERROR)
+
+
+def _note_stranger(report: Report, name: str, stranger: Stranger) -> None:
+    """What Kafka keeps without a word, and no consumer reads."""
+    more = f", and {stranger.batches - 1} more such batches" if stranger.batches > 1 else ""
+    what = (f"at byte {stranger.position}: a batch of magic {stranger.magic}, which no Kafka knows{more}: consumers end there; "
+            f"no checksum covers the magic; --salvage drops such batches")
+    report.add(Action.KEPT, name, what, offsets=(stranger.offset, None), severity=Severity.ERROR)
 
 
 def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:

@@ -241,7 +241,7 @@ class Standing:
 
 
 def _with_lines(standing: Mapping[Place, Standing]) -> list[tuple[Place, Standing]]:
-    """Those that have a line in checkpoints. A copy to another log dir is in that of the future log, so that no two share a key."""
+    """Those with lines in checkpoints. A copy to another log dir has its own in that of the future log: no two share a key."""
     return [
         (place, log) for place, log in standing.items()
         if place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC

@@ -72,6 +72,18 @@ class Disorder(NamedTuple):
     batches: int
 
 
+class Stranger(NamedTuple):
+    """The first batch, at byte `position`, whose magic no Kafka knows, and how many such there are.
+
+    No checksum covers the magic. Recovery takes what is above 2 for 2 and keeps it, as Kafka does; consumers end there.
+    """
+
+    position: int
+    offset: int
+    magic: int
+    batches: int
+
+
 @dataclass(slots=True)
 class SegmentScan:
     """What recovery finds in a segment. Offsets are absolute, positions and sizes bytes of the .log."""
@@ -91,6 +103,7 @@ class SegmentScan:
     stop: ScanStop = ScanStop.END
     holes: int = 0  # batches behind a gap, or with fewer records than offsets, as the cleaner leaves them
     disorder: Disorder | None = None
+    stranger: Stranger | None = None
     error: KafkalogError | None = None  # what LogSegment.recover raises, behind what came before it
 
     def end_offset(self, base_offset: int) -> int:
@@ -129,6 +142,9 @@ def scan_segment(
     if state[Walk.DISORDERS]:
         scan.disorder = Disorder(*(state[at] for at in (Walk.DISORDER_AT, Walk.DISORDER_OFFSET, Walk.DISORDER_BEHIND,
                                                         Walk.DISORDERS)))
+    if state[Walk.STRANGERS]:
+        scan.stranger = Stranger(*(state[at] for at in (Walk.STRANGER_AT, Walk.STRANGER_OFFSET, Walk.STRANGER_MAGIC,
+                                                        Walk.STRANGERS)))
     if walk.stop is ScanStop.REFUSED:
         scan.error = refusal(walk.refused, path, state, walk.refused_offset)
     return scan
