@@ -292,8 +292,11 @@ class BatchField(IntEnum):
     PRODUCER_EPOCH = 12
     BASE_SEQUENCE = 13
     LEADER_EPOCH = 14
-    BODY = 15  # where the records begin in the buffer that holds them
+    BODY = 15  # where the records begin in the buffer that holds them; LEFT_OUT: nobody asks for them
     BODY_END = 16
+
+
+LEFT_OUT = -2  # as BatchField.BODY of a batch of format 2
 
 
 class RecordField(IntEnum):

@@ -24,6 +24,7 @@ KERNELS = (
     "offset_map",
     "cleaning",
     "settling",
+    "transactions",
     "lines",
     "json_unescape",
     "json_lines",

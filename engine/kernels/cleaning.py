@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What becomes of the batches of a window when it is compacted: runs that go, runs that stay as they are, the rest.
+"""What becomes of the batches of a window when it is compacted: those that go, those that stay as they are, the rest.
 
 Also which offsets survive, a bit each, once every key is known: a batch without one need not be read a second time.
 """
@@ -56,27 +56,6 @@ def next_in_transaction(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t
         while row < rows and (is_legacy(batches, row) or not is_transactional_or_control(batches, row)):
             row += 1
         return row
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-@cython.returns((cython.int, cython.Py_ssize_t))
-def next_run(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-             rows: cython.Py_ssize_t, precious: cython.const[cython.longlong][::1]):
-    """What becomes of the batches from `row` on, whose records are marked → (DROP, COPY or ALONE, row behind the run).
-
-    counts    see tables.Count
-    precious  last offsets, growing: a batch that ends with one of them may have to stay although it is empty
-    ALONE is a run of one: a control batch, one that loses some records or needs a delete horizon, or may stay empty.
-    """
-    kind: cython.int
-    if row < 0 or rows > batches.shape[1] or rows > counts.shape[1] or row >= rows: return tables.ALONE, row
-    with cython.nogil:
-        kind = kind_of(batches, counts, row, precious)
-        row += 1
-        while kind != tables.ALONE and row < rows and kind_of(batches, counts, row, precious) == kind:
-            row += 1
-        return kind, row
 
 
 @cython.ccall
@@ -165,11 +144,13 @@ def note_survivors(slots: cython.const[cython.ulonglong][::1], start: cython.lon
 @cython.ccall
 @cython.exceptval(check=False)
 def judge(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.uchar[::1],
-          survivors: cython.const[cython.ulonglong][::1], start: cython.longlong, latest: cython.longlong) -> cython.bint:
+          survivors: cython.const[cython.ulonglong][::1], start: cython.longlong, latest: cython.longlong,
+          alike: cython.bint) -> cython.bint:
     """Turn ASK into ASK_SURVIVORS or SUPERSEDED for batches whose keys were all put into the map.
 
-    These lie between the offsets `start` and `latest` as a whole and are not transactional: what became of a transaction
-    may be seen in another way by each pass. False: arguments that do not fit each other.
+    These lie between the offsets `start` and `latest` as a whole.
+    alike  transactional ones too: both passes know the same of their transactions
+    False: arguments that do not fit each other.
     """
     row: cython.Py_ssize_t
     first: cython.longlong
@@ -179,7 +160,7 @@ def judge(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: c
     with cython.nogil:
         for row in range(rows):
             if verdicts[row] != tables.ASK: continue
-            if is_legacy(batches, row) or is_transactional_or_control(batches, row): continue
+            if is_legacy(batches, row) or (not alike and is_transactional_or_control(batches, row)): continue
             first = batches[fields.B_BASE_OFFSET, row]
             last = batches[fields.B_LAST_OFFSET, row]
             if first < start or last > latest or last < first or batches[fields.B_COUNT, row] < 1: continue
@@ -187,20 +168,6 @@ def judge(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: c
             if last - first < _LONGEST and not _survives(survivors, first - start, last - start):
                 verdicts[row] = tables.SUPERSEDED
         return True
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def end_of_run(verdicts: cython.const[cython.uchar][::1], row: cython.Py_ssize_t,
-               rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Behind the last batch in a row with `row` that is superseded as it is, or is not as it is not."""
-    superseded: cython.bint
-    if row < 0 or row >= rows or rows > verdicts.shape[0]: return rows
-    with cython.nogil:
-        superseded = verdicts[row] == tables.SUPERSEDED
-        while row < rows and (verdicts[row] == tables.SUPERSEDED) == superseded:
-            row += 1
-        return row
 
 
 @cython.cfunc
@@ -223,11 +190,16 @@ def _survives(survivors: cython.const[cython.ulonglong][::1], first: cython.long
 
 
 def kind_of(batches, counts, row, precious):  # typed in cleaning.pxd, so that other kernels call it as C
-    """DROP, COPY or ALONE: what becomes of one batch, see `next_run`."""
+    """What becomes of a batch whose records are counted: DROP, COPY or ALONE.
+
+    counts    see tables.Count
+    precious  last offsets, growing: a batch that ends with one of them may have to stay although it is empty
+    ALONE is one that loses some records or needs a delete horizon, or may stay empty.
+    """
     kept: cython.longlong = counts[tables.C_KEPT, row]
     if is_legacy(batches, row):
         if kept > 0: return tables.ALONE
-    elif is_control(batches, row):
+    elif kept == 0 and is_control(batches, row):
         return tables.ALONE
     if kept == 0: return tables.ALONE if _holds(precious, batches[fields.B_LAST_OFFSET, row]) else tables.DROP
     if kept < counts[tables.C_READ, row]: return tables.ALONE

@@ -35,7 +35,7 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
     """Decode the records of batches row … last_row − 1 → (records filled, row, at, done, status).
 
     data      the bytes that hold the records: the window, or an arena of inflated bytes
-    batches   BatchColumns; BODY and BODY_END are positions in `data`
+    batches   BatchColumns; BODY and BODY_END are positions in `data`, a BODY of LEFT_OUT passes over the batch
     at, done  where to go on within batch `row` and how many of its records are done; 0, 0 begins the batch
     records   out, RecordColumns, from row `filled` on
     status    END (all rows done) · FULL (columns used up: call again with what was returned, `filled` 0)
@@ -57,6 +57,9 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
     if row < 0 or last_row > batches.shape[1] or filled < 0: return filled, row, at, done, fields.BAD_START
     with cython.nogil:
         while row < last_row:
+            if batches[fields.B_BODY, row] == fields.LEFT_OUT and done == 0:
+                row += 1
+                continue
             count = batches[fields.B_COUNT, row]
             end = batches[fields.B_BODY_END, row]
             if done == 0:

@@ -80,6 +80,7 @@ cdef enum:  # format 2, and what stands for nothing
     MAGIC_V2 = 2
     NO_TIMESTAMP = -1
     NO_PRODUCER_ID = -1
+    LEFT_OUT = -2
 
 cdef extern from *:  # of 64 bits, so that sums with them are as wide
     const long long INT_MAX "2147483647LL"

@@ -42,6 +42,7 @@ COMMIT = int(formats.ControlType.COMMIT)
 MAGIC_V2 = formats.MAGIC_V2
 NO_TIMESTAMP = formats.NO_TIMESTAMP
 NO_PRODUCER_ID = formats.NO_PRODUCER_ID
+LEFT_OUT = formats.LEFT_OUT
 
 INT_MAX = formats.INT_MAX
 LONG_MAX = formats.LONG_MAX

@@ -41,7 +41,7 @@ def inflate_lz4(data: cython.const[cython.uchar][::1], batches: cython.longlong[
                 at: cython.Py_ssize_t):
     """Inflate the batches row … end − 1 of format 2 into `out`, from `at` on → (row where it stopped, at).
 
-    batches    BODY and BODY_END are positions in `data`; in `out` for those that are done
+    batches    BODY and BODY_END are positions in `data`; in `out` for those that are done. LEFT_OUT: it is passed over
     checksums  what a frame's header ends with, for blocks of 64 KiB, 256 KiB, 1 MiB and 4 MiB
     It stops before the first batch that has another codec, is not a frame of independent blocks without checksums, is
     damaged, or has no room: nothing of it is in the columns then.
@@ -53,6 +53,9 @@ def inflate_lz4(data: cython.const[cython.uchar][::1], batches: cython.longlong[
     with cython.nogil:
         while row < end:
             start = batches[fields.B_BODY, row]
+            if start == fields.LEFT_OUT:
+                row += 1
+                continue
             body_end = batches[fields.B_BODY_END, row]
             if is_legacy(batches, row): return row, at
             if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK != fields.LZ4: return row, at

@@ -12,6 +12,7 @@ from array import array
 from engine.formats import (
     BATCH_HEADER,
     HEADER_SIZE_UP_TO_MAGIC,
+    LEFT_OUT,
     LEGACY_V1,
     LOG_OVERHEAD,
     MAGIC_V2,
@@ -152,6 +153,9 @@ def _decode(
 ) -> tuple[int, int, int, Status]:  # fmt: skip
     """Append at most `room` records to `decoded`, as tuples in the order of RecordField → (row, at, done, status)."""
     while row < last_row:
+        if batches[BatchField.BODY, row] == LEFT_OUT and done == 0:
+            row += 1
+            continue
         count = batches[BatchField.COUNT, row]
         end = batches[BatchField.BODY_END, row]
         if done == 0:

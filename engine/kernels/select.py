@@ -146,6 +146,7 @@ def run_end(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: 
     """Behind the last batch from `row` on that is of the same kind: format below 2 or not, compressed or not, control.
 
     last_row  no further than this
+    Batches of format 2 whose records are left out are of every such kind; `row` itself is none of them.
     """
     end: cython.Py_ssize_t = row + 1
     legacy: cython.bint
@@ -157,6 +158,9 @@ def run_end(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: 
     control = is_control(batches, row)
     with cython.nogil:
         while end < last_row:
+            if not legacy and not is_legacy(batches, end) and batches[fields.B_BODY, end] == fields.LEFT_OUT:
+                end += 1
+                continue
             if is_legacy(batches, end) != legacy or is_compressed(batches, end) != compressed: return end
             if is_control(batches, end) != control: return end
             end += 1

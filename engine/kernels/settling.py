@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """What stays of the batches of a chunk, one behind the other, in one call: whole ones copied, others written anew.
 
-Only what needs no second look is done here: batches of format 2 without codec, or with LZ4 as Kafka writes it. All others
-are left to engine.log.cleaner, which makes the same bytes of these. Interpreted, what is written anew is left to it too.
+Only what needs no second look is done here: batches without codec, or with LZ4 as Kafka writes it. All others are left to
+engine.log.cleaner, which makes the same bytes of these. Interpreted, what is written anew is left to it too.
 Mirrors MemoryRecords.filterTo.
 """
 
@@ -15,12 +15,12 @@ if cython.compiled:
     from cython.cimports.engine.kernels.cleaning import kind_of
     from cython.cimports.engine.kernels.encode import put_record
     from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
-    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control
+    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
 else:
     from engine.kernels import fields, tables
     from engine.kernels.cleaning import kind_of
     from engine.kernels.numbers import copy_bytes
-    from engine.kernels.predicates import has_delete_horizon, is_control
+    from engine.kernels.predicates import has_delete_horizon, is_legacy
 
 _BLOCK_WORST = cython.declare(cython.Py_ssize_t, 16)  # bytes that a block may have beyond what it holds and a 255th of that
 _FRAMING = cython.declare(cython.Py_ssize_t, 8)  # the size of a block, and the end mark
@@ -40,7 +40,7 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
     """Write what stays of the batches row … end − 1 to `out` → (the batch where it stopped, position behind, last written).
 
     window      the bytes that POSITION and SIZE of `batches` count in
-    counts      by batch, see tables.Count        precious  see cleaning.next_run
+    counts      by batch, see tables.Count        precious  see cleaning.kind_of
     data, records   rows first … behind − 1: records of these batches, in order, and perhaps of some before them
     keep        by record from `first` on: not 0 where it stays
     delete_horizon  ms, for batches that keep tombstones and have none yet
@@ -64,7 +64,8 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
             if kind != tables.DROP:
                 position = batches[fields.B_POSITION, row]
                 size = batches[fields.B_SIZE, row]
-                if position < 0 or size < fields.V2_SIZE or size > window.shape[0] - position: return row, at, last
+                if position < 0 or size < 0 or size > window.shape[0] - position: return row, at, last
+                if size < fields.V2_SIZE and not is_legacy(batches, row): return row, at, last
                 if kind == tables.ALONE:
                     while here < behind and records[fields.R_BATCH, here] < row:
                         here += 1
@@ -90,32 +91,29 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
           delete_horizon: cython.longlong, frame_head: cython.const[cython.uchar][::1],
           castagnoli: cython.const[cython.uint][::1], body: cython.uchar[::1], table: cython.ushort[::1],
           out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Write one batch with the records that stay → position behind it; −1: see `settle`."""
+    """Write one batch with the records that stay, in format 2 → position behind it; −1: see `settle`."""
     attributes: cython.longlong = batches[fields.B_ATTRIBUTES, row]
     codec: cython.longlong = attributes & fields.CODEC_MASK
-    horizon: cython.longlong = fields.NO_TIMESTAMP
+    legacy: cython.bint = is_legacy(batches, row)
+    horizon: cython.longlong = _horizon(batches, counts, row, delete_horizon)
     largest: cython.longlong = -1
-    base: cython.longlong
+    base: cython.longlong = horizon
+    base_offset: cython.longlong = batches[fields.B_BASE_OFFSET, row]
+    last_offset: cython.longlong = 0
     taken: cython.longlong = 0
     index: cython.Py_ssize_t = first
-    start: cython.Py_ssize_t = at
     here: cython.Py_ssize_t
-    if batches[fields.B_MAGIC, row] != fields.MAGIC_V2 or is_control(batches, row) or counts[tables.C_KEPT, row] < 1: return -1
+    if batches[fields.B_MAGIC, row] > fields.MAGIC_V2 or counts[tables.C_KEPT, row] < 1: return -1
     if not cython.compiled: return -1  # the other way is faster: it has its checksums from a library
     if codec != 0 and codec != fields.LZ4: return -1
     if out.shape[0] - at < fields.V2_SIZE: return -1
-    if has_delete_horizon(batches, row):
-        horizon = batches[fields.B_BASE_TIMESTAMP, row]
-    elif counts[tables.C_TOMBSTONES, row] > 0:
-        horizon = delete_horizon
-    elif counts[tables.C_KEPT, row] == counts[tables.C_READ, row]:
-        return -1
-    base = horizon
     here = 0 if codec else at + fields.V2_SIZE
     while index < behind and records[fields.R_BATCH, index] == row:
         if keep[index - first]:
+            last_offset = records[fields.R_OFFSET, index]
             if taken == 0 and horizon == fields.NO_TIMESTAMP: base = records[fields.R_TIMESTAMP, index]
-            here = put_record(data, records, index, batches[fields.B_BASE_OFFSET, row], base, body if codec else out, here)
+            if taken == 0 and legacy: base_offset = last_offset
+            here = put_record(data, records, index, base_offset, base, body if codec else out, here)
             if here < 0: return -1
             if records[fields.R_TIMESTAMP, index] > largest: largest = records[fields.R_TIMESTAMP, index]
             taken += 1
@@ -124,17 +122,59 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     if codec:
         here = _frame(body, here, frame_head, table, out, at + fields.V2_SIZE)
         if here < 0: return -1
-    copy_bytes(out, start, window, batches[fields.B_POSITION, row], fields.V2_SIZE)
-    attributes &= _KEPT_FLAGS
+    if legacy:
+        attributes &= fields.CODEC_MASK if batches[fields.B_MAGIC, row] == 0 else fields.LEGACY_ATTRIBUTES
+        _head(out, at, base_offset, last_offset)
+    else:
+        attributes &= _KEPT_FLAGS
+        copy_bytes(out, at, window, batches[fields.B_POSITION, row], fields.V2_SIZE)
     if attributes & fields.TIMESTAMP_TYPE_FLAG: largest = batches[fields.B_MAX_TIMESTAMP, row]
     if horizon >= 0: attributes |= fields.DELETE_HORIZON_FLAG
-    put_int(out, start + fields.V2_BATCH_LENGTH_AT, here - start - fields.OVERHEAD, 4)
-    put_int(out, start + fields.V2_ATTRIBUTES_AT, attributes, 2)
-    put_int(out, start + fields.V2_BASE_TIMESTAMP_AT, base, 8)
-    put_int(out, start + fields.V2_MAX_TIMESTAMP_AT, largest, 8)
-    put_int(out, start + fields.V2_RECORD_COUNT_AT, taken, 4)
-    put_int(out, start + fields.V2_CRC_AT, crc32c(out, start + fields.V2_ATTRIBUTES_AT, here, castagnoli), 4)
-    return here
+    return _finish(out, at, here, attributes, base, largest, taken, castagnoli)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _horizon(batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+             delete_horizon: cython.longlong) -> cython.longlong:
+    """The delete horizon that the batch gets, or has."""
+    if not is_legacy(batches, row) and has_delete_horizon(batches, row): return batches[fields.B_BASE_TIMESTAMP, row]
+    return delete_horizon if counts[tables.C_TOMBSTONES, row] > 0 else fields.NO_TIMESTAMP
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _finish(out: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, attributes: cython.longlong,
+            base_timestamp: cython.longlong, largest: cython.longlong, count: cython.longlong,
+            castagnoli: cython.const[cython.uint][::1]) -> cython.Py_ssize_t:
+    """What the header at `at` says of records up to `end`, and its checksum → `end`."""
+    put_int(out, at + fields.V2_BATCH_LENGTH_AT, end - at - fields.OVERHEAD, 4)
+    put_int(out, at + fields.V2_ATTRIBUTES_AT, attributes, 2)
+    put_int(out, at + fields.V2_BASE_TIMESTAMP_AT, base_timestamp, 8)
+    put_int(out, at + fields.V2_MAX_TIMESTAMP_AT, largest, 8)
+    put_int(out, at + fields.V2_RECORD_COUNT_AT, count, 4)
+    put_int(out, at + fields.V2_CRC_AT, crc32c(out, at + fields.V2_ATTRIBUTES_AT, end, castagnoli), 4)
+    return end
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _head(out: cython.uchar[::1], at: cython.Py_ssize_t, base_offset: cython.longlong,
+          last_offset: cython.longlong) -> cython.void:
+    """What formats 0 and 1 do not say: no leader epoch, no producer. The offsets are at most 2^31 − 1 apart."""
+    put_int(out, at + fields.V2_BASE_OFFSET_AT, base_offset, 8)
+    put_int(out, at + fields.V2_PARTITION_LEADER_EPOCH_AT, -1, 4)
+    out[at + fields.V2_MAGIC_AT] = fields.MAGIC_V2
+    put_int(out, at + fields.V2_LAST_OFFSET_DELTA_AT, last_offset - base_offset, 4)
+    put_int(out, at + fields.V2_PRODUCER_ID_AT, -1, 8)
+    put_int(out, at + fields.V2_PRODUCER_EPOCH_AT, -1, 2)
+    put_int(out, at + fields.V2_BASE_SEQUENCE_AT, -1, 4)
 
 
 @cython.cfunc

@@ -35,6 +35,26 @@ cdef enum:  # MapState, and a slot of the map
     MAP_FIELDS = 3
     SLOT_WORDS = 3
 
+cdef enum:  # TxnBatch
+    TXN_DATA = 0
+    TXN_COMMIT = 1
+    TXN_ABORT = 2
+    TXN_OTHER = 3
+    TXN_EMPTY = 4
+
+cdef enum:  # TxnState, and a producer
+    TXN_PRODUCERS = 0
+    TXN_NEXT = 1
+    TXN_KEPT = 2
+    TXN_FIELDS = 3
+    TXN_WORDS = 3
+
+cdef enum:  # TxnFlag
+    TXN_TAKEN = 1
+    TXN_COMMITTED = 2
+    TXN_ABORTED = 4
+    TXN_OBSERVED = 8
+
 cdef enum:  # Fate
     DROP = 0
     COPY = 1

@@ -4,6 +4,7 @@ tables and states, and the words in which one answers the other.
 Compiled kernels take it from tables.pxd, where it is literals, a test compares the two; interpreted by the same names here:
 
 T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Count and MapState, of `offset_map`
+TXN_…           TxnBatch, TxnState and TxnFlag, of `transactions`
 ASK, DROP …     Verdict and Fate, of compaction         CHECK_…, DOUBT_…   Check, OffsetDoubt and TimeDoubt, of `verify`
 TABLE_…, BOUND_…, TAKEN_…, KEPT_…   TableState, Bound, Taken and Kept, of `producers`        PARSED_…   Parsed, of `lines`
 """
@@ -53,7 +54,7 @@ class Count(IntEnum):
 
     READ = 0  # … were looked at
     KEPT = 1  # … stay
-    TOMBSTONES = 2  # … stay and have no value
+    TOMBSTONES = 2  # … stay and have no value; 1 of a marker that nothing needs any more
     WITHOUT_KEY = 3  # … go because they have no key
     EXPIRED = 4  # … are tombstones, and go
 
@@ -66,6 +67,33 @@ class MapState(IntEnum):
     LATEST = 2  # offset that was put, untouched if none is
 
 
+class TxnBatch(IntEnum):
+    """What a batch says of its producer's transaction."""
+
+    DATA = 0
+    COMMIT = 1
+    ABORT = 2
+    OTHER = 3  # a control batch that is no marker
+    EMPTY = 4  # a control batch without a record
+
+
+class TxnState(IntEnum):
+    """What a walk knows of transactions, from call to call: one 64-bit integer each."""
+
+    PRODUCERS = 0  # in the table
+    NEXT = 1  # aborted transaction that lies ahead
+    KEPT = 2  # numbers in the output for aborted transactions whose data were seen
+
+
+class TxnFlag(IntEnum):
+    """Bits of a producer's flags."""
+
+    TAKEN = 1  # it is in the table
+    COMMITTED = 2  # data of a transaction were seen that is not known to be aborted
+    ABORTED = 4  # it is in an aborted transaction
+    OBSERVED = 8  # of which a batch was seen
+
+
 class Fate(IntEnum):
     """What becomes of a run of batches."""
 
@@ -76,6 +104,8 @@ class Fate(IntEnum):
 
 COUNTS = len(Count)
 MAP_FIELDS = len(MapState)
+TXN_FIELDS = len(TxnState)
+TXN_WORDS = 3  # of a producer: its id, flags, the number of its aborted transaction
 
 # ---- indexes against their log
 
@@ -172,8 +202,8 @@ class Parsed(IntEnum):
 
 
 for _prefix, _kind in (
-    ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("", Fate), ("CHECK_", Check),
-    ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt), ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken),
-    ("KEPT_", Kept), ("PARSED_", Parsed),
+    ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("TXN_", TxnBatch), ("TXN_", TxnState),
+    ("TXN_", TxnFlag), ("", Fate), ("CHECK_", Check), ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt),
+    ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken), ("KEPT_", Kept), ("PARSED_", Parsed),
 ):  # fmt: skip
     globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UsageError
-from engine.formats import CODEC_MASK, CODEC_NAMES, MAGIC_V0, MAGIC_V2, BatchField, Codec
+from engine.formats import CODEC_MASK, CODEC_NAMES, LEFT_OUT, MAGIC_V0, MAGIC_V2, BatchField, Codec
 from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, snappy_block, snappy_bound
 from engine.kernels.frames import NOT_PLAIN, plain_zstd_size
@@ -249,7 +249,12 @@ def inflate_zstd(
     """
     bodies, ends = int(BatchField.BODY), int(BatchField.BODY_END)
     attributes, codec, decompress, size = int(BatchField.ATTRIBUTES), int(Codec.ZSTD), None, len(room)
-    while row < end and table[attributes, row] & CODEC_MASK == codec:
+    while row < end:
+        if table[bodies, row] == LEFT_OUT:
+            row += 1
+            continue
+        if table[attributes, row] & CODEC_MASK != codec:
+            break
         if decompress is None:
             import zstandard
 

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
-from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, BatchField, Codec, RecordField, Status
+from engine.formats import CODEC_MASK, CONTROL_FLAG, LEFT_OUT, MAGIC_V2, BatchField, Codec, RecordField, Status
 from engine.kernels import BUILD
 from engine.kernels.decode import decode_records, read_varint
 from engine.kernels.frames import inflate_lz4
@@ -120,6 +120,9 @@ class _Arenas:
                 if self._row == self._end:
                     break
             row = self._row
+            if table[BatchField.BODY, row] == LEFT_OUT:
+                self._row += 1
+                continue
             inflated = self._inflated or self._inflate(row)
             self._inflated = None
             size = len(inflated.data)
@@ -190,10 +193,17 @@ class ChunkReader:
         self._large: memoryview | None = None  # what a batch became that has no room there
 
     def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
-        """Batches row … last_row − 1 of `window` (default: all) in order, with their records."""
+        """Batches row … last_row − 1 of `window` (default: all) in order, with their records.
+
+        Those of format 2 whose BODY is LEFT_OUT count to the chunk of their neighbours, or to none.
+        """
         table = window.batches.table
         last_row = window.rows if last_row is None else last_row
+        bodies = int(BatchField.BODY)
         while row < last_row:
+            if table[bodies, row] == LEFT_OUT:
+                row += 1
+                continue
             end = _end_of_run(window, row, last_row)
             control = bool(table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG) and table[BatchField.MAGIC, row] >= MAGIC_V2
             if window.partial:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, BatchField, RecordField
-from engine.kernels.tables import Fate, Verdict
+from engine.kernels.tables import Verdict
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.once import BOTH_BUILDS
@@ -35,30 +35,6 @@ def table_of(described):
         counts[0, row], counts[1, row] = max(read, kept), kept
         counts[2, row] = kept % 2
     return batches, counts
-
-
-def kind_of(kernel, row, magic, attributes, read, kept, precious):
-    if magic == 2 and attributes & 32:
-        return Fate.ALONE
-    if kept == 0:
-        return Fate.ALONE if row in precious else Fate.DROP
-    if magic < 2 or kept < max(read, kept) or (kept % 2 and not attributes & 64):
-        return Fate.ALONE
-    return Fate.COPY
-
-
-@given(st.lists(batch, min_size=1, max_size=12), st.sets(st.integers(0, 12)))
-@settings(deadline=None, max_examples=100)
-def test_runs_cover_every_batch_once(kernel, described, precious):
-    batches, counts = table_of(described)
-    numbers, row, found = memoryview(array("q", sorted(precious))), 0, []
-    while row < len(described):
-        kind, behind = kernel.next_run(batches, counts, row, len(described), numbers)
-        assert behind > row
-        assert kind != Fate.ALONE or behind == row + 1
-        found += [kind] * (behind - row)
-        row = behind
-    assert found == [kind_of(kernel, row, *one, precious) for row, one in enumerate(described)]
 
 
 @given(st.lists(batch, max_size=12))
@@ -152,7 +128,7 @@ def test_a_batch_without_a_survivor_is_superseded(kernel, survivors, described):
     bits = survivors_of(kernel, survivors, 10, 7)
     batches = ranges(*((base, base + size) for base, size in described))
     verdicts = memoryview(bytearray(len(described)))
-    assert kernel.judge(batches, len(described), verdicts, bits, 10, 420)
+    assert kernel.judge(batches, len(described), verdicts, bits, 10, 420, False)
     for verdict, (base, size) in zip(verdicts, described, strict=True):
         if base < 10 or base + size > 420:
             assert verdict == Verdict.ASK
@@ -166,7 +142,7 @@ def test_a_batch_without_a_survivor_is_superseded(kernel, survivors, described):
 def test_ends_of_words(kernel, offset, size):
     for survivor in (offset - 1, offset, offset + size, offset + size + 1):
         bits, verdicts = survivors_of(kernel, [survivor], 9, 6), memoryview(bytearray(1))
-        assert kernel.judge(ranges((offset, offset + size)), 1, verdicts, bits, 9, 9 + 64 * 6 - 1)
+        assert kernel.judge(ranges((offset, offset + size)), 1, verdicts, bits, 9, 9 + 64 * 6 - 1, False)
         assert (verdicts[0] == Verdict.SUPERSEDED) == (not offset <= survivor <= offset + size)
 
 
@@ -178,22 +154,18 @@ def test_batches_that_are_asked_by_their_records(kernel):
     batches[BatchField.ATTRIBUTES, 2] = 32
     batches[BatchField.COUNT, 4] = 0
     verdicts = memoryview(bytearray(b"\0\0\0\0\0\1"))
-    assert kernel.judge(batches, 6, verdicts, bits, 0, 100_000)
+    assert kernel.judge(batches, 6, verdicts, bits, 0, 100_000, False)
     assert list(verdicts) == [Verdict.ASK, Verdict.ASK, Verdict.ASK, Verdict.ASK_SURVIVORS, Verdict.ASK, Verdict.KEEP_ALL]
-    assert not kernel.judge(batches, 6, verdicts, bits, 0, 200_000), "fewer bits than offsets"
-    assert not kernel.judge(batches, 7, verdicts, bits, 0, 1)
+    assert kernel.judge(batches, 3, verdicts, bits, 0, 100_000, True)
+    assert list(verdicts[:3]) == [Verdict.ASK, Verdict.SUPERSEDED, Verdict.SUPERSEDED]
+    assert not kernel.judge(batches, 6, verdicts, bits, 0, 200_000, False), "fewer bits than offsets"
+    assert not kernel.judge(batches, 7, verdicts, bits, 0, 1, False)
 
 
 def test_survivors_that_do_not_fit(kernel):
     assert survivors_of(kernel, [5], 6, 1) is None
     assert survivors_of(kernel, [70], 6, 1) is None
     assert list(survivors_of(kernel, [6, 69], 6, 1)) == [1 | 1 << 63]
-
-
-def test_runs_of_superseded_batches(kernel):
-    verdicts = memoryview(bytes([4, 4, 0, 3, 2, 4]))
-    assert [kernel.end_of_run(verdicts, row, 6) for row in range(6)] == [2, 2, 5, 5, 5, 6]
-    assert kernel.end_of_run(verdicts, 6, 6) == 6
 
 
 def test_totals_stay_within_the_counts(kernel):

@@ -42,7 +42,7 @@ def is_compiled(kernel):
 class Prepared:
     """A window with one chunk, and counts of what stays of its batches."""
 
-    def __init__(self, described, codec, attributes=0):
+    def __init__(self, described, codec, attributes=0, magic=2):
         self.sound, log, offset = True, b"", 0
         self.keep = bytearray()
         for records, append_time, horizon in described:
@@ -50,11 +50,15 @@ class Prepared:
             made = []
             for step, timestamp, key, value, stays in records:
                 offset += step
-                made.append(NewRecord(offset, timestamp, key, value, [(b"h", value)]))
+                made.append(NewRecord(offset, timestamp if magic else -1, key, value, [(b"h", value)] if magic == 2 else []))
                 self.keep.append(stays)
-            log += build_batch(made, base_offset=base, codec=codec, timestamp_type=int(append_time), delete_horizon_ms=horizon,
-                               log_append_time=99 if append_time else -1, control=bool(attributes & 32),
-                               partition_leader_epoch=5, last_offset=offset)  # fmt: skip
+            what = {"codec": codec}
+            if magic:
+                what |= {"timestamp_type": int(append_time), "log_append_time": 99 if append_time else -1}
+            if magic == 2:
+                what |= {"base_offset": base, "delete_horizon_ms": horizon, "partition_leader_epoch": 5, "last_offset": offset,
+                         "control": bool(attributes & 32)}  # fmt: skip
+            log += build_batch(made, magic=magic, **what)
             offset += 1
         (self.window,) = LogWalk(MemoryFile("x.log", log))
         (self.chunk,) = ChunkReader("x.log", [].append).chunks(self.window)
@@ -85,13 +89,16 @@ class Prepared:
         kept, attributes = self.counts[Count.KEPT, row], table[BatchField.ATTRIBUTES, row]
         if not kept:
             return b""
-        has = bool(attributes & 64)
+        is_v2 = table[BatchField.MAGIC, row] == 2
+        has = is_v2 and bool(attributes & 64)
         needs = not has and self.counts[Count.TOMBSTONES, row] > 0
-        if kept == self.counts[Count.READ, row] and not needs:
+        if is_v2 and kept == self.counts[Count.READ, row] and not needs:
             return self.original(row)
         mine = [index for index in range(self.chunk.first, self.chunk.end) if batch_of[index] == row]
         marked = Marked(self.chunk, mine[0], mine[-1] + 1, memoryview(bytes(self.keep[mine[0] - self.chunk.first :])))
         horizon = table[BatchField.BASE_TIMESTAMP, row] if has else HORIZON if needs else -1
+        if not is_v2:
+            return BatchRewriter().rewrite(self.window.batches, row, (marked,), horizon)
         return BatchRewriter().rewrite_whole(self.window, row, marked, horizon)
 
 
@@ -116,6 +123,41 @@ def test_it_writes_what_the_other_way_writes(kernel, described, codec):
             row += 1
     assert written == wanted
     assert bytes(out[:3]) == b"\0\0\0"
+
+
+@given(batches, st.sampled_from([0, 1]))
+@settings(deadline=None, max_examples=100)
+def test_plain_messages_of_old_formats_become_batches(kernel, described, magic):
+    prepared = Prepared(described, Codec.NONE, magic=magic)
+    out, wanted, kept = memoryview(bytearray(1 << 16)), b"", []
+    row, behind, last = prepared.settle(kernel, 0, out, 0)
+    for one in range(row):
+        wanted += prepared.expected(one)
+        if prepared.counts[Count.KEPT, one]:
+            kept.append(one)
+    assert bytes(out[:behind]) == wanted
+    assert last == (kept[-1] if kept else -1)
+    assert row == prepared.window.rows or not is_compiled(kernel)
+
+
+@given(st.lists(batches.map(lambda several: several[0]), min_size=1, max_size=1), st.sampled_from([0, 1]))
+@settings(deadline=None, max_examples=50)
+def test_a_set_of_an_old_format_becomes_a_batch(kernel, described, magic):
+    prepared = Prepared(described, Codec.LZ4, magic=magic)
+    out = memoryview(bytearray(1 << 16))
+    row, behind, _ = prepared.settle(kernel, 0, out, 0)
+    assert bytes(out[:behind]) == (prepared.expected(0) if row else b"")
+    assert row == 1 or not is_compiled(kernel)
+
+
+def test_markers_get_a_horizon_or_are_copied(kernel):
+    marker = [[(1, 5, b"\0\0\0\1", b"\0\0\0\0\0\7", True)], False, -1]
+    prepared = Prepared([marker, marker], Codec.NONE, attributes=32)
+    prepared.counts[Count.TOMBSTONES, 1] = 1
+    out = memoryview(bytearray(999))
+    row, behind, _ = prepared.settle(kernel, 0, out, 0)
+    assert row == (2 if is_compiled(kernel) else 1)
+    assert bytes(out[:behind]) == b"".join(prepared.expected(one) for one in range(row))
 
 
 @given(batches, st.sampled_from([Codec.NONE, Codec.LZ4]), st.integers(0, 900))

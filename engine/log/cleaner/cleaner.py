@@ -80,8 +80,9 @@ class Cleaner:
         end_offset = self.offset_map.latest_offset + 1
         left = 0 if end_offset >= first_uncleanable_offset else cleanable - _size_before(segments, end_offset)
         self._headway.begin_filtering(_size(segments.values(0, end_offset)), left)
+        later = OffsetsByKey(self.offset_map, survivors, alike=first_dirty_offset <= segments.base_offsets[0])
         this_round = Round(
-            OffsetsByKey(self.offset_map, survivors), self._now, first_uncleanable_offset, horizon,
+            later, self._now, first_uncleanable_offset, horizon,
             LastRecords(log.producer_state.producers.values(), first_uncleanable_offset - 1), stats,
             self._on_filtered, self._space,
         )  # fmt: skip

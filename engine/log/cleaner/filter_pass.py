@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.blocks import TABLE
-from engine.kernels.cleaning import end_of_run, next_run, total
+from engine.kernels.cleaning import total
 from engine.kernels.settling import settle
-from engine.kernels.tables import COUNTS, Count, Fate, Verdict
+from engine.kernels.tables import COUNTS, Count, Verdict
+from engine.kernels.transactions import judge_transactions, leave_out
 from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
-from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, size_of, transactional_rows
+from engine.log.cleaner.walk import SegmentWalk, WalkColumns, is_control, size_of
 from engine.log.errors import SegmentOffsetOverflow
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
 from engine.record.legacy import RemarkKind
 from engine.record.lz4_frames import written_header
+from engine.record.reader import Chunk
 from engine.record.windows import CASTAGNOLI_TABLES
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
     from engine.log.segment.log_segment import LogSegment
     from engine.record.columns import BatchColumns
-    from engine.record.reader import Chunk
     from engine.record.windows import Window
 
 _PENDING = 1 << 20  # bytes that are collected before they are appended
@@ -98,8 +99,6 @@ class FilterPass:
         self._precious = memoryview(this_round.last_records.precious)
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
         self._verdicts = memoryview(b"")  # of the window, by batch
-        self._idle_markers: set[int] = set()  # of the window: markers of transactions that have no data left
-        self._unchanged: list[int] = []  # of the window: control batches that stay as they are, or go; they have been read
         self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count
         horizon = this_round.now + config.delete_retention_ms
         self._new_horizon = NO_TIMESTAMP if horizon > LONG_MAX else horizon  # for ever: none is written, as Kafka's sum wraps
@@ -109,8 +108,7 @@ class FilterPass:
         """Filter the whole segment. Raises Uncleanable, SegmentOffsetOverflow."""
         stats = self._round.stats
         for window in self._walk.windows():
-            self._judge(window)
-            self._filter(window)
+            self._filter(window, is_read=self._judge(window))
             fields = (Count.READ, Count.KEPT, Count.WITHOUT_KEY, Count.EXPIRED)
             read, kept, without_key, expired = (total(self._counts.table, field, window.rows) for field in fields)
             stats.messages_read += read - self._passed_over
@@ -130,68 +128,31 @@ class FilterPass:
             stats.first_cut_off = stats.first_cut_off or f"{remark.where.file} at byte {remark.where.position}: {remark.what}"
             stats.sets_cut_off += 1
 
-    def _judge(self, window: Window) -> None:
-        """Prepare the window: which batches stay or go as a whole because of their transactions."""
+    def _judge(self, window: Window) -> bool:
+        """Prepare the window: which batches stay or go as a whole → are there others?"""
         table = window.batches.table
         self._verdicts = memoryview(bytearray(window.rows))
-        self._idle_markers.clear()
-        self._unchanged.clear()
         self._passed_over = 0
         for field in range(COUNTS):
             self._counts.field(field)[: window.rows] = _ZEROS[: window.rows]
-        for row in transactional_rows(window):
-            discard = can_discard(self._walk, window, row, self._transactions)
-            if is_control(window.batches, row):
-                has_horizon = has_delete_horizon(window.batches, row)
-                if discard:
-                    self._idle_markers.add(row)
-                    discard = has_horizon and table[BatchField.BASE_TIMESTAMP, row] <= self._round.now
-                self._verdicts[row] = Verdict.KEEP_NONE if discard else Verdict.KEEP_ALL
-                if has_horizon or row not in self._idle_markers:
-                    self._unchanged.append(row)
-            elif discard:
-                self._verdicts[row] = Verdict.KEEP_NONE
-            if self._verdicts[row] == Verdict.KEEP_NONE and not self._stays_empty(window.batches, row):
+        goes = self._transactions.on_window_read(window, self._walk.control_kind)
+        counts, verdicts = self._counts.table, self._verdicts
+        if not judge_transactions(table, window.rows, goes, self._round.now, verdicts, counts):
+            raise AssertionError("batches, flags and counts that do not fit each other")
+        self._round.later.judge(window.batches, window.rows, verdicts)
+        left: int = leave_out(table, window.rows, verdicts, counts)
+        gone = bytes(verdicts)
+        row = gone.find(Verdict.KEEP_NONE)
+        while row >= 0:
+            if not self._stays_empty(window.batches, row):
                 self._passed_over += table[BatchField.COUNT, row]
-        self._round.later.judge(window.batches, window.rows, self._verdicts)
+            row = gone.find(Verdict.KEEP_NONE, row + 1)
+        return left > 0
 
-    def _filter(self, window: Window) -> None:
-        """Hand on what stays of the window, in order."""
-        row = 0
-        while row < window.rows:
-            behind = end_of_run(self._verdicts, row, window.rows)
-            if self._verdicts[row] == Verdict.SUPERSEDED:
-                self._pass_over(window, row, behind)
-            else:
-                self._settle_between(window, row, behind)
-            row = behind
-
-    def _settle_between(self, window: Window, row: int, end: int) -> None:
-        """Batches row … end − 1, by their records but for control batches of which nothing is to be written anew."""
-        first = bisect_left(self._unchanged, row)
-        for control in (*self._unchanged[first : bisect_left(self._unchanged, end, first)], end):
-            if row < control:
-                self._read(window, row, control)
-            if control < end:
-                count = window.batches.table[BatchField.COUNT, control]
-                self._counts.table[Count.READ, control] = count
-                self._counts.table[Count.KEPT, control] = count if self._verdicts[control] == Verdict.KEEP_ALL else 0
-                self._settle_alone(window, control, ())
-            row = control + 1
-
-    def _pass_over(self, window: Window, row: int, end: int) -> None:
-        """Batches row … end − 1, no record of which survives: none is read, a few leave a header."""
-        self._counts.field(Count.READ)[row:end] = window.batches.field(BatchField.COUNT)[row:end]
-        while row < end:
-            kind, behind = next_run(window.batches.table, self._counts.table, row, end, self._precious)
-            if kind != Fate.DROP:
-                self._settle_alone(window, row, ())
-            row = behind
-
-    def _read(self, window: Window, row: int, end: int) -> None:
-        """Batches row … end − 1, by their records."""
-        settled = row
-        for chunk in self._walk.chunks(window, row, end):
+    def _filter(self, window: Window, *, is_read: bool) -> None:
+        """Hand on what stays of the window, in order. `is_read`: do records of some of its batches have to be looked at?"""
+        settled = 0
+        for chunk in self._walk.chunks(window) if is_read else ():
             first = bisect_left(chunk.records.field(RecordField.BATCH), settled, chunk.first, chunk.end)
             rest = chunk._replace(first=first)  # the rest of a batch that was settled already is not marked again
             keep = self._mark(window, rest)
@@ -204,6 +165,9 @@ class FilterPass:
             if whole == last:
                 self._settle_large(window, last)
                 settled = last + 1
+        if settled < window.rows:
+            nothing = Chunk(window.data, window.batches, settled, window.rows, self._walk.records, 0, 0, control=False)
+            self._settle(window, settled, window.rows, nothing, self._keep)
 
     def _mark(self, window: Window, chunk: Chunk) -> memoryview:
         keep = self._keep[: chunk.end - chunk.first]
@@ -265,7 +229,7 @@ class FilterPass:
             what: bytes | memoryview = empty_in_place(batches, row)
         else:
             has_horizon = has_delete_horizon(batches, row)
-            needs_horizon = not has_horizon and (counts[Count.TOMBSTONES, row] > 0 or row in self._idle_markers)
+            needs_horizon = not has_horizon and counts[Count.TOMBSTONES, row] > 0
             if table[BatchField.MAGIC, row] >= MAGIC_V2 and kept == counts[Count.READ, row] and not needs_horizon:
                 what = window.data[table[BatchField.POSITION, row] : _end(batches, row)]
             else:

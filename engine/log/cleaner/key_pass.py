@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
 from typing import TYPE_CHECKING
 
 from engine.formats import BatchField, RecordField
 from engine.kernels.cleaning import check_order
+from engine.kernels.transactions import pass_over
 from engine.log.cleaner.offset_map import NO_SURVIVORS
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
-from engine.log.cleaner.walk import (
-    SegmentWalk,
-    aborted_transactions,
-    can_discard,
-    is_control,
-    segments_with_aborted,
-    size_of,
-    transactional_rows,
-)
+from engine.log.cleaner.walk import SegmentWalk, aborted_transactions, segments_with_aborted, size_of
+from engine.record.columns import BATCH_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
     from engine.log.cleaner.stats import CleanerStats
@@ -73,36 +67,26 @@ def _map_segment(
 ) -> bool:  # fmt: skip
     """One segment; False: the map is full."""
     before = -1  # last offset of the batch before the window
+    by_row = memoryview(array("q", bytes(8 * BATCH_ROWS + 8)))  # records that were passed over
+    nobody = bytes(BATCH_ROWS)
     for window in walk.windows():
         table = window.batches.table
-        skipped = bytearray(window.rows)
-        controls: list[int] = []
-        for row in transactional_rows(window):
-            skipped[row] = can_discard(walk, window, row, transactions)
-            if is_control(window.batches, row):
-                controls.append(row)
-        for chunk in _chunks_between(walk, window, controls):
+        goes = transactions.on_window_read(window, walk.control_kind)
+        if not pass_over(table, window.rows, goes, by_row):
+            raise AssertionError("batches and flags that do not fit each other")
+        for chunk in walk.chunks(window):
             order.check(chunk)
-            at = offset_map.put(chunk, start, skipped)
+            at = offset_map.put(chunk, start, nobody)
             stats.map_messages_read += at - chunk.first
             if at < chunk.end:
-                stats.map_messages_read += bisect_left(controls, chunk.records.table[RecordField.BATCH, at])
+                stats.map_messages_read += by_row[chunk.records.table[RecordField.BATCH, at]]
                 _settle_latest(offset_map, start, _before(window, chunk, at, before))
                 return False
-        stats.map_messages_read += len(controls)  # one each, as Kafka counts, also if empty
+        stats.map_messages_read += by_row[window.rows]
         before = table[BatchField.LAST_OFFSET, window.rows - 1]
         _settle_latest(offset_map, start, before)
         on_bytes(size_of(window))
     return True
-
-
-def _chunks_between(walk: SegmentWalk, window: Window, controls: list[int]) -> Iterator[Chunk]:
-    """The records of all batches but the control batches."""
-    row = 0
-    for control in (*controls, window.rows):
-        if row < control:
-            yield from walk.chunks(window, row, control)
-        row = control + 1
 
 
 def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:

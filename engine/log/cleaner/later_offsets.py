@@ -42,14 +42,18 @@ class LaterOffsets(Protocol):
 
 
 class OffsetsByKey:
-    """The offset map, and the offsets that survive as far as they speak for records."""
+    """The offset map, and the offsets that survive as far as they speak for records.
 
-    def __init__(self, offset_map: SkimpyOffsetMap, survivors: Survivors) -> None:
-        self._map, self._survivors = offset_map, survivors
+    alike  both passes begin with the log: what became of a transaction they see in the same way. Else the first one, which
+           begins in the middle, may take data for aborted that the second one keeps, and no bit speaks for those
+    """
+
+    def __init__(self, offset_map: SkimpyOffsetMap, survivors: Survivors, *, alike: bool) -> None:
+        self._map, self._survivors, self._alike = offset_map, survivors, alike
 
     def judge(self, batches: BatchColumns, rows: int, verdicts: memoryview) -> None:
         """See LaterOffsets."""
-        _judge(batches, rows, verdicts, self._survivors)
+        _judge(batches, rows, verdicts, self._survivors, alike=self._alike)
 
     def mark(
         self, chunk: Chunk, batches: BatchColumns, verdicts: memoryview, how: Marking, keep: memoryview, counts: memoryview
@@ -70,7 +74,7 @@ class SurvivingOffsets:
 
     def judge(self, batches: BatchColumns, rows: int, verdicts: memoryview) -> None:
         """See LaterOffsets."""
-        _judge(batches, rows, verdicts, self._survivors)
+        _judge(batches, rows, verdicts, self._survivors, alike=True)
         verdicts[:rows] = bytes(verdicts[:rows]).translate(_ALL_ASK_BITS)
 
     def mark(
@@ -86,6 +90,6 @@ class SurvivingOffsets:
             raise AssertionError("records that no bit stands for")
 
 
-def _judge(batches: BatchColumns, rows: int, verdicts: memoryview, survivors: Survivors) -> None:
-    if not judge(batches.table, rows, verdicts, survivors.bits, survivors.start, survivors.latest):
+def _judge(batches: BatchColumns, rows: int, verdicts: memoryview, survivors: Survivors, *, alike: bool) -> None:
+    if not judge(batches.table, rows, verdicts, survivors.bits, survivors.start, survivors.latest, alike):
         raise AssertionError("batches, verdicts and survivors that do not fit each other")

@@ -19,7 +19,7 @@ from engine.log.cleaner.groups import GroupOverflow, put_in_place, write_group
 from engine.log.cleaner.later_offsets import SurvivingOffsets
 from engine.log.cleaner.round_plan import DATA, WITHOUT_RECORD, TransactionEvent
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.walk import SegmentWalk, WalkColumns, can_discard, is_control, transactional_rows
+from engine.log.cleaner.walk import SegmentWalk, WalkColumns, is_control, transactional_rows
 from engine.log.report import Report
 from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
@@ -134,11 +134,11 @@ def _flags(
     if key_position is not None:
         first = bisect_left(window.batches.field(BatchField.POSITION), key_position - window.base, 0, window.rows)
     flags[:first] = bytes((_ASKS,)) * first
+    goes = transactions.on_window_read(window, walk.control_kind, first) if transactions is not None else bytes(window.rows)
     for row in transactional_rows(window):
-        discarded = row >= first and transactions is not None and can_discard(walk, window, row, transactions)
         if is_control(window.batches, row):
             flags[row] = _PASSED_OVER
-        elif discarded:
+        elif goes[row]:
             flags[row] = _ASKS
     return flags
 

@@ -133,7 +133,7 @@ def resolve_transactions(plan: RoundPlan, events: Mapping[int, Sequence[Transact
 def _follow(transactions: CleanedTransactionMetadata, events: Sequence[TransactionEvent] | Iterator[TransactionEvent]) -> None:
     for _, producer_id, last_offset, control in events:
         if control == DATA:
-            transactions.on_batch_read(producer_id, last_offset, is_transactional=True)
+            transactions.on_data_read(producer_id, last_offset)
         else:
             kind = None if control == WITHOUT_RECORD else ControlType(control)
             transactions.on_control_batch_read(producer_id, last_offset, kind)

@@ -5,25 +5,23 @@ Mirrors CleanedTransactionMetadata.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from array import array
 from typing import TYPE_CHECKING
 
-from engine.formats import ControlType
+from engine.formats import BatchField, ControlType, Status
+from engine.kernels.tables import TXN_FIELDS, TXN_WORDS, TxnBatch, TxnFlag, TxnState
+from engine.kernels.transactions import decide, decide_rows, move_producers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.formats import AbortedTxn
+    from engine.record.windows import Window
 
-
-class _Aborted:
-    """An aborted transaction that the walk is in. `observed`: has a batch of it been seen?"""
-
-    __slots__ = ("observed", "txn")
-
-    def __init__(self, txn: AbortedTxn, *, observed: bool = False) -> None:
-        self.txn = txn
-        self.observed = observed
+_LEAST = 64  # producers that the table has room for, twice
+_MOST_KEPT = 1024  # numbers of aborted transactions that are collected before they are handed on
+_MANY = 10_000  # aborted transactions that are over are let go of when they are so many
+_MARKERS = {ControlType.COMMIT: TxnBatch.COMMIT, ControlType.ABORT: TxnBatch.ABORT}
 
 
 class CleanedTransactionMetadata:
@@ -34,58 +32,103 @@ class CleanedTransactionMetadata:
 
     def __init__(self, keep: Callable[[AbortedTxn], None] | None = None) -> None:
         self.keep = keep
-        self._ahead: list[tuple[int, int, AbortedTxn]] = []  # a heap by first offset
-        self._aborted: dict[int, _Aborted] = {}
-        self._committed: set[int] = set()
+        self._aborted: list[AbortedTxn] = []  # ahead, or under way: by first offset
+        self._firsts, self._owners = array("q"), array("q")  # of them: first offset, producer id
+        self._state = array("q", bytes(8 * TXN_FIELDS))
+        self._slots = array("q", bytes(8 * TXN_WORDS * 2 * _LEAST))
+        self._kept = array("q", bytes(8 * _MOST_KEPT))
 
     def copy(self) -> CleanedTransactionMetadata:
         """Another one that has read what this one has, and keeps nothing."""
         other = CleanedTransactionMetadata()
-        other._ahead = list(self._ahead)
-        for producer_id, aborted in self._aborted.items():
-            other._aborted[producer_id] = _Aborted(aborted.txn, observed=aborted.observed)
-        other._committed = set(self._committed)
+        other._aborted = list(self._aborted)
+        other._firsts, other._owners = self._firsts[:], self._owners[:]
+        other._state, other._slots = self._state[:], self._slots[:]
         return other
 
     def add_aborted_transactions(self, transactions: Iterable[AbortedTxn]) -> None:
         """Aborted transactions that may lie ahead."""
-        for number, txn in enumerate(transactions):
-            heappush(self._ahead, (txn.first_offset, len(self._ahead) + number, txn))
+        more = sorted(transactions, key=lambda txn: txn.first_offset)
+        if not more:
+            return
+        self._forget()
+        place = self._state[TxnState.NEXT]
+        self._aborted[place:] = sorted([*self._aborted[place:], *more], key=lambda txn: txn.first_offset)
+        self._firsts[place:] = array("q", (txn.first_offset for txn in self._aborted[place:]))
+        self._owners[place:] = array("q", (txn.producer_id for txn in self._aborted[place:]))
 
     def on_control_batch_read(self, producer_id: int, last_offset: int, kind: ControlType | None) -> bool:
         """A control batch was met: can it be dropped, as far as its transaction goes?
 
         kind  of its record; None: it has none, an earlier cleaning emptied it. Other kinds than markers stay.
         """
-        self._consume_up_to(last_offset)
-        if kind is None:
-            return True
-        if kind is ControlType.COMMIT:
-            seen = producer_id in self._committed
-            self._committed.discard(producer_id)
-            return not seen
-        if kind is not ControlType.ABORT:
-            return False
-        aborted = self._aborted.pop(producer_id, None)
-        if aborted is None or not aborted.observed:
-            return True
+        return self._decide(producer_id, last_offset, TxnBatch.EMPTY if kind is None else _MARKERS.get(kind, TxnBatch.OTHER))
+
+    def on_data_read(self, producer_id: int, last_offset: int) -> bool:
+        """A batch of a transaction's data was met: does it belong to an aborted one?"""
+        return self._decide(producer_id, last_offset, TxnBatch.DATA)
+
+    def on_window_read(self, window: Window, kind_of: Callable[[Window, int], ControlType | None], row: int = 0) -> memoryview:
+        """The transactional and control batches of a window, from `row` on, were met: 1 for each that can be dropped.
+
+        kind_of  says what `on_control_batch_read` takes, of control batches that are no plain markers
+        """
+        goes, status = memoryview(bytearray(window.rows)), int(Status.FULL)
+        table = window.batches.table
+        while status != Status.END:
+            row, status = decide_rows(window.data, table, row, window.rows, *self._memory(), goes)
+            if status == Status.BAD_RECORD:
+                producer_id, last_offset = table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row]
+                goes[row] = self.on_control_batch_read(producer_id, last_offset, kind_of(window, row))
+                row += 1
+            elif status == Status.FULL:
+                self._make_room()
+            elif status != Status.END:
+                raise AssertionError("batches, flags and transactions that do not fit each other")
+        self._hand_on()
+        return goes
+
+    def _memory(self) -> tuple[memoryview, ...]:
+        """What kernels take."""
+        return tuple(memoryview(one) for one in (self._slots, self._state, self._firsts, self._owners, self._kept))
+
+    def _decide(self, producer_id: int, last_offset: int, kind: TxnBatch) -> bool:
+        while (answer := decide(*self._memory(), producer_id, last_offset, kind)) < 0:
+            self._make_room()
+        self._hand_on()
+        return bool(answer)
+
+    def _hand_on(self) -> None:
+        """Aborted transactions whose markers were met behind data of theirs, in that order."""
         if self.keep is not None:
-            self.keep(aborted.txn)
-        return False
+            for number in self._kept[: self._state[TxnState.KEPT]]:
+                self.keep(self._aborted[number])
+        self._state[TxnState.KEPT] = 0
 
-    def on_batch_read(self, producer_id: int, last_offset: int, is_transactional: bool) -> bool:
-        """A batch of data was met: does it belong to an aborted transaction?"""
-        self._consume_up_to(last_offset)
-        if not is_transactional:
-            return False
-        aborted = self._aborted.get(producer_id)
-        if aborted is None:
-            self._committed.add(producer_id)
-            return False
-        aborted.observed = True
-        return True
+    def _make_room(self) -> None:
+        self._hand_on()
+        places = len(self._slots) // TXN_WORDS
+        if 2 * (self._state[TxnState.PRODUCERS] + 1) > places:
+            self._move(places)  # without those that have nothing under way
+            if 4 * self._state[TxnState.PRODUCERS] > places:
+                self._move(2 * places)
 
-    def _consume_up_to(self, offset: int) -> None:
-        while self._ahead and self._ahead[0][0] <= offset:
-            txn = heappop(self._ahead)[2]
-            self._aborted.setdefault(txn.producer_id, _Aborted(txn))
+    def _move(self, places: int) -> None:
+        slots = array("q", bytes(8 * TXN_WORDS * places))
+        self._state[TxnState.PRODUCERS] = move_producers(memoryview(self._slots), memoryview(slots))
+        self._slots = slots
+
+    def _forget(self) -> None:
+        """Let go of aborted transactions that are over, once they are many."""
+        place = self._state[TxnState.NEXT]
+        if place < _MANY:
+            return
+        live: list[AbortedTxn] = []
+        for at in range(0, len(self._slots), TXN_WORDS):
+            if self._slots[at + 1] & TxnFlag.ABORTED:
+                live.append(self._aborted[self._slots[at + 2]])
+                self._slots[at + 2] = len(live) - 1
+        self._aborted[:place] = live
+        self._firsts[:place] = array("q", (txn.first_offset for txn in live))
+        self._owners[:place] = array("q", (txn.producer_id for txn in live))
+        self._state[TxnState.NEXT] = len(live)

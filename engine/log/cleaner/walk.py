@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
+from engine.formats import BATCH_HEADER, CONTROL_FLAG, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound, next_in_transaction
 from engine.layout import parent_of
 from engine.log.errors import whole_recovery
-from engine.record.builder import end_txn_batch
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid, control_type, known_control_type
 from engine.record.reader import ChunkReader
@@ -22,21 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.formats import AbortedTxn
-    from engine.log.cleaner.transactions import CleanedTransactionMetadata
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
     from engine.record.legacy import RemarkKind
     from engine.record.reader import Chunk
     from engine.record.windows import Window
-
-
-_MARKERS = {
-    kind: end_txn_batch(kind, 0, base_offset=0, timestamp=0, producer_id=0, producer_epoch=0)
-    for kind in (ControlType.ABORT, ControlType.COMMIT)
-}
-_MARKER_SIZE = len(_MARKERS[ControlType.ABORT])
-_MARKER_HEAD = 12  # bytes of its record up to the coordinator's epoch, behind which only the number of headers follows: 0
-_PLAIN_MARKERS = {data[BATCH_HEADER.size : BATCH_HEADER.size + _MARKER_HEAD]: kind for kind, data in _MARKERS.items()}
 
 
 class Uncleanable(KafkalogError):
@@ -87,9 +76,18 @@ class SegmentWalk:
         self._findings: list[Finding] = []
         self._reader = ChunkReader(self._path, self._findings.append, records=columns.records, on_remark=on_remark)
 
+    @property
+    def records(self) -> RecordColumns:
+        """The columns that chunks are decoded into."""
+        return self._columns.records
+
     def windows(self) -> Iterator[Window]:
         """Window by window, all batches with right checksums."""
         for window in self._walk:
+            if window.partial:
+                raise self._unreadable(
+                    window, 0, "batch-too-large", f"{window.batches.table[BatchField.SIZE, 0]} bytes in one batch"
+                )
             row = first_unsound(window.batches.table, window.rows)
             if row < window.rows:
                 self._refuse(window, row)
@@ -119,9 +117,6 @@ class SegmentWalk:
 
     def control_kind(self, window: Window, row: int) -> ControlType | None:
         """The type of a control batch; None: it has no record. Types that nobody knows count as LEADER_CHANGE: kept."""
-        kind = _kind_of_plain_marker(window, row)
-        if kind is not None:
-            return kind
         for chunk in self.chunks_of(window, row):
             if chunk.end > chunk.first:
                 try:
@@ -170,16 +165,6 @@ def is_control(batches: BatchColumns, row: int) -> bool:
     return table[BatchField.MAGIC, row] >= 2 and bool(table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG)
 
 
-def can_discard(walk: SegmentWalk, window: Window, row: int, transactions: CleanedTransactionMetadata) -> bool:
-    """May the transactional or control batch go, as far as its transaction is concerned? Mirrors shouldDiscardBatch."""
-    table = window.batches.table
-    producer_id, last_offset = table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row]
-    if is_control(window.batches, row):
-        return transactions.on_control_batch_read(producer_id, last_offset, walk.control_kind(window, row))
-    is_transactional = bool(table[BatchField.ATTRIBUTES, row] & TRANSACTIONAL_FLAG)
-    return transactions.on_batch_read(producer_id, last_offset, is_transactional)
-
-
 def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment]:
     """The segments from the one that holds the offset on whose transaction index has entries: mostly few of very many."""
     first = log.segments.floor_segment(start_offset)
@@ -207,18 +192,6 @@ def aborted_transactions(
         if here.is_complete:
             break
     return found
-
-
-def _kind_of_plain_marker(window: Window, row: int) -> ControlType | None:
-    """The type of a marker as coordinators write it, sooner: where transactions are small, markers are half of all batches."""
-    table = window.batches.table
-    if table[BatchField.SIZE, row] != _MARKER_SIZE or table[BatchField.COUNT, row] != 1:
-        return None
-    if table[BatchField.ATTRIBUTES, row] & CODEC_MASK:
-        return None
-    at = table[BatchField.POSITION, row] + BATCH_HEADER.size
-    end = table[BatchField.POSITION, row] + _MARKER_SIZE
-    return None if window.data[end - 1] else _PLAIN_MARKERS.get(bytes(window.data[at : at + _MARKER_HEAD]))
 
 
 def _reset_body(batches: BatchColumns, row: int) -> None:

@@ -1,0 +1,304 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""What a cleaner's walk knows of transactions, batch by batch: which data are aborted, which markers nothing needs any more.
+
+Small transactions are as many as batches, so all of a window is looked at in one call. Mirrors CleanedTransactionMetadata.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields, tables
+    from cython.cimports.engine.kernels.numbers import i16, varint, varlong
+    from cython.cimports.engine.kernels.predicates import (
+        has_delete_horizon,
+        is_compressed,
+        is_control,
+        is_legacy,
+        is_transactional_or_control,
+    )
+else:
+    from engine.kernels import fields, tables
+    from engine.kernels.numbers import i16, varint, varlong
+    from engine.kernels.predicates import (
+        has_delete_horizon,
+        is_compressed,
+        is_control,
+        is_legacy,
+        is_transactional_or_control,
+    )
+
+_MIX = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
+_ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
+_KEY_SIZE = cython.declare(cython.Py_ssize_t, 4)  # version and type of a control record
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _slot(slots: cython.longlong[::1], producer_id: cython.longlong) -> cython.Py_ssize_t:
+    """Where the producer is in the table, or may go. Half of the table is free."""
+    count: cython.Py_ssize_t = slots.shape[0] // tables.TXN_WORDS
+    mixed: cython.ulonglong = producer_id & _ALL_BITS
+    at: cython.Py_ssize_t
+    mixed = (mixed * _MIX) & _ALL_BITS
+    at = (mixed >> 32) % count
+    while slots[at * tables.TXN_WORDS + 1] != 0 and slots[at * tables.TXN_WORDS] != producer_id:
+        at = at + 1 if at + 1 < count else 0
+    return at * tables.TXN_WORDS
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _take(slots: cython.longlong[::1], state: cython.longlong[::1], at: cython.Py_ssize_t,
+          producer_id: cython.longlong) -> cython.void:
+    if slots[at + 1] == 0:
+        slots[at] = producer_id
+        slots[at + 1] = tables.TXN_TAKEN
+        state[tables.TXN_PRODUCERS] += 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _has_room(slots: cython.longlong[::1], state: cython.longlong[::1]) -> cython.bint:
+    return 2 * (state[tables.TXN_PRODUCERS] + 1) <= slots.shape[0] // tables.TXN_WORDS
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _decide(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cython.const[cython.longlong][::1],
+            owners: cython.const[cython.longlong][::1], kept: cython.longlong[::1], producer_id: cython.longlong,
+            last_offset: cython.longlong, kind: cython.longlong) -> cython.int:
+    """See `decide`, whose arguments fit each other."""
+    at: cython.Py_ssize_t
+    number: cython.longlong
+    flags: cython.longlong
+    while state[tables.TXN_NEXT] < firsts.shape[0] and firsts[state[tables.TXN_NEXT]] <= last_offset:
+        if not _has_room(slots, state): return -1
+        number = state[tables.TXN_NEXT]
+        at = _slot(slots, owners[number])
+        _take(slots, state, at, owners[number])
+        if not slots[at + 1] & tables.TXN_ABORTED:
+            slots[at + 1] |= tables.TXN_ABORTED
+            slots[at + 2] = number
+        state[tables.TXN_NEXT] += 1
+    if not _has_room(slots, state) or state[tables.TXN_KEPT] >= kept.shape[0]: return -1
+    if kind == tables.TXN_EMPTY: return 1
+    if kind == tables.TXN_OTHER: return 0
+    at = _slot(slots, producer_id)
+    flags = slots[at + 1]
+    if kind == tables.TXN_DATA:
+        if flags & tables.TXN_ABORTED:
+            slots[at + 1] |= tables.TXN_OBSERVED
+            return 1
+        _take(slots, state, at, producer_id)
+        slots[at + 1] |= tables.TXN_COMMITTED
+        return 0
+    if kind == tables.TXN_COMMIT:
+        if not flags & tables.TXN_COMMITTED: return 1
+        slots[at + 1] = flags & ~tables.TXN_COMMITTED
+        return 0
+    if not flags & tables.TXN_ABORTED: return 1
+    slots[at + 1] = flags & ~(tables.TXN_ABORTED | tables.TXN_OBSERVED)
+    if not flags & tables.TXN_OBSERVED: return 1
+    kept[state[tables.TXN_KEPT]] = slots[at + 2]
+    state[tables.TXN_KEPT] += 1
+    return 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _fit(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cython.const[cython.longlong][::1],
+         owners: cython.const[cython.longlong][::1]) -> cython.bint:
+    """Is there a table of producers, a state, and are there columns?"""
+    return (slots.shape[0] >= 4 * tables.TXN_WORDS and state.shape[0] >= tables.TXN_FIELDS
+            and firsts.shape[0] == owners.shape[0] and state[tables.TXN_NEXT] >= 0 and state[tables.TXN_KEPT] >= 0
+            and 2 * state[tables.TXN_PRODUCERS] <= slots.shape[0] // tables.TXN_WORDS)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def decide(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cython.const[cython.longlong][::1],
+           owners: cython.const[cython.longlong][::1], kept: cython.longlong[::1], producer_id: cython.longlong,
+           last_offset: cython.longlong, kind: cython.longlong) -> cython.int:
+    """A transactional or control batch was met: may it go? 1 yes, 0 no, −1 no room (nothing is done then; or arguments that
+    do not fit each other).
+
+    slots    by producer TXN_WORDS words, zeros at first; at most half of them are taken
+    state    see tables.TxnState        kind  see tables.TxnBatch
+    firsts, owners  of aborted transactions that may lie ahead, in order: first offset, producer id
+    kept     out: numbers of aborted transactions whose data were still seen
+    """
+    if not _fit(slots, state, firsts, owners): return -1
+    return _decide(slots, state, firsts, owners, kept, producer_id, last_offset, kind)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def move_producers(old: cython.const[cython.longlong][::1], slots: cython.longlong[::1]) -> cython.longlong:
+    """Put the producers of the table `old` that have something under way into the empty one `slots`, which is no smaller
+    → how many there are; −1: it is smaller.
+    """
+    number: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    moved: cython.longlong = 0
+    if slots.shape[0] < old.shape[0] or slots.shape[0] < tables.TXN_WORDS: return -1
+    with cython.nogil:
+        for number in range(old.shape[0] // tables.TXN_WORDS):
+            if old[number * tables.TXN_WORDS + 1] & (tables.TXN_COMMITTED | tables.TXN_ABORTED) == 0: continue
+            at = _slot(slots, old[number * tables.TXN_WORDS])
+            slots[at] = old[number * tables.TXN_WORDS]
+            slots[at + 1] = old[number * tables.TXN_WORDS + 1]
+            slots[at + 2] = old[number * tables.TXN_WORDS + 2]
+            moved += 1
+        return moved
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.int))
+def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+                rows: cython.Py_ssize_t, slots: cython.longlong[::1], state: cython.longlong[::1],
+                firsts: cython.const[cython.longlong][::1], owners: cython.const[cython.longlong][::1],
+                kept: cython.longlong[::1], goes: cython.uchar[::1]):
+    """`decide` for each of the batches row … rows − 1 that is transactional or a control batch → (where it stopped, status).
+
+    data    the window        goes  out, by batch: 1 where it may go; others stay as they are
+    status  END · BAD_RECORD (a control batch that is no plain marker: decide it by itself, go on behind it) · FULL (no room)
+            · BAD_START (arguments that do not fit each other)
+    """
+    kind: cython.longlong
+    answer: cython.int
+    if row < 0 or rows > batches.shape[1] or rows > goes.shape[0] or not _fit(slots, state, firsts, owners):
+        return row, fields.BAD_START
+    with cython.nogil:
+        while row < rows:
+            if not is_legacy(batches, row) and is_transactional_or_control(batches, row):
+                kind = tables.TXN_DATA
+                if is_control(batches, row):
+                    kind = _marker(data, batches, row)
+                    if kind < 0: return row, fields.BAD_RECORD
+                answer = _decide(slots, state, firsts, owners, kept, batches[fields.B_PRODUCER_ID, row],
+                                 batches[fields.B_LAST_OFFSET, row], kind)
+                if answer < 0: return row, fields.FULL
+                goes[row] = answer
+            row += 1
+        return row, fields.END
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _marker(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
+            row: cython.Py_ssize_t) -> cython.longlong:
+    """The kind of a control batch that is a sound marker of one plain record; −1: it is not."""
+    at: cython.Py_ssize_t = batches[fields.B_POSITION, row]
+    end: cython.Py_ssize_t
+    size: cython.longlong = batches[fields.B_SIZE, row]
+    kind: cython.longlong
+    if batches[fields.B_COUNT, row] != 1 or is_compressed(batches, row): return -1
+    if at < 0 or size < fields.V2_SIZE or size > data.shape[0] - at: return -1
+    end = at + size
+    size, at = varint(data, at + fields.V2_SIZE, end)
+    if at < 0 or size < 1 or size != end - at: return -1
+    size, at = varlong(data, at + 1, end)
+    size, at = varint(data, at, end)
+    if at < 0: return -1
+    size, at = varint(data, at, end)
+    if at < 0 or size != _KEY_SIZE or size > end - at or i16(data, at) < 0: return -1
+    kind = i16(data, at + 2)
+    if kind != fields.ABORT and kind != fields.COMMIT: return -1
+    size, at = varint(data, at + _KEY_SIZE, end)
+    if at < 0 or size < 0 or size > end - at: return -1
+    size, at = varint(data, at + size, end)
+    if at != end or size != 0: return -1
+    return tables.TXN_COMMIT if kind == fields.COMMIT else tables.TXN_ABORT
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def pass_over(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, goes: cython.const[cython.uchar][::1],
+              by_row: cython.longlong[::1]) -> cython.bint:
+    """For the first pass: control batches and aborted data are not read, and count as Kafka counts them.
+
+    goes    see decide_rows
+    by_row  out, one more than rows: how many records of the batches before each were passed over
+    False: arguments that do not fit each other.
+    """
+    row: cython.Py_ssize_t
+    passed: cython.longlong = 0
+    if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows >= by_row.shape[0]: return False
+    with cython.nogil:
+        for row in range(rows):
+            by_row[row] = passed
+            if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
+            if is_control(batches, row):
+                passed += 1  # each, also if empty
+            elif goes[row]:
+                passed += batches[fields.B_COUNT, row]
+            else:
+                continue
+            batches[fields.B_BODY, row] = fields.LEFT_OUT
+        by_row[rows] = passed
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def judge_transactions(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t,
+                       goes: cython.const[cython.uchar][::1], now: cython.longlong, verdicts: cython.uchar[::1],
+                       counts: cython.longlong[:, ::1]) -> cython.bint:
+    """For the second pass: what becomes of transactional and control batches as a whole. Others keep their verdict.
+
+    goes    see decide_rows        now  ms: a marker that nothing needs goes when its delete horizon is reached
+    counts  by batch, see tables.Count: such a marker without a horizon has a TOMBSTONES of 1, for it needs one
+    False: arguments that do not fit each other.
+    """
+    row: cython.Py_ssize_t
+    if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows > verdicts.shape[0]: return False
+    if counts.shape[0] < tables.COUNTS or rows > counts.shape[1]: return False
+    with cython.nogil:
+        for row in range(rows):
+            if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
+            if not is_control(batches, row):
+                if goes[row]: verdicts[row] = tables.KEEP_NONE
+                continue
+            verdicts[row] = tables.KEEP_ALL
+            if not goes[row]: continue
+            if not has_delete_horizon(batches, row): counts[tables.C_TOMBSTONES, row] = 1
+            elif batches[fields.B_BASE_TIMESTAMP, row] <= now: verdicts[row] = tables.KEEP_NONE
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def leave_out(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.const[cython.uchar][::1],
+              counts: cython.longlong[:, ::1]) -> cython.Py_ssize_t:
+    """Settle the counts of batches whose records need not be read for their verdict → how many batches are left to read.
+
+    −1: arguments that do not fit each other.
+    """
+    row: cython.Py_ssize_t
+    left: cython.Py_ssize_t = 0
+    if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0]: return -1
+    if counts.shape[0] < tables.COUNTS or rows > counts.shape[1]: return -1
+    with cython.nogil:
+        for row in range(rows):
+            if is_legacy(batches, row) or verdicts[row] == tables.ASK or verdicts[row] == tables.ASK_SURVIVORS:
+                left += 1
+                continue
+            if verdicts[row] == tables.KEEP_ALL and counts[tables.C_TOMBSTONES, row] != 0:
+                left += 1
+                continue
+            counts[tables.C_READ, row] = batches[fields.B_COUNT, row]
+            if verdicts[row] == tables.KEEP_ALL:
+                counts[tables.C_KEPT, row] = batches[fields.B_COUNT, row]
+            batches[fields.B_BODY, row] = fields.LEFT_OUT
+        return left

@@ -1,0 +1,199 @@
+"""What kernels know of transactions is what a model of sets and dicts knows. For both builds."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.formats import LEFT_OUT, AbortedTxn, BatchField, ControlType, Status
+from engine.kernels.tables import COUNTS, TXN_FIELDS, TXN_WORDS, Count, TxnBatch, TxnState, Verdict
+from engine.log.cleaner.transactions import CleanedTransactionMetadata
+from engine.record.batch import read_records
+from engine.record.builder import NewRecord, build_batch, end_txn_batch
+from engine.record.columns import Table
+from engine.record.windows import LogWalk
+from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.memory_files import MemoryFile
+from tests.support.once import BOTH_BUILDS
+
+NOW = 1_700_000_000_000
+
+
+class Model:
+    """CleanedTransactionMetadata as Kafka has it."""
+
+    def __init__(self, transactions):
+        self.ahead = sorted(transactions, key=lambda txn: txn.first_offset)
+        self.aborted, self.observed, self.committed, self.kept = {}, set(), set(), []
+
+    def add(self, transactions):
+        self.ahead = sorted([*self.ahead, *transactions], key=lambda txn: txn.first_offset)
+
+    def met(self, producer_id, last_offset, kind):
+        while self.ahead and self.ahead[0].first_offset <= last_offset:
+            txn = self.ahead.pop(0)
+            self.aborted.setdefault(txn.producer_id, txn)
+        if kind == TxnBatch.DATA:
+            if producer_id in self.aborted:
+                self.observed.add(producer_id)
+                return True
+            self.committed.add(producer_id)
+            return False
+        if kind == TxnBatch.COMMIT:
+            seen = producer_id in self.committed
+            self.committed.discard(producer_id)
+            return not seen
+        txn = self.aborted.pop(producer_id, None)
+        if txn is None or producer_id not in self.observed:
+            return True
+        self.observed.discard(producer_id)
+        self.kept.append(txn)
+        return False
+
+
+def window_of(*batches):
+    (window,) = LogWalk(MemoryFile("x.log", b"".join(batches)))
+    return window
+
+
+def batch_of(kind, offset, producer_id, count=1):
+    if kind == TxnBatch.DATA:
+        records = [NewRecord(offset + n, NOW, b"k", b"v") for n in range(count)]
+        return build_batch(records, transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    control = ControlType.COMMIT if kind == TxnBatch.COMMIT else ControlType.ABORT
+    return end_txn_batch(control, 3, base_offset=offset, timestamp=NOW, producer_id=producer_id, producer_epoch=0)
+
+
+kinds = st.sampled_from([TxnBatch.DATA, TxnBatch.DATA, TxnBatch.COMMIT, TxnBatch.ABORT])
+steps = st.lists(st.tuples(kinds, st.integers(0, 200)), min_size=1, max_size=300)
+transactions = st.lists(st.builds(lambda first, producer: AbortedTxn(0, producer, first, first + 9, first), st.integers(0, 300), st.integers(0, 200)))  # fmt: skip
+
+
+@given(steps, transactions, transactions, st.integers(0, 300))
+@settings(deadline=None, max_examples=60)
+def test_what_may_go_is_what_the_model_says(log, first, more, middle):
+    kept = []
+    met, model = CleanedTransactionMetadata(kept.append), Model(first)
+    met.add_aborted_transactions(first)
+    for number, part in enumerate((log[:middle], log[middle:])):
+        if not part:
+            continue
+        start = middle if number else 0
+        window = window_of(*(batch_of(kind, start + n, producer) for n, (kind, producer) in enumerate(part)))
+        copied = met.copy()
+        goes = met.on_window_read(window, lambda *_: pytest.fail("plain markers"))
+        expected = [model.met(producer, start + n, kind) for n, (kind, producer) in enumerate(part)]
+        assert list(goes) == expected
+        for n, (kind, producer) in enumerate(part):
+            control = {TxnBatch.COMMIT: ControlType.COMMIT, TxnBatch.ABORT: ControlType.ABORT}.get(kind)
+            alone = copied.on_data_read(producer, start + n) if control is None else copied.on_control_batch_read(producer, start + n, control)
+            assert alone == expected[n]
+        met.add_aborted_transactions(more)
+        model.add(more)
+    assert kept == model.kept
+
+
+def test_many_aborted_transactions_are_let_go_of(monkeypatch):
+    monkeypatch.setattr("engine.log.cleaner.transactions._MANY", 10)
+    kept = []
+    met = CleanedTransactionMetadata(kept.append)
+    open_one = AbortedTxn(0, 999, 0, 10**6, 0)
+    met.add_aborted_transactions([open_one])
+    assert met.on_data_read(999, 0)
+    offset = 1
+    for number in range(200):
+        txn = AbortedTxn(0, number, offset, offset + 1, offset)
+        met.add_aborted_transactions([txn])
+        assert met.on_data_read(number, offset)
+        assert not met.on_control_batch_read(number, offset + 1, ControlType.ABORT)
+        offset += 2
+    assert len(met._aborted) < 20
+    assert not met.on_control_batch_read(999, offset, ControlType.ABORT)
+    assert kept[-1] == open_one
+    assert len(kept) == 201
+
+
+pytestmark = BOTH_BUILDS
+
+
+@pytest.fixture(params=BUILDS, scope="module")
+def kernel(request):
+    return load_kernel("transactions", request.param)
+
+
+def empty(places=8):
+    return [memoryview(array("q", bytes(8 * size))) for size in (TXN_WORDS * places, TXN_FIELDS, 0, 0, 4)]
+
+
+def test_it_says_where_there_is_no_room(kernel):
+    memory = empty()
+    answers = [kernel.decide(*memory, producer, producer, TxnBatch.DATA) for producer in range(6)]
+    assert answers == [0, 0, 0, 0, -1, -1]
+    larger = memoryview(array("q", bytes(8 * TXN_WORDS * 16)))
+    assert kernel.decide(*memory, 1, 9, TxnBatch.COMMIT) == -1, "room for one more is asked for first"
+    assert kernel.move_producers(memory[0], larger) == 4
+    assert kernel.move_producers(larger, memory[0]) == -1
+    memory[0], memory[1][TxnState.PRODUCERS] = larger, 4
+    assert [kernel.decide(*memory, producer, 9, TxnBatch.COMMIT) for producer in (0, 1, 1, 7)] == [0, 0, 1, 1]
+    again = memoryview(array("q", bytes(8 * TXN_WORDS * 16)))
+    assert kernel.move_producers(larger, again) == 2, "two have nothing under way any more"
+
+
+def test_arguments_that_do_not_fit_each_other(kernel):
+    window = window_of(batch_of(TxnBatch.DATA, 0, 1))
+    memory, goes = empty(), memoryview(bytearray(1))
+    table, counts = window.batches.table, Table(COUNTS, 1).table
+    assert kernel.decide_rows(window.data, table, -1, 1, *memory, goes)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 2, *memory, goes)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 1, memory[0][:3], *memory[1:], goes)[1] == Status.BAD_START
+    assert kernel.decide_rows(window.data, table, 0, 1, memory[0], memory[1][:1], *memory[2:], goes)[1] == Status.BAD_START
+    assert not kernel.pass_over(table, 1, goes, memoryview(array("q", [0])))
+    assert not kernel.judge_transactions(table, 2, goes, NOW, goes, counts)
+    assert kernel.leave_out(table, 2, goes, counts) == -1
+
+
+@pytest.mark.parametrize("at", range(61, 78))
+def test_only_sound_markers_are_known_by_their_bytes(kernel, at):
+    sound = batch_of(TxnBatch.COMMIT, 0, 1)
+    for byte in range(256):
+        data = bytearray(sound)
+        data[at] = byte
+        window = window_of(bytes(data))
+        memory, goes = empty(), memoryview(bytearray(1))
+        row, status = kernel.decide_rows(window.data, window.batches.table, 0, 1, *memory, goes)
+        assert (row, status) in ((1, Status.END), (0, Status.BAD_RECORD))
+        if status == Status.END:
+            found = []
+            (marker,) = read_records(MemoryFile("x.log", bytes(data)), found.append)
+            assert [finding.code for finding in found] in ([], ["crc-mismatch"])
+            assert marker.key[2:] in (b"\0\0", b"\0\1")
+
+
+def test_what_is_left_out_of_each_pass(kernel):
+    window = window_of(
+        batch_of(TxnBatch.DATA, 0, 1, 3), batch_of(TxnBatch.DATA, 3, 2, 2), batch_of(TxnBatch.COMMIT, 5, 1),
+        build_batch([NewRecord(6, NOW, b"k", b"v")]), build_batch([NewRecord(7, NOW, b"k", b"v")], magic=1),
+    )  # fmt: skip
+    table, bodies = window.batches.table, list(window.batches.field(BatchField.BODY)[:5])
+    goes, by_row = memoryview(b"\0\1\0\0\0"), memoryview(array("q", bytes(48)))
+    assert kernel.pass_over(table, 5, goes, by_row)
+    assert list(by_row) == [0, 0, 2, 3, 3, 3]
+    assert list(window.batches.field(BatchField.BODY)[:5]) == [bodies[0], LEFT_OUT, LEFT_OUT, bodies[3], bodies[4]]
+    window.batches.field(BatchField.BODY)[:5] = array("q", bodies)
+    for idle, horizon, stays, is_read in ((0, False, True, False), (1, False, True, True), (1, True, False, False), (0, True, True, False)):
+        window.batches.field(BatchField.BODY)[:5] = array("q", bodies)
+        table[BatchField.ATTRIBUTES, 2] = 48 | 64 * horizon
+        table[BatchField.BASE_TIMESTAMP, 2] = NOW
+        counts, verdicts = Table(COUNTS, 5), memoryview(bytearray(b"\0\0\0\4\0"))
+        assert kernel.judge_transactions(table, 5, memoryview(bytes((0, 1, idle, 0, 0))), NOW, verdicts, counts.table)
+        wanted = Verdict.KEEP_ALL if stays else Verdict.KEEP_NONE
+        assert list(verdicts) == [Verdict.ASK, Verdict.KEEP_NONE, wanted, Verdict.SUPERSEDED, Verdict.ASK]
+        assert kernel.leave_out(table, 5, verdicts, counts.table) == 2 + is_read
+        assert list(counts.field(Count.READ)) == [0, 2, 0 if is_read else 1, 1, 0]
+        assert list(counts.field(Count.KEPT)) == [0, 0, int(stays and not is_read), 0, 0]
+        assert counts.table[Count.TOMBSTONES, 2] == is_read
+        left_out = [body == LEFT_OUT for body in window.batches.field(BatchField.BODY)[:5]]
+        assert left_out == [False, True, not is_read, True, False]
