@@ -42,7 +42,7 @@ def together(tmp_path, data, **config):
     except AppendRefused as error:
         refused = str(error)
     log.close()
-    return appended, refused, files(tmp_path / "t-0")
+    return runs(appended), refused, files(tmp_path / "t-0")
 
 
 def one_by_one(tmp_path, batches, **config):
@@ -58,7 +58,7 @@ def one_by_one(tmp_path, batches, **config):
             break
         appended.append(Appended(info.first_offset, info.last_offset, info.is_duplicate))
     log.close()
-    return appended, refused, files(directory)
+    return runs(appended), refused, files(directory)
 
 
 IDEMPOTENT = {"producer_id": 7, "producer_epoch": 0}
@@ -92,6 +92,18 @@ CONFIGS = {
 }
 
 
+def runs(appended):
+    """Batches one behind the other as one: how many were written together is the appender's business."""
+    found = []
+    for one in appended:
+        goes_on = found and not (one.is_duplicate or found[-1].is_duplicate) and one.first_offset == found[-1].last_offset + 1
+        if goes_on:
+            found[-1] = found[-1]._replace(last_offset=one.last_offset)
+        else:
+            found.append(one)
+    return found
+
+
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 @pytest.mark.parametrize("batches", GROUPS.values(), ids=GROUPS.keys())
 def test_the_same_as_one_by_one(tmp_path, batches, config):
@@ -117,7 +129,7 @@ def test_what_was_appended_before_a_refusal_is_known(tmp_path):
     log, appended = opened(tmp_path / "t-0"), []
     with pytest.raises(OutOfOrderSequence):
         BulkAppender(log, 0).append(bytearray(b"".join(GROUPS["out of order"])), appended)
-    assert appended == [Appended(0, 1), Appended(2, 3)]
+    assert appended == [Appended(0, 3)]
     with pytest.raises(RecordValidationFailed):
         BulkAppender(log, 0).append(bytearray(b"".join(GROUPS["future"])), appended)
     assert log.log_end_offset == 17
@@ -175,3 +187,14 @@ def test_a_duplicate_takes_back_little_of_what_follows(tmp_path, monkeypatch):
     assert sum(one.is_duplicate for one in appended) == len(taken_back) == 100
     assert log.log_end_offset == 1900
     assert sum(taken_back) < 100 * 40
+
+
+def test_any_number_of_batches_is_remembered_in_little_room(tmp_path):
+    """Nobody asks what became of them before the end of the input, which may be far."""
+    log, appended = opened(tmp_path / "t-0", segment_index_bytes="100000", index_interval_bytes="4096"), []
+    appender, data = BulkAppender(log, 0), b"".join(batch(1, size=1, step=0) for _ in range(3000))
+    for _ in range(3):
+        appender.append(bytearray(data), appended)
+    log.close()
+    assert len(appended) < 10
+    assert sum(one.last_offset - one.first_offset + 1 for one in appended) == 9000

@@ -33,7 +33,7 @@ _FEWEST = 16  # batches that a run may have
 
 
 class Appended(NamedTuple):
-    """A batch that is in the log; of a duplicate, where it was already.
+    """Batches that are in the log, one behind the other; of a duplicate, which is alone, where it was already.
 
     cut_off  see Validated; of what a follower takes as it is, what is wrong inside (BrokenBatch)
     """
@@ -59,7 +59,8 @@ class BulkAppender:
         """Append the whole batches in `data`, each as a request of its own → where the last of them ends.
 
         data      base offsets are 0, as producers send them; its bytes are changed
-        appended  takes what became of each batch, in order
+        appended  takes what became of the batches, in order: those that were written together are one entry, for there may be
+                  any number of them before somebody asks
         Raises AppendRefused for the first batch that is refused: those before it are in the log and in `appended`.
         """
         view, at = memoryview(data), 0
@@ -195,9 +196,7 @@ class BulkAppender:
         log.update_high_watermark_with_log_end_offset()
         log.producer_state.update_map_end_offset(last_offset + 1)
         log.maybe_increment_first_unstable_offset()
-        first_offsets = self._batches.field(BatchField.BASE_OFFSET)[row:end].tolist()
-        last_offsets = self._batches.field(BatchField.LAST_OFFSET)[row:end].tolist()
-        appended += map(Appended, first_offsets, last_offsets)
+        appended.append(Appended(table[BatchField.BASE_OFFSET, row], last_offset))
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             log.flush()
 
