@@ -8,6 +8,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.formats import BATCH_HEADER, ControlType
+from engine.log.cleaner.cleaner import Cleaner
 from engine.overlay.spill import Spill
 from engine.record.batch import read_records
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
@@ -227,12 +228,13 @@ def spoil(path, *, checksum):
 SEGMENT_EACH = ("--config", "segment.bytes=130", "--force")
 
 
+@pytest.mark.parametrize("checksum", [False, True])
 @pytest.mark.parametrize("option", [(), ("--dry-run",)])
-def test_damage_in_what_is_clean_is_met_before_anything_changes(option, log_dir):
+def test_damage_in_what_is_clean_is_met_before_anything_changes(option, checksum, log_dir):
     """A group in front of it loses what lies again behind the damage: who then cuts the log there would have neither."""
     append(log_dir, "a-0", ["a", "b", "c", "a", "b", "c"])
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 3\n")
-    spoil(log_dir / "a-0/00000000000000000002.log", checksum=False)
+    spoil(log_dir / "a-0/00000000000000000002.log", checksum=checksum)
     before = logs(log_dir / "a-0")
     done = compact(*SEGMENT_EACH, *option, log_dir / "a-0")
     assert done.status == 4
@@ -240,11 +242,26 @@ def test_damage_in_what_is_clean_is_met_before_anything_changes(option, log_dir)
     assert logs(log_dir / "a-0") == before
 
 
-def test_damage_under_a_right_checksum_says_what_was_cleaned_before_it(log_dir):
+def test_a_marker_without_sense_is_met_before_anything_changes(log_dir):
+    append(log_dir, "a-0", ["a", "b", "c", "a", "b", "c"])
+    (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 3\n")
+    marker = bytearray(end_txn_batch(ControlType.COMMIT, 0, base_offset=2, timestamp=0, producer_id=1, producer_epoch=0))
+    marker[BATCH_HEADER.size + 5] = 0xFF  # the version of its key, which is negative then
+    BATCH_HEADER.put("crc", marker, 0, crc32c(memoryview(marker)[BATCH_HEADER.positions["attributes"] :]))
+    (log_dir / "a-0/00000000000000000002.log").write_bytes(marker)
+    before = logs(log_dir / "a-0")
+    done = compact(*SEGMENT_EACH, "--clean-start", log_dir / "a-0")
+    assert done.status == 4
+    assert "not compacted, left as it is: " in done.out.decode()
+    assert logs(log_dir / "a-0") == before
+
+
+def test_damage_that_nobody_foresaw_says_what_was_cleaned_before_it(log_dir, monkeypatch):
     append(log_dir, "a-0", ["a", "b", "c", "a", "b", "c"])
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\na 0 3\n")
     spoil(log_dir / "a-0/00000000000000000002.log", checksum=True)
     before = logs(log_dir / "a-0")
+    monkeypatch.setattr(Cleaner, "_read_ahead", lambda *_: None)
     done = compact(*SEGMENT_EACH, log_dir / "a-0")
     assert done.status == 4
     assert "not compacted from offset 2 on, where it is as before this round: " in done.out.decode()
@@ -252,11 +269,27 @@ def test_damage_under_a_right_checksum_says_what_was_cleaned_before_it(log_dir):
     assert sorted(int(name[:20]) for name in before if before[name] != after[name]) == [0, 1]
 
 
+@pytest.mark.parametrize("checksum", [False, True])
+def test_damage_that_a_later_round_would_meet_is_met_before_the_first(checksum, log_dir):
+    append(log_dir, "a-0", ["a", "a", "b", "c", "a", "b", "d"])
+    spoil(log_dir / "a-0/00000000000000000005.log", checksum=checksum)
+    before = logs(log_dir / "a-0")
+    small = (*SEGMENT_EACH, "--dedupe-buffer-size", "96")
+    done = compact(*small, log_dir / "a-0")
+    assert done.status == 4
+    assert "not compacted, left as it is: " in done.out.decode()
+    assert "a round would fail" in compact(*small, "--explain", log_dir / "a-0").out.decode()
+    assert logs(log_dir / "a-0") == before
+    one = compact(*small, "--rounds", "1", log_dir / "a-0")  # who asks for one round gets it
+    assert one.status == 0
+    assert logs(log_dir / "a-0") != before
+
+
 def test_damage_behind_what_the_first_rounds_reached_says_that_the_rest_is_left(log_dir):
     append(log_dir, "a-0", ["a", "b", "c", "a", "b", "c", "d"])
     spoil(log_dir / "a-0/00000000000000000005.log", checksum=False)
     before = logs(log_dir / "a-0")
-    done = compact(*SEGMENT_EACH, "--dedupe-buffer-size", "96", log_dir / "a-0")
+    done = compact(*SEGMENT_EACH, "--dedupe-buffer-size", "96", "--rounds", "9", log_dir / "a-0")
     assert done.status == 4
     [report] = reports(done)
     [*rounds, refused] = [event for event in report["events"] if event["action"] in ("compacted", "refused")]

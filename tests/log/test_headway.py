@@ -127,6 +127,19 @@ def test_rounds_that_are_not_done_are_not_waited_for():
     assert log.left(0.5) == pytest.approx(1, rel=0.1)
 
 
+def test_what_is_looked_through_for_damage_counts():
+    told = []
+    headway = Headway(told.append, 1000)
+    headway.begin_round(Part(100, 100, 1))
+    headway.mapped(100, 10, 100)
+    headway.begin_filtering(200, 0)
+    before = told[-1]
+    headway.looked_through(50, 50)
+    headway.looked_through(50, 0)
+    headway.filtered(200)
+    assert told[-3:] == pytest.approx([before + (1 - before) / 6, before + (1 - before) / 3, 1])
+
+
 def test_a_round_that_was_given_up_is_begun_again():
     told = []
     headway = Headway(told.append, 1000)

@@ -42,6 +42,7 @@ class Cleaner:
     on_bytes  told of bytes read, so that it may hold the work back (throttle), or stop it
     on_share  told how much of all rounds of a log is done, see Headway
     rounds    of one log at most; None: no matter how many
+    whole     rounds go on until all is clean: the first one looks for damage in all that they will read
     dry_run   count what would be written, and write nothing
     keep_deleted  leave replaced segments, named `.deleted`, to whoever closes the log; else they go group by group, so that a
               disk needs room for one new segment only
@@ -50,16 +51,20 @@ class Cleaner:
     def __init__(
         self, offset_map: SkimpyOffsetMap, now: int, on_bytes: Callable[[int], None], *, dry_run: bool = False,
         keep_deleted: bool = False, on_share: Callable[[float], object] = lambda _: None, rounds: int | None = None,
+        whole: bool = False,
     ) -> None:
         self.offset_map = offset_map
         self._now = now
         self._on_bytes, self._headway = on_bytes, Headway(on_share, offset_map.capacity, rounds)
-        self._dry_run, self._keep_deleted = dry_run, keep_deleted
+        self._dry_run, self._keep_deleted, self._is_whole = dry_run, keep_deleted, whole
         self._space = Workspace()
 
-    def clean(self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int) -> tuple[int, CleanerStats]:
+    def clean(
+        self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, *, proven_below: int = 0
+    ) -> tuple[int, CleanerStats]:
         """One round: clean what lies below `first_uncleanable_offset` → (end of what is clean now, what was done).
 
+        proven_below  segments below this offset were looked through by an earlier round of a whole compaction
         Raises Uncleanable, LogCleaningAborted, IndexFull, UnwritableFile: the group at hand is then as it was.
         """
         stats = CleanerStats()
@@ -80,9 +85,9 @@ class Cleaner:
         end_offset = self.offset_map.latest_offset + 1
         left = 0 if end_offset >= first_uncleanable_offset else cleanable - _size_before(segments, end_offset)
         self._headway.begin_filtering(_size(segments.values(0, end_offset)), left)
-        later = OffsetsByKey(self.offset_map, survivors, alike=first_dirty_offset <= segments.base_offsets[0])
+        answers = OffsetsByKey(self.offset_map, survivors, alike=first_dirty_offset <= segments.base_offsets[0])
         this_round = Round(
-            later, self._now, first_uncleanable_offset, horizon,
+            answers, self._now, first_uncleanable_offset, horizon,
             LastRecords(log.producer_state.producers.values(), first_uncleanable_offset - 1), stats,
             self._on_filtered, self._space,
         )  # fmt: skip
@@ -91,8 +96,11 @@ class Cleaner:
         groups = group_segments_by_size(
             segments.values(0, end_offset), config.segment_size, config.max_index_size, first_uncleanable_offset
         )
-        if not self._dry_run:
-            self._read_ahead(log, _unread(groups, first_dirty_offset, is_full=end_offset < first_uncleanable_offset))
+        is_full = end_offset < first_uncleanable_offset
+        unread = [] if self._dry_run else list(_unread(groups, first_dirty_offset, is_full=is_full))
+        if self._is_whole and is_full:
+            unread += (one for one in segments.values(end_offset, first_uncleanable_offset) if one.base_offset >= end_offset)
+        self._read_ahead(log, [one for one in unread if one.base_offset >= proven_below])
         for group in groups:
             try:
                 self._clean_group(log, group, indexed, transactions, this_round)
@@ -104,10 +112,17 @@ class Cleaner:
         stats.buffer_utilization = self.offset_map.utilization
         return end_offset, stats
 
-    def _read_ahead(self, log: UnifiedLog, segments: Iterable[LogSegment]) -> None:
-        """Look for damage before anything changes. Raises Uncleanable."""
+    def _read_ahead(self, log: UnifiedLog, segments: Sequence[LogSegment]) -> None:
+        """Look for damage before anything changes, under a right checksum too. Raises Uncleanable."""
+        left = _size(segments)
         for segment in segments:
-            for window in SegmentWalk(segment, 0, log.config.max_message_size, self._space.columns).windows():
+            walk = SegmentWalk(segment, 0, log.config.max_message_size, self._space.columns)
+            for window in walk.windows():
+                CleanedTransactionMetadata().on_window_read(window, walk.control_kind)  # control records that make no sense
+                for _ in walk.chunks(window):
+                    pass
+                left -= size_of(window)
+                self._headway.looked_through(size_of(window), left)
                 self._on_bytes(size_of(window))
 
     def _on_filtered(self, size: int) -> None:

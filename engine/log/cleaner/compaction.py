@@ -120,14 +120,15 @@ def _rounds(
     """Clean round by round, until nothing is left to clean → what each did, up to which offset the log is clean."""
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
     cleaner = Cleaner(
-        offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted, on_share=on_share, rounds=options.rounds
-    )
+        offset_map, log.now, on_bytes, keep_deleted=options.keep_deleted, on_share=on_share, rounds=options.rounds,
+        whole=options.rounds is None,
+    )  # fmt: skip
     rounds: list[CleanerStats] = []
-    clean_until, current = None, target
+    clean_until, current, proven_below = None, target, 0
     while current.offsets.first_dirty_offset < current.first_uncleanable_offset and len(rounds) != (options.rounds or -1):
         first_dirty, started = current.offsets.first_dirty_offset, clock()
         try:
-            end_offset, stats = cleaner.clean(log, first_dirty, current.first_uncleanable_offset)
+            end_offset, stats = cleaner.clean(log, first_dirty, current.first_uncleanable_offset, proven_below=proven_below)
         except LogCleaningAborted as error:
             if options.rounds == 1:
                 log.report.add(Action.REFUSED, "", f"not compacted: {error}; the segment is split, another round compacts it")
@@ -142,6 +143,7 @@ def _rounds(
             what = f"{log.directory}: an offset map of {options.dedupe_buffer_size} bytes is full before one batch is read"
             raise MapTooSmall(what, do="give it more with --dedupe-buffer-size")
         clean_until = end_offset
+        proven_below = current.first_uncleanable_offset if options.rounds is None else 0
         on_round(end_offset)
         current = log_to_clean(log, end_offset, log.now)
     return rounds, clean_until

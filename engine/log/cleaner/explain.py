@@ -43,7 +43,8 @@ def explain_compaction(
         return
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
     try:
-        cleaner = Cleaner(offset_map, log.now, on_bytes, dry_run=True, on_share=on_share, rounds=1)
+        whole = options.rounds is None
+        cleaner = Cleaner(offset_map, log.now, on_bytes, dry_run=True, on_share=on_share, rounds=1, whole=whole)
         end_offset, stats = cleaner.clean(log, offsets.first_dirty_offset, target.first_uncleanable_offset)
     except Uncleanable as error:
         log.report.add(Action.KEPT, "", f"a round would fail: {error}; {error.do}", severity=Severity.ERROR)

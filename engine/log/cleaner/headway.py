@@ -56,6 +56,10 @@ class Headway:
         size, self._mapped = max(0, reach - self._mapped), reach
         self._advance(size, whole + self._outlook.further(reach))
 
+    def looked_through(self, size: int, left: int) -> None:
+        """So many bytes more were looked through for damage before the second pass, and so many are left of that."""
+        self._advance(size, left + self._whole + self._outlook.further(self._mapped))
+
     def filtered(self, size: int) -> None:
         """The second pass has read so many bytes more."""
         size = min(size, self._whole - self._filtered)

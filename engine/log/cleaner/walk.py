@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Uncleanable(KafkalogError):
     """A partition that can not be cleaned: a batch in it is damaged. Its segment and those behind it are as they were.
 
-    cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. Only damage under a
-                   right checksum, in what was clean before, is met so late.
+    cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. A round looks for damage
+                   before it changes anything: only what nobody foresaw is met so late
     """
 
     code = "uncleanable"
