@@ -58,7 +58,8 @@ class Recovering(NamedTuple):
     before_cut  is called before bytes of the segment go, once nothing more is asked of the segments before it: what
                 these hold may stop the recovery, and then nothing must have changed behind it
     epoch_behind  the leader epoch with which the segment behind one begins, be it loaded or not yet; −1: none
-    last_epochs   of the segments that were read, by base offset: the last one that is believed
+    end_of_epoch  (segment, epoch, its end) → where batches of that epoch end behind it, and the epoch of the next; −1: none
+    last_epochs   of the segments that were read, by base offset: the last one that is believed, and where it begins
     """
 
     files: Files
@@ -73,7 +74,8 @@ class Recovering(NamedTuple):
     snapshots: SnapshotFiles
     before_cut: Callable[[], object]
     epoch_behind: Callable[[LogSegment], int]
-    last_epochs: dict[int, int]
+    end_of_epoch: Callable[[LogSegment, int, int], tuple[int, int]]
+    last_epochs: dict[int, tuple[int, int]]
 
 
 def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
@@ -169,14 +171,24 @@ def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:
 def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> None:
     """Ask the segments beside it, whose epochs contradict those at its ends or do not."""
     below = log.segments.lower_segment(segment.base_offset)
-    before = NO_PARTITION_LEADER_EPOCH
+    before, since = NO_PARTITION_LEADER_EPOCH, -1
     if below is not None:
         known = log.last_epochs.get(below.base_offset)
-        before = first_leader_epochs(below.log_file)[0] if known is None else known
+        before, since = (first_leader_epochs(below.log_file)[0], below.base_offset) if known is None else known
     goes_on = scan.valid_size == segment.size
     end, behind = scan.end_offset(segment.base_offset), log.epoch_behind(segment) if goes_on else NO_PARTITION_LEADER_EPOCH
-    scan.epochs.finish(end, before, behind)
-    log.last_epochs[segment.base_offset] = scan.epochs.last
+    runs = scan.epochs
+    high, only = runs.undecided, runs.only
+    if only is not None and 0 <= only.epoch < before:
+        low_end, after = log.end_of_epoch(segment, only.epoch, end) if goes_on else (end, NO_PARTITION_LEADER_EPOCH)
+        if after < 0 and only.first_offset - since > low_end - only.first_offset:
+            runs.doubt_only(before)
+    elif high is not None and 0 <= behind < high.epoch and behind != before:
+        low_end, after = log.end_of_epoch(segment, behind, end)
+        if after >= high.epoch or (after < 0 and end - high.first_offset > low_end - end):
+            behind = high.epoch  # the log comes back to it, or it is the longer one of the last two
+    runs.finish(end, before, behind)
+    log.last_epochs[segment.base_offset] = runs.last, runs.last_offset
 
 
 def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:

@@ -14,6 +14,7 @@ from engine.log.loading.recovery import Recovering, recover_cut, recover_segment
 from engine.log.producers.loading import delete_producer_snapshots
 from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.report import Action
+from engine.log.scan.batch_search import sound_heads
 from engine.log.scan.epoch_runs import first_leader_epochs
 from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.leftovers import offset_of
@@ -64,7 +65,7 @@ class Loading:
         self.names = names  # of the files that are there, once left-overs are settled; at the end those that surely are
         self.listed: list[str] = []  # `names`, for the first time that segments are loaded
         self.unloaded: list[str] = []  # names of files in order, while not all of their segments are loaded
-        self._last_epochs: dict[int, int] = {}  # see Recovering
+        self._last_epochs: dict[int, tuple[int, int]] = {}  # see Recovering
         self.snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
         self.unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
 
@@ -117,7 +118,8 @@ class Loading:
         """
         log = Recovering(
             self.files, self.directory, self.config, self.now, self.log_start_offset, self.segments, self.epochs,
-            self.producers, self.report, self._known_snapshots(), before_cut, self._epoch_behind, self._last_epochs,
+            self.producers, self.report, self._known_snapshots(), before_cut, self._epoch_behind, self._end_of_epoch,
+            self._last_epochs,
         )  # fmt: skip
         try:
             return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
@@ -125,6 +127,19 @@ class Loading:
             if segment.base_offset not in self.unsplittable:
                 raise
             return recover_cut(log, segment, scan, error)
+
+    def _end_of_epoch(self, segment: LogSegment, epoch: int, end_offset: int) -> tuple[int, int]:
+        """See Recovering. Reads no further than to the first batch of another epoch."""
+        behind = [one.base_offset for one in self.segments if one.base_offset > segment.base_offset]
+        listed = (offset_of(name) for name in self.unloaded if name.endswith(FileKind.LOG.value))
+        behind += [base for base in listed if base is not None and base > segment.base_offset]
+        for base in sorted(set(behind)):
+            with self.files.open(self.path(log_file_name(base))) as file:
+                for head in sound_heads(file):
+                    if head.leader_epoch != epoch:
+                        return end_offset, head.leader_epoch
+                    end_offset = head.next_offset
+        return end_offset, NO_PARTITION_LEADER_EPOCH
 
     def _epoch_behind(self, segment: LogSegment) -> int:
         """See Recovering."""

@@ -69,6 +69,7 @@ class EpochRuns:
         self.doubt: EpochDoubt | None = None
         self.newest = NO_PARTITION_LEADER_EPOCH  # of the last run
         self._before = NO_PARTITION_LEADER_EPOCH  # the last epoch that is believed
+        self.last_offset = -1  # where that begins
         self._high: EpochRun | None = None  # not decided
         self._low: EpochRun | None = None  # behind it, of a lower epoch
         self._begin: list[EpochRun] = []  # the first two
@@ -77,6 +78,21 @@ class EpochRuns:
     def last(self) -> int:
         """The epoch of the last run that is no doubtful one, so far; −1: there is none."""
         return self._before if self._high is None else self._high.epoch
+
+    @property
+    def undecided(self) -> EpochRun | None:
+        """The last run, where nothing below it follows yet."""
+        return self._high if self._low is None else None
+
+    @property
+    def only(self) -> EpochRun | None:
+        """The first run, where no other came."""
+        return self._begin[0] if len(self._begin) == 1 else None
+
+    def doubt_only(self, beside: int) -> None:
+        """The only run is not to be believed: `beside` stands before it."""
+        if self.only is not None:
+            self._doubt(self.only, beside)
 
     @property
     def entries(self) -> list[tuple[EpochRun, bool]]:
@@ -145,7 +161,7 @@ class EpochRuns:
 
     def _believe(self, run: EpochRun | None) -> None:
         if run is not None:
-            self._before = run.epoch
+            self._before, self.last_offset = run.epoch, run.first_offset
             if run.epoch > self._believed:
                 self._believed = run.epoch
                 self._taken.setdefault(run, False)
