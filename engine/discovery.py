@@ -38,6 +38,11 @@ class DirectoryKind(Enum):
     OTHER = "other"  # neither: log dirs or partitions may lie below it
 
 
+def is_brokers_log_dir(files: ReadOnlyFiles, path: str) -> bool:
+    """Does a broker keep its checkpoints in the directory at `path`, which partitions lie in, or were they copied there?"""
+    return any(files.exists(f"{path}/{kind.value}") for kind in (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT))
+
+
 class Discovery(NamedTuple):
     """Files to read, in order, and what was met on the way."""
 

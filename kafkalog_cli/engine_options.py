@@ -54,7 +54,8 @@ _OPTIONS = (
                  help="What lies below this offset has reached the disk and is not recovered. Default: as the checkpoint "
                  "of the log dir says, else 0."),
     click.option("--log-start-offset", type=Whole(0), metavar="N",
-                 help="Records below this offset are deleted. Default: as the checkpoint of the log dir says, else 0."),
+                 help="The log begins here: what lies below counts as deleted. Default: as the checkpoint of the log dir says, "
+                 "else 0."),
     click.option("--keep-deleted", is_flag=True, help="Leave what is deleted under names that end in .deleted."),
     click.option("--dry-run", is_flag=True, help="Do everything in memory: say what would be done, and change nothing."),
     click.option("--jobs", type=Whole(1, 64), metavar="N",

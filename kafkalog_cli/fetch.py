@@ -63,12 +63,11 @@ def fetch(path: str, wanted: Wanted) -> int:
     renderer: Renderer | None = None
     outcome = Outcome()
     try:
-        is_07 = is_log_07(ReadOnlyFiles(), path)
         if not wanted.raw:
             from kafkalog_cli.fetch_output import renderer_for
 
             renderer, outcome = renderer_for(path, wanted)
-        if is_07:
+        if is_log_07(ReadOnlyFiles(), path):
             from kafkalog_cli.fetch_07 import fetch_07
 
             fetch_07(path, wanted, renderer, outcome)

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 EXIT_STATUS = (
     ("0", "nothing wrong"),
     ("1", "problems found and repaired"),
-    ("2", "wrong usage"),
-    ("4", "problems found and left"),
+    ("2", "wrong usage, or an offset to read from that the log does not have"),
+    ("4", "problems found and left, or a change refused"),
     ("8", "could not do the work: unreadable, in use, no space"),
-    ("130", "interrupted"),
+    ("129, 130, 143", "stopped by SIGHUP, Ctrl-C, SIGTERM"),
+    ("141", "nobody reads the output any more"),
 )
 STATUS_NOTE = "Where several apply, the highest is returned."
 OTHER_OPTIONS = "Other options"

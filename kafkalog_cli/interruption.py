@@ -153,7 +153,7 @@ class _HeedingWritableFile(WritableFile):
 
 
 class HeedingFiles(Files):
-    """The disk; each operation raises Interrupted instead, once a signal came."""
+    """The disk; what reads a directory or bytes, and all that writes, raises Interrupted instead, once a signal came."""
 
     _opened, _opened_writable = _HeedingFile, _HeedingWritableFile
 

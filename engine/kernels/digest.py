@@ -195,7 +195,7 @@ def digest_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[
     row: cython.Py_ssize_t
     key: cython.longlong
     size: cython.longlong
-    if first < 0 or end > records.shape[1]: return first, 0, fields.BAD_START
+    if first < 0 or end > records.shape[1] or records.shape[0] < fields.R_FIELDS: return first, 0, fields.BAD_START
     with cython.nogil:
         while first < end and count < room:
             row = records[fields.R_BATCH, first]

@@ -70,8 +70,8 @@ def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, 
     ones: cython.ulonglong[32]
     others: cython.ulonglong[32]
     if first < 0 or end > records.shape[1] or state.shape[0] < tables.MAP_FIELDS: return first, fields.BAD_START
-    if state[tables.MAP_CAPACITY] > count: return first, fields.BAD_START
-    if count > 0xFFFFFFFF or start_offset < 0: return first, fields.BAD_START
+    if records.shape[0] < fields.R_FIELDS or state[tables.MAP_CAPACITY] > count: return first, fields.BAD_START
+    if count == 0 or count > 0xFFFFFFFF or start_offset < 0: return first, fields.BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK
     with cython.nogil:
@@ -105,7 +105,7 @@ def move_entries(old: cython.const[cython.ulonglong][::1], slots: cython.ulonglo
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     moved: cython.Py_ssize_t = 0
-    if count > 0xFFFFFFFF: return -1
+    if count == 0 or count > 0xFFFFFFFF: return -1
     with cython.nogil:
         for number in range(old.shape[0] // tables.SLOT_WORDS):
             index = number * tables.SLOT_WORDS
@@ -127,8 +127,10 @@ def find_key(data: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1]
     one: cython.ulonglong
     other: cython.ulonglong
     at: cython.Py_ssize_t
+    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
+    if count == 0 or count > 0xFFFFFFFF: return -1
     one, other = digest(data, secret_0, secret_1)
-    at = _slot(slots, slots.shape[0] // tables.SLOT_WORDS, one, other)
+    at = _slot(slots, count, one, other)
     if at < 0 or (slots[at] == 0 and slots[at + 1] == 0): return -1
     return slots[at + 2]
 
@@ -191,7 +193,7 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     ones: cython.ulonglong[32]
     others: cython.ulonglong[32]
     if first < 0 or end > records.shape[1] or end - first > keep.shape[0]: return fields.BAD_START
-    if counts.shape[0] < tables.COUNTS: return fields.BAD_START
+    if records.shape[0] < fields.R_FIELDS or counts.shape[0] < tables.COUNTS: return fields.BAD_START
     if count == 0 or count > 0xFFFFFFFF: return fields.BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK

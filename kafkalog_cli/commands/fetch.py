@@ -19,7 +19,8 @@ _SECTIONS = (
 )
 _EXAMPLES = (
     Example("Every value, one a line:", "kafkalog fetch data/orders-7"),
-    Example("Key and value of the last ten records:", "kafkalog fetch --offset -10 -f '%o %k: %s\\n' data/orders-7"),
+    Example("Key and value of what has the last ten offsets:",
+            "kafkalog fetch --offset -10 -f '%o %k: %s\\n' data/orders-7"),
     Example("What was committed since noon, as JSON, one object a line:",
             "kafkalog fetch --timestamp 2026-11-21T12:00Z --isolation read_committed --format jsonl data/orders-7"),
     Example("Watch a partition while a broker writes it:", "kafkalog fetch --offset latest --follow data/orders-7"),
@@ -30,7 +31,7 @@ _EXAMPLES = (
 @click.command("fetch", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS)
 @click.argument("path", type=PATH)
 @click.option("--offset", type=StartOffset(), metavar="N",
-              help="Begin with this offset; earliest, latest, or -N for the last N. Default: earliest.")
+              help="Begin with this offset; earliest, latest, or -N: N offsets before the end. Default: earliest.")
 @click.option("--timestamp", type=Instant(), metavar="TIME",
               help="Begin with the first record of this time or later: ISO-8601 (UTC unless it says), ms, or `2h ago`.")
 @click.option("--max-bytes", type=Size(), metavar="BYTES",
@@ -40,12 +41,12 @@ _EXAMPLES = (
               show_default=True, help="read_committed leaves out aborted transactions, and ends where one is open.")
 @click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option("--log-start-offset", type=Whole(0), metavar="N",
-              help="Records below this offset are deleted. Default: as the log dir's checkpoint says.")
+              help="The log begins here: what lies below counts as deleted. Default: as the log dir's checkpoint says.")
 @click.option("--high-watermark", type=Whole(0), metavar="N",
               help="Records from this offset on are not shown: not on all replicas. Default: the log end.")
 @click.option("--template", "-f", metavar="FORMAT",
               help="Text for each record: %s %k value and key, %S %K their sizes, %o offset, %T timestamp, %h headers, "
-                   "%t topic, %p partition; \\n \\r \\t \\xHH. Default: '%s\\n'.")
+                   "%t topic, %p partition, %R the size of the value in 4 bytes; \\n \\r \\t \\xHH. Default: '%s\\n'.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="Text, one JSON document, or one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Write the batches as they stand in the log, whole ones, aborted ones too.")

@@ -53,6 +53,8 @@ def command(
     if not rebuild and (dry_run or settings or now is not None):
         raise click.UsageError("--dry-run, --config and --now are for --rebuild")
     if not rebuild and paths:
+        if config_file is not None:
+            raise click.UsageError("--config-file names what to look at where no PATHS are given, or settings for --rebuild")
         return verify_all(paths, form, jobs)
     known = settings_from(config_file, settings)
     asked = Rebuild(known, now_ms() if now is None else now, dry_run) if rebuild else None

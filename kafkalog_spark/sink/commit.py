@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.advice import argument
 from engine.checkpoint.identity import ZERO_UUID
+from engine.discovery import is_brokers_log_dir
 from engine.errors import KafkalogError
 from engine.files import remove_tree
 from engine.layout import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
@@ -23,7 +24,7 @@ from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
 from engine.log.logdir.log_manager import LogManager, Settings, Standing
 from engine.log.logdir.startup import survey
-from engine.log.operations.operation import OperationOptions, is_a_brokers, operate, put_marker, take_marker
+from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging as jobs
@@ -211,7 +212,7 @@ class _Commit:
             self._operate(log_dir, self._append, files, clean=is_clean)
         fresh = self._manager(self._root, files)  # the checkpoints as they are by now
         fresh.forget(self._root, {place.key for place in (*self._replaced, *self._new)})
-        if self._new and (self._is_fresh or is_a_brokers(manager, self._root)):
+        if self._new and (self._is_fresh or is_brokers_log_dir(files, job.root)):
             fresh.checkpoint(self._root, {self._place(job.root, key): how for key, how in standing.items()})
         if taken is not None or (self._is_fresh and self._new):
             put_marker(manager, self._root, _CLEAN if taken is None else taken)

@@ -208,3 +208,18 @@ def test_a_log_dir_is_no_partition(logs):
     done = fetch("clean/d0", cwd=logs)
     assert done.status == 8
     assert "\n  do   name the directory of one partition" in done.err
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_a_path_that_is_not_there_is_told_in_the_form_that_was_asked_for(form, tmp_path):
+    done = fetch("--format", form, "orders-7", cwd=tmp_path)
+    assert done.status == 8
+    found = json.loads(done.out)["objects"] if form == "json" else [json.loads(line) for line in done.out.splitlines()]
+    assert [one["type"] for one in found] == ["error", "end"]
+
+
+def test_so_many_offsets_before_the_end_are_no_number_of_records(logs):
+    """Control records have offsets, too: of the last ten offsets of this log three are markers."""
+    shown = fetch("--offset", "-10", "-f", "%o\n", "clean/d0/tx-0", cwd=logs).out.split()
+    assert len(shown) == 7
+    assert int(shown[0]) >= 78

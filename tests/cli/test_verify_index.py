@@ -356,3 +356,10 @@ def test_a_segment_whose_link_leads_nowhere_is_told_once(partition, others):
     assert [one["file"] for one in found if one.get("code") == "path-unreadable"] == [str(log)]
     assert "error[usage]" not in done.err
     assert [one["path"] for one in found if one["type"] == "verification"] == [str(partition)]
+
+
+def test_a_config_file_that_would_do_nothing_is_refused(tmp_path):
+    (tmp_path / "server.properties").write_text("log.dirs=data\n")
+    done = kafkalog("verify-index", "--config-file", "server.properties", "data", cwd=tmp_path)
+    assert done.status == 2
+    assert "--config-file" in done.err

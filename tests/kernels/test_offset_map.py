@@ -121,8 +121,13 @@ def test_arguments_that_do_not_fit_are_a_status(kernel):
     assert kernel.put_keys(data, table, 0, 1, -1, memoryview(b"\0"), slots(9), *SECRET, state) == (0, Status.BAD_START)
     assert kernel.put_keys(data, table, 0, 1, 0, memoryview(b""), slots(9), *SECRET, state) == (0, Status.BAD_START)
     assert kernel.put_keys(data[:2], table, 0, 1, 0, memoryview(b"\0"), slots(9), *SECRET, state) == (0, Status.BAD_START)
+    assert kernel.put_keys(data, table[:5], 0, 1, 0, memoryview(b"\0"), slots(9), *SECRET, state) == (0, Status.BAD_START)
     table[RecordField.KEY_POSITION, 0] = -1
     assert kernel.put_keys(data, table, 0, 1, 0, memoryview(b"\0"), slots(9), *SECRET, state) == (0, Status.BAD_START)
+    state[1] = 0  # a map without room, of which nothing may be asked
+    assert kernel.put_keys(data, table, 0, 1, 0, memoryview(b"\0"), slots(0), *SECRET, state) == (0, Status.BAD_START)
+    assert kernel.find_key(data, slots(0), *SECRET) == -1
+    assert kernel.move_entries(slots(3), slots(0)) == -1
 
 
 @given(st.lists(st.tuples(keys, st.booleans()), max_size=60), st.integers(-1, 70), st.sampled_from([0, 1, 2]),

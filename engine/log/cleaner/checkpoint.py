@@ -10,16 +10,16 @@ from engine.checkpoint.offsets import (
     known_offsets,
     read_offset_checkpoint,
 )
+from engine.discovery import is_brokers_log_dir
 from engine.files import replace
-from engine.layout import PartitionKind, file_name, parent_of, parse_partition_dir
+from engine.layout import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.files import Files, ReadOnlyFiles
 
-NAME = "cleaner-offset-checkpoint"
-_LOG_DIR_MARK = "meta.properties"  # a directory that holds it is a log dir
+NAME = FileKind.CLEANER_CHECKPOINT.value
 
 
 def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
@@ -54,7 +54,7 @@ class CleanerCheckpoint:
     @property
     def is_kept(self) -> bool:
         """Does the directory around the partition keep checkpoints?"""
-        known = self._files.exists(self._path) or self._files.exists(f"{self._log_dir}/{_LOG_DIR_MARK}")
+        known = self._files.exists(self._path) or is_brokers_log_dir(self._files, self._log_dir)
         return known and self._partition is not None
 
     def read(self) -> int | None:
@@ -101,7 +101,7 @@ def write_clean_offsets(files: Files, offsets: Mapping[str, int]) -> None:
 
 
 def _set_lines(files: Files, log_dir: str, mine: Mapping[tuple[str, int], int]) -> None:
-    path, is_a_brokers = f"{log_dir}/{NAME}", files.exists(f"{log_dir}/{_LOG_DIR_MARK}")
+    path, is_a_brokers = f"{log_dir}/{NAME}", is_brokers_log_dir(files, log_dir)
     others = [entry for entry in _sound_lines(files, path) if (entry.topic, entry.partition) not in mine
               and (not is_a_brokers or files.exists(f"{log_dir}/{entry.topic}-{entry.partition}"))]  # fmt: skip
     own = [PartitionOffset(topic, partition, offset) for (topic, partition), offset in mine.items()]

@@ -104,7 +104,8 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
     Each log dir and each partition comes once, however it is spelled; a log dir named both as a whole and by a partition
     comes whole. Raises UnreadableFile, UsageError for a path where there is none of them.
     """
-    found: dict[str, LogDir] = {}
+    found: dict[str, LogDir | None] = {}  # by path, in order; None: some of its partitions were named, see `named`
+    named: dict[str, dict[str, Place]] = {}
     spelled: dict[str, str] = {}  # real path → as it was named first
 
     def known(path: str) -> str:
@@ -118,7 +119,9 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
             path = files.resolve(path)
         if is_partition(files, path):
             if known(path) == path:
-                _add_partition(files, found, path, known(_around(path)))
+                place = _place(files, path, known(_around(path)))
+                found.setdefault(place.log_dir)
+                named.setdefault(place.log_dir, {})[place.path] = place
             continue
         below = _log_dirs_below(files, path, _DEPTH)
         if not below:
@@ -127,7 +130,7 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
             raise UsageError(what, do, path=path)
         for log_dir in map(known, below):
             found[log_dir] = list_log_dir(files, log_dir)
-    return list(found.values())
+    return [whole or LogDir(path, False, tuple(named[path].values()), (), ()) for path, whole in found.items()]
 
 
 def is_partition(files: ReadOnlyFiles, path: str) -> bool:
@@ -144,14 +147,13 @@ def _around(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
-def _add_partition(files: ReadOnlyFiles, found: dict[str, LogDir], path: str, log_dir: str) -> None:
+def _place(files: ReadOnlyFiles, path: str, log_dir: str) -> Place:
+    """The partition at `path`, which lies in `log_dir`."""
     name = parse_partition_dir(file_name(files.absolute(path)))
     assert name is not None  # is_partition has seen it
     if _around(path) != log_dir:  # named through a link, or in another way
         path = f"{log_dir.rstrip('/')}/{file_name(path)}"
-    before = found.get(log_dir, LogDir(log_dir, False, (), (), ()))
-    if not before.is_whole and path not in [place.path for place in before.places]:
-        found[log_dir] = LogDir(log_dir, False, (*before.places, Place(path, log_dir, name)), (), ())
+    return Place(path, log_dir, name)
 
 
 def _is_directory(files: ReadOnlyFiles, path: str) -> bool:

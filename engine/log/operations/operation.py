@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.advice import argument
+from engine.discovery import is_brokers_log_dir
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import is_full, nameless_file, replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     Work07 = Callable[[Log07, Report], object]
 
 _MARKER_SIZE = 1 << 16  # bytes
-_BROKERS_OWN = (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT)
 
 
 LEFT_ALONE = (LogDamaged, NoLogOfBrokers)  # failures of logs in which nothing was changed
@@ -147,7 +147,7 @@ def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing
     deleted would come back.
     """
     def write() -> None:
-        if standing and is_a_brokers(manager, log_dir):
+        if standing and is_brokers_log_dir(manager.files_of(log_dir.path), log_dir.path):
             manager.checkpoint(log_dir, standing)
         elif any(one.begins_within_a_segment for one in standing.values()):
             manager.checkpoint_log_starts(log_dir, standing)
@@ -178,12 +178,6 @@ def take_marker(manager: LogManager, log_dir: LogDir) -> bytes | None:
     files.remove(path)
     files.sync_directory(log_dir.path)
     return data
-
-
-def is_a_brokers(manager: LogManager, log_dir: LogDir) -> bool:
-    """Is it a broker's log dir, and not just a directory that partitions were copied to?"""
-    files = manager.files_of(log_dir.path)
-    return any(files.exists(f"{log_dir.path}/{kind.value}") for kind in _BROKERS_OWN)
 
 
 def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> Standing:

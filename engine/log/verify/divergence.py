@@ -14,7 +14,7 @@ from engine.findings import Finding, Where
 from engine.formats import MAGIC_V2, BatchField
 from engine.layout import FileKind, parse_file_name
 from engine.record.columns import BatchColumns
-from engine.record.windows import LogWalk
+from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,8 @@ def _heads(files: ReadOnlyFiles, directory: str) -> Iterator[_Head]:
     for _, name in segments:
         path = f"{directory}/{name}"
         with files.open(path) as file:
-            for window in LogWalk(file, batches=columns):
+            walk = LogWalk(file, batches=columns)
+            for window in walk:
                 table = window.batches.table
                 for row in range(window.rows):
                     if not table[BatchField.VALID, row]:
@@ -91,3 +92,5 @@ def _heads(files: ReadOnlyFiles, directory: str) -> Iterator[_Head]:
                         table[BatchField.LAST_OFFSET, row], table[BatchField.LEADER_EPOCH, row],
                         table[BatchField.COUNT, row], table[BatchField.CRC, row], table[BatchField.MAGIC, row],
                     )  # fmt: skip
+            if walk.stop is not Stop.END:
+                return
