@@ -57,7 +57,8 @@ def run(values: dict[str, Any]) -> int:
             values["max_bytes_per_second"],
         )
         compactor.on_share = progress.share
-        yield from operate(manager, opening.options("compact"), compactor.work, errors, progress.done)
+        options = opening.options("compact", knows_metadata_log=True)
+        yield from operate(manager, options, compactor.work, errors, progress.done)
 
     whole = {**values, "dry_run": values["dry_run"] or values["explain"]}
     return session(whole, perform, errors, metrics=compactor.metrics.gauges)

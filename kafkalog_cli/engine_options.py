@@ -105,13 +105,15 @@ class Opening:
     dry_run: bool
     jobs: int
 
-    def options(self, operation: str, *, for_snapshots: bool = False) -> OperationOptions:
+    def options(
+        self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False
+    ) -> OperationOptions:
         """The same for `operate`."""
         from engine.log.operations.operation import OperationOptions
 
         return OperationOptions(
             operation, self.clean_start, self.recovery_point, self.log_start_offset, self.high_watermark, self.keep_deleted,
-            self.jobs, for_snapshots,
+            self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log,
         )
 
 

@@ -6,13 +6,13 @@ from engine.errors import UsageError
 from engine.files import Files
 from engine.layout import file_name, parse_partition_dir
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import refuse_topic_name
+from engine.log.logdir.log_manager import refuse_metadata_log, refuse_topic_name
 
 
 def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
     """Make the partition directory if there is none and it is asked for: was it?
 
-    Raises UsageError, NoLogOfBrokers for a name that none can have, UnwritableFile.
+    Raises UsageError, NoLogOfBrokers for a name that none can have, MetadataLogRefused, UnwritableFile.
     """
     files, directory = Files(), path.rstrip("/") or path
     directory = files.resolve(directory) if file_name(directory) in (".", "..") else directory
@@ -27,6 +27,7 @@ def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
         what = f"{directory}: there is no such partition directory"
         raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
     refuse_topic_name(directory, named.topic)
+    refuse_metadata_log(directory, named.topic)
     files.make_directory(directory)
     files.sync_directory(directory.rpartition("/")[0] or ".")
     return True

@@ -67,6 +67,20 @@ class NoLogOfBrokers(KafkalogError):
     code = "no-log-of-brokers"
 
 
+class MetadataLogRefused(KafkalogError):
+    """The log of a KRaft cluster's metadata was to be changed in a way that only its controllers may: it was left as it is."""
+
+    code = "metadata-log-refused"
+    exit_status = 4
+
+
+def refuse_metadata_log(path: str, topic: str) -> None:
+    """Raise MetadataLogRefused if the partition directory at `path` is that of the cluster's metadata."""
+    if topic == METADATA_TOPIC:
+        what = f"{path}: the log of the cluster's metadata: with other records in it a broker does not start, or forgets partitions"
+        raise MetadataLogRefused(what, do="leave it to the controllers; `kafkalog recover` mends it", path=path)
+
+
 def refuse_topic_name(path: str, topic: str) -> None:
     """Raise NoLogOfBrokers if no topic can be called what the partition directory at `path` says."""
     if not is_topic_name(topic):

@@ -14,7 +14,7 @@ from engine.errors import KafkalogError, UnwritableFile
 from engine.files import is_full, nameless_file, replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.errors import LogDamaged
-from engine.log.logdir.log_manager import NoLogOfBrokers, Standing
+from engine.log.logdir.log_manager import MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
 from engine.log.logdir.logs_07 import note_standing
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.room import make_room
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _MARKER_SIZE = 1 << 16  # bytes
 
 
-LEFT_ALONE = (LogDamaged, NoLogOfBrokers)  # failures of logs in which nothing was changed
+LEFT_ALONE = (LogDamaged, MetadataLogRefused, NoLogOfBrokers)  # failures of logs in which nothing was changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class OperationOptions:
                    remembered, see open_log
     first          an emergency: these directories come before the others, and where the disk has no room to open a log, what
                    the work deletes of it goes before; None: it is none
+    knows_metadata_log   the work itself says what may be done to the log of the cluster's metadata
     """
 
     name: str
@@ -63,6 +64,7 @@ class OperationOptions:
     jobs: int = 1
     for_snapshots: bool = False
     first: frozenset[str] | None = None
+    knows_metadata_log: bool = False
 
 
 def operate(
@@ -73,7 +75,8 @@ def operate(
 
     A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
     something failed in the middle: a broker must not trust such a directory. A log is opened in memory first:
-    one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine.
+    one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine. The cluster's
+    metadata log is MetadataLogRefused.
 
     work_07  for logs of 0.7; None: they are NoLogOfBrokers
     """
@@ -123,6 +126,8 @@ def _tried(
 ) -> Report:
     report = Report(place.path, options.name)
     try:
+        if not options.knows_metadata_log:
+            refuse_metadata_log(place.path, place.name.topic)
         if work_07 is not None and manager.is_07(place):
             return _one_07(manager, options, place, work_07)
         try:
