@@ -77,7 +77,7 @@ class MetadataLogRefused(KafkalogError):
 def refuse_metadata_log(path: str, topic: str) -> None:
     """Raise MetadataLogRefused if the partition directory at `path` is that of the cluster's metadata."""
     if topic == METADATA_TOPIC:
-        what = f"{path}: the log of the cluster's metadata: with other records in it a broker does not start, or forgets partitions"
+        what = f"{path}: the log of the cluster's metadata: with other records a broker does not start, or forgets partitions"
         raise MetadataLogRefused(what, do="leave it to the controllers; `kafkalog recover` mends it", path=path)
 
 
