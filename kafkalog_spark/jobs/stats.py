@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from engine.arrow.columns import TIMESTAMP
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.mapped import read_mapped
+from kafkalog_spark.table.columns import level_schema
+from kafkalog_spark.table.filters import Bounds
+from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.tasks import options_of, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from kafkalog_spark.table.planning import Piece
+
+_SUM_TYPES: dict[str, pa.DataType] = {
+    "batches": pa.int64(), "records": pa.int64(), "bytes": pa.int64(), "firstOffset": pa.int64(), "lastOffset": pa.int64(),
+    "lastTimestamp": TIMESTAMP,
+}  # fmt: skip
+_SUMS = {
+    "batches": "count", "records": "sum", "bytes": "sum", "firstOffset": "min", "lastOffset": "max", "lastTimestamp": "max",
+}  # fmt: skip
 BY = ("topic", "codec", "producer", "hour", "header", "key")
 
 
@@ -38,13 +54,33 @@ def _of_batches(spark: SparkSession, paths: tuple[str, ...], options: dict[str, 
     from pyspark.sql import functions as f
 
     columns = dict.fromkeys((*names, "partition", "recordCount", "sizeInBytes", "baseOffset", "lastOffset", "maxTimestamp"))
-    heads = read_mapped(spark, paths, {**options, "level": "batches", "columns": ",".join(columns)})
-    records = f.coalesce(f.col("recordCount"), f.lit(1))  # an entry of formats 0 and 1 is one, unless it is compressed
-    return heads.groupBy(*names).agg(
-        f.count_distinct("partition").alias("partitions"), f.count("*").alias("batches"), f.sum(records).alias("records"),
-        f.sum("sizeInBytes").alias("bytes"), f.min("baseOffset").alias("firstOffset"), f.max("lastOffset").alias("lastOffset"),
-        f.max("maxTimestamp").alias("lastTimestamp"),
+    asked = options_of(paths, {**options, "level": "batches", "columns": ",".join(columns)})
+    schema = level_schema("batches", asked.columns)
+    keys = tuple(dict.fromkeys((*names, "partition")))
+    sums = pa.schema([schema.field(name) for name in keys] + [(name, _SUM_TYPES[name]) for name in _SUM_TYPES])
+
+    def task(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+        for heads in read_level(pieces, schema, asked):
+            yield from summed(heads, sums)
+
+    return run(spark, plan_level(asked, Bounds()), sums, task).groupBy(*names).agg(
+        f.count_distinct("partition").alias("partitions"), f.sum("batches").alias("batches"),
+        f.sum("records").alias("records"), f.sum("bytes").alias("bytes"), f.min("firstOffset").alias("firstOffset"),
+        f.max("lastOffset").alias("lastOffset"), f.max("lastTimestamp").alias("lastTimestamp"),
     )  # fmt: skip
+
+
+def summed(heads: pa.RecordBatch, sums: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows of level batches added up by what stands before `batches` in `sums`: a few rows, so that Spark has little to do."""
+    keys = sums.names[: sums.get_field_index("batches")]
+    records = heads.column("recordCount").fill_null(1)  # an entry of formats 0 and 1 is one, unless it is compressed
+    columns = {name: heads.column(name) for name in keys} | {
+        "batches": records, "records": records, "bytes": heads.column("sizeInBytes"), "firstOffset": heads.column("baseOffset"),
+        "lastOffset": heads.column("lastOffset"), "lastTimestamp": heads.column("maxTimestamp"),
+    }  # fmt: skip
+    added = pa.table(columns).group_by(keys, use_threads=False).aggregate(list(_SUMS.items()))
+    named = {name: added.column(f"{name}_{_SUMS[name]}" if name in _SUMS else name) for name in sums.names}
+    yield from pa.table(named).cast(sums).combine_chunks().to_batches()
 
 
 def _of_records(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object], *columns: str) -> DataFrame:

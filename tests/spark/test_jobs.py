@@ -126,6 +126,58 @@ def test_stats_add_up(spark, own_corpus):
     assert out.splitlines()[1].split()[:2] == ["codec.lz4", "lz4"]
 
 
+@pytest.mark.parametrize(("by", "names"), [
+    ("topic", ["topic"]), ("codec", ["topic", "codec"]), ("producer", ["topic", "producerId", "producerEpoch"]),
+])  # fmt: skip
+def test_stats_of_batches_are_those_of_their_headers(spark, own_corpus, by, names):
+    """Tasks add up what they read, of old formats as well, where no header says how many records there are."""
+    import kafkalog_spark
+    from kafkalog_spark.jobs.stats import stats
+
+    paths = [str(own_corpus / "kafka-4.3.1/logs/clean/d0"), *map(str, own_corpus.glob("old/0.*/logs/clean"))]
+    columns = [*names, "partition", "recordCount", "sizeInBytes", "baseOffset", "lastOffset", "maxTimestamp"]
+    heads = kafkalog_spark.read(spark, *paths, level="batches", columns=",".join(dict.fromkeys(columns))).collect()
+    assert any(head.recordCount is None for head in heads)
+    groups = {}
+    for head in heads:
+        groups.setdefault(tuple(head[name] for name in names), []).append(head)
+    wanted = {
+        key: (
+            len({head.partition for head in group}), len(group),
+            sum(1 if head.recordCount is None else head.recordCount for head in group), sum(head.sizeInBytes for head in group),
+            min(head.baseOffset for head in group), max(head.lastOffset for head in group),
+            max((head.maxTimestamp for head in group if head.maxTimestamp is not None), default=None),
+        )
+        for key, group in groups.items()
+    }  # fmt: skip
+    rows = stats(spark, *paths, by=by).collect()
+    assert {tuple(row[: len(names)]): tuple(row[len(names) :]) for row in rows} == wanted
+    assert rows[0].__fields__[len(names) :] == [
+        "partitions", "batches", "records", "bytes", "firstOffset", "lastOffset", "lastTimestamp",
+    ]  # fmt: skip
+
+
+def test_a_task_tells_many_batches_of_a_partition_in_one_row(own_corpus):
+    import pyarrow as pa
+
+    from kafkalog_spark.jobs import stats as job
+    from kafkalog_spark.table.columns import level_schema
+    from kafkalog_spark.table.filters import Bounds
+    from kafkalog_spark.table.levels import plan_level, read_level
+    from kafkalog_spark.tasks import options_of
+
+    columns = "topic,partition,recordCount,sizeInBytes,baseOffset,lastOffset,maxTimestamp"
+    asked = options_of([str(own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0")], {"level": "batches", "columns": columns})
+    schema = level_schema("batches", asked.columns)
+    sums = pa.schema([*(schema.field(name) for name in ("topic", "partition")), *job._SUM_TYPES.items()])
+    [split] = plan_level(asked, Bounds())
+    heads = list(read_level(split, schema, asked))
+    rows = [row for one in heads for batch in job.summed(one, sums) for row in batch.to_pylist()]
+    assert len(rows) == len(heads)  # as they are read
+    assert sum(row["records"] for row in rows) == 89
+    assert sum(row["batches"] for row in rows) == sum(one.num_rows for one in heads) > len(heads)
+
+
 def test_export_keeps_every_column(spark, own_corpus, tmp_path):
     top = next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/edge-keys_and.headers-0"))
     assert command("export", "--to", tmp_path / "lake", top)[0] == 0
