@@ -86,17 +86,24 @@ def _end(options: ReadOptions, view: PartitionView) -> int:
 
 
 def limited(begins: Offsets, ends: Offsets, most: int) -> Offsets:
-    """Where a micro-batch of at most `most` offsets ends, shared out by how much of each partition is due."""
-    due = {key: ends[key] - begins[key] for key in ends}
+    """Where a micro-batch of at most `most` offsets ends, shared out by how much of each partition is due.
+
+    Shares are rounded down, so that a large backlog always goes on. What that leaves goes one by one to partitions whose
+    share is below one offset, in turns, then to those that lost most by rounding. Spark's Kafka source gives one to each of the
+    first, and so goes beyond the limit (KafkaMicroBatchStream.rateLimit).
+    """
+    due = {key: ends[key] - begins[key] for key in sorted(ends) if ends[key] > begins[key]}
     total = sum(due.values())
     if total <= most:
         return dict(ends)
-    found, left = {}, most
-    for key, lag in sorted(due.items(), key=lambda item: item[1]):
-        share = min(lag, left, max(1, most * lag // total)) if lag else 0
-        found[key] = begins[key] + share
-        left -= share
-    return found
+    shares = {key: most * lag // total for key, lag in due.items()}
+    turn = sum(begins[key] for key in ends) // most % len(due)  # nothing is remembered: one further with each micro-batch
+    in_turns = [*due][turn:] + [*due][:turn]
+    tiny = [key for key in in_turns if not shares[key]]
+    others = sorted((key for key in in_turns if shares[key]), key=lambda key: most * due[key] % total, reverse=True)
+    for key in (tiny + others)[: most - sum(shares.values())]:
+        shares[key] += 1
+    return {key: begins[key] + shares.get(key, 0) for key in ends}
 
 
 def offsets_in(options: ReadOptions, begins: Offsets, ends: Offsets, most_bytes: int) -> int:

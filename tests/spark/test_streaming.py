@@ -63,6 +63,27 @@ def test_a_limit_is_shared_out_by_what_is_due():
     assert limited(begins, ends, 100)["a", 0] == 90
 
 
+@pytest.mark.parametrize("most", [1, 7, 10, 11, 15])
+@pytest.mark.parametrize("busy", [1, 10, 40])
+def test_a_limit_starves_nobody(most, busy):
+    """Partitions that get a row each in every trigger, and one with a backlog."""
+    large, small = ("t", 7), [("s", number) for number in range(busy)]
+    at = dict.fromkeys([large, *small], 0)
+    ends = {large: 1_000_000}
+    first_of = {}
+    for trigger in range(1000):
+        ends |= dict.fromkeys(small, trigger + 1)
+        following = limited(at, ends, most)
+        assert sum(following[key] - at[key] for key in at) == min(most, sum(ends[key] - at[key] for key in at))
+        for key in at:
+            if following[key] > at[key]:
+                first_of.setdefault(key, trigger)
+        at = following
+    assert max(first_of[key] for key in at) <= 2 * busy
+    assert at[large] >= max(1000 * (most - busy), 1000 // (busy + 1) // 2)
+    assert min(at[key] for key in small) >= 1000 // (busy + 1) // 2
+
+
 def test_every_limit_comes_to_the_end(grown):
     target, grow = grown
     grow(3)
