@@ -28,6 +28,7 @@ from engine.log.operations.operation import OperationOptions, operate, put_marke
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging as jobs
+from kafkalog_spark.sink.kept import Journal, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _COPIED = 16 << 20  # bytes up to which a piece is appended to the active segment, so that small writes leave few segments
 _AT_ONCE = 4  # partitions: most of the time goes by waiting for the disk
 _CLEAN = b'{"version":0,"brokerEpoch":-1}'
+_ANYTHING = (Exception, KeyboardInterrupt, SystemExit)  # what may end a commit while this process goes on
 _LOG = logging.getLogger("kafkalog")
 Key = tuple[str, int]
 
@@ -57,6 +59,12 @@ class NotAppended(KafkalogError):
     code = "not-appended"
 
 
+class NotUndone(KafkalogError):
+    """A commit that failed, and so did undoing it: the next job that writes to the directory does it."""
+
+    code = "not-undone"
+
+
 def commit(
     files: Files, job: jobs.Job, options: SinkOptions, pieces: Iterable[StagedPiece], now: int, *, overwrite: bool = False,
     stream: tuple[str, int] | None = None,
@@ -65,7 +73,10 @@ def commit(
 
     overwrite  partitions of the topics that are written, and of the option `topic`, go
     stream     (query, batch)
-    Raises KafkalogError; then everything is as it was.
+    Raises KafkalogError, and whatever else went wrong; then everything is as it was. Where undoing it fails too (NotUndone),
+    and where the process ends on the way, the next job that writes to the directory does it, by the journal: partitions that
+    came go, those that had to go come back, those that were appended to are cut where they ended, and the log dir's own files
+    hold what they held.
     """
     written = list(pieces)
     staging = {job.name: job, **{piece.job: jobs.Job(job.root, piece.job, None) for piece in written}}
@@ -114,7 +125,7 @@ class _Commit:
         name = PartitionDir(*key)
         return Place(f"{directory}/{name.topic}-{name.partition}", directory, name)
 
-    def run(self, manifest: jobs.Manifest, stream: tuple[str, int] | None) -> None:
+    def run(self, manifest: Manifest, stream: tuple[str, int] | None) -> None:
         """Prepare, publish, and let it hold; undo it where that fails."""
         files, job = self._files, self._job
         own = jobs.own_files(files, job.root)
@@ -122,7 +133,7 @@ class _Commit:
         ends = self._ends(clean=is_clean)
         standing = self._build()
         name = job.name if stream is None else f"{job.name}/{stream[1]}"
-        journal = jobs.Journal(
+        journal = Journal(
             name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], own,
             dict(self._options.settings),
         )  # fmt: skip
@@ -136,12 +147,17 @@ class _Commit:
             streams = dict(manifest.streams)
             if stream is not None:
                 streams[stream[0]] = stream[1]
-            jobs.write_manifest(files, job.root, jobs.Manifest(name, streams))
-        except KafkalogError:
-            if jobs.read_manifest(files, job.root).last == name:  # it is there, and may not stay
-                jobs.write_manifest(files, job.root, manifest)
-            if changes:
-                jobs.roll_back(files, job, journal, self._now)
+            jobs.write_manifest(files, job.root, Manifest(name, streams))
+        except _ANYTHING as error:
+            try:
+                if jobs.read_manifest(files, job.root).last == name:  # it is there, and may not stay
+                    jobs.write_manifest(files, job.root, manifest)
+                if changes:
+                    jobs.roll_back(files, job, journal, self._now)
+            except Exception as failure:  # noqa: BLE001  # whichever: it is the second one
+                what = f"{error or type(error).__name__}; it could not be undone: {failure or type(failure).__name__}"
+                do = "the next job that writes there undoes it first: until then nothing else may write or read there"
+                raise NotUndone(f"{job.root}: {what}; {do}") from error
             raise
 
     # ---- before anything is visible -------------------------------------------------------------------

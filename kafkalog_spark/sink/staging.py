@@ -7,14 +7,10 @@ changes; the manifest `<path>/.kafkalog-sink.json`, replaced last, makes it hold
 from __future__ import annotations
 
 import base64
-import json
-import logging
-import os
-import socket
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import LogConfig
@@ -24,33 +20,33 @@ from engine.layout import FileKind, log_file_name, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_manager import CHECKPOINTS
+from kafkalog_spark.sink.kept import Journal, Manifest, read_kept, write_kept
+from kafkalog_spark.sink.owners import OWNER, is_alive, put_owner
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from engine.files import Files
+    from kafkalog_spark.sink.owners import Owner
 
 STAGING = ".kafkalog-staging"
 MANIFEST = ".kafkalog-sink.json"
-JOURNAL, OWNER = "commit.json", "job.json"
+JOURNAL = "commit.json"
 NEW, OLD = "new", "old"  # partitions that are about to come, and that had to go
 _OWN = (*CHECKPOINTS, FileKind.CLEAN_SHUTDOWN)  # files of a log dir that a commit changes
-_LIMIT = 256 << 20  # bytes of such a file
-_ABANDONED = 24 * 3600 * 1000  # ms after which a job of another machine counts as dead
 PATIENCE = 60  # seconds that a commit waits for another one
-_LOG = logging.getLogger("kafkalog")
 
 
 @dataclass(frozen=True)
 class Job:
     """A job that writes to the directory `root`.
 
-    owner  the process that it ends with: machine, id, when it began; None where the system does not say
+    owner  the process that it ends with; None where the system does not say
     """
 
     root: str
     name: str
-    owner: tuple[str, int, int] | None
+    owner: Owner | None
 
     @property
     def directory(self) -> str:
@@ -58,56 +54,13 @@ class Job:
         return f"{self.root}/{STAGING}/{self.name}"
 
 
-@dataclass
-class Manifest:
-    """What was committed last, and of every stream the last batch."""
-
-    last: str = ""
-    streams: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass
-class Journal:
-    """What a commit changes: partition directories by name.
-
-    ends      of those that records are appended to: where they ended
-    new       that come, those that come in the place of others included        replaced  that go
-    own       files of the log dir itself: what they held, in base64; None of those that were not there
-    settings  of topics, as the job had them
-    """
-
-    commit: str
-    ends: dict[str, int]
-    new: list[str]
-    replaced: list[str]
-    own: dict[str, str | None]
-    settings: dict[str, str] = field(default_factory=dict)
-
-
-def this_owner() -> tuple[str, int, int] | None:
-    """The process that started this one: Spark's driver, or its daemon, which ends with it."""
-    parent = os.getppid()
-    began = _began(parent)
-    return None if began is None or parent == 1 else (socket.gethostname(), parent, began)
-
-
-def _began(process: int) -> int | None:
-    """When a process of this machine began, in ticks since the system did; None: it is not there, or nobody can tell."""
-    try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
 def begin(files: Files, job: Job) -> None:
     """Make the job's staging directory, the path to it included. Raises KafkalogError."""
-    path = f"{job.directory}/{OWNER}"
     for is_last in (False, True):
         try:
             make_directories(files, job.directory)
-            if not files.exists(path):
-                replace(files, path, [json.dumps({"owner": job.owner}).encode()])
+            if not files.exists(f"{job.directory}/{OWNER}"):
+                put_owner(files, job.directory, job.owner)
         except KafkalogError:
             if is_last:
                 raise
@@ -136,14 +89,12 @@ def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
 
 def read_manifest(files: Files, root: str) -> Manifest:
     """What was committed. Raises KafkalogError."""
-    found = _read(files, f"{root}/{MANIFEST}")
-    return Manifest() if found is None else Manifest(str(found.get("last", "")), dict(found.get("streams", {})))
+    return read_kept(files, f"{root}/{MANIFEST}", Manifest) or Manifest()
 
 
 def write_manifest(files: Files, root: str, manifest: Manifest) -> None:
     """The moment from which a commit holds."""
-    text = json.dumps({"version": 1, "last": manifest.last, "streams": manifest.streams})
-    replace(files, f"{root}/{MANIFEST}", [text.encode()])
+    write_kept(files, f"{root}/{MANIFEST}", manifest)
 
 
 def own_files(files: Files, root: str) -> dict[str, str | None]:
@@ -157,19 +108,7 @@ def own_files(files: Files, root: str) -> dict[str, str | None]:
 
 def write_journal(files: Files, job: Job, journal: Journal) -> None:
     """From here on a commit has to be finished or undone."""
-    replace(files, f"{job.directory}/{JOURNAL}", [json.dumps(vars(journal)).encode()])
-
-
-def _read(files: Files, path: str) -> dict[str, Any] | None:
-    if not files.exists(path):
-        return None
-    try:
-        found = json.loads(files.read(path, _LIMIT))
-    except ValueError:
-        raise KafkalogError(f"{path}: no JSON, though the sink writes nothing else there") from None
-    if not isinstance(found, dict):
-        raise KafkalogError(f"{path}: no object of JSON, though the sink writes nothing else there")
-    return found
+    write_kept(files, f"{job.directory}/{JOURNAL}", journal)
 
 
 def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()) -> None:
@@ -183,22 +122,9 @@ def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()
         return
     for name in files.list(staging):
         undo(files, Job(root, name, None), now)
-        if name not in keep and not _is_alive(files, f"{staging}/{name}", now):
+        if name not in keep and not is_alive(files, f"{staging}/{name}", now):
             clean_up(files, Job(root, name, None))
     _remove_empty(files, root)
-
-
-def _is_alive(files: Files, directory: str, now: int) -> bool:
-    if not files.list(directory):
-        return False
-    try:
-        found = _read(files, f"{directory}/{OWNER}") or {}
-    except KafkalogError:
-        found = {}
-    owner = found.get("owner")
-    if isinstance(owner, list) and len(owner) == 3 and owner[0] == socket.gethostname():
-        return bool(_began(owner[1]) == owner[2])
-    return now - files.info(directory).modified_ms < _ABANDONED
 
 
 def drop(files: Files, job: Job, now: int) -> None:
@@ -209,9 +135,8 @@ def drop(files: Files, job: Job, now: int) -> None:
 
 def undo(files: Files, job: Job, now: int) -> None:
     """Undo a commit that did not come to its end, if there is one."""
-    found = _read(files, f"{job.directory}/{JOURNAL}")
-    if found is not None:
-        journal = Journal(**found)
+    journal = read_kept(files, f"{job.directory}/{JOURNAL}", Journal)
+    if journal is not None:
         if read_manifest(files, job.root).last != journal.commit:
             roll_back(files, job, journal, now)
         files.remove(f"{job.directory}/{JOURNAL}")

@@ -16,6 +16,7 @@ from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.commit import commit
 from kafkalog_spark.sink.options import check_columns, read_sink_options
+from kafkalog_spark.sink.owners import alive, this_owner
 from kafkalog_spark.sink.tasks import StagedPiece, TaskWriter
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Sink:
         self.columns = check_columns(schema, self.options)
         files = Files()
         root = self.options.path
-        self.job = jobs.Job(root, _job_name(options), jobs.this_owner())
+        self.job = jobs.Job(root, _job_name(options), this_owner())
         try:
             if files.exists(root) and not files.info(root).is_directory:
                 raise LogDirError(f"{root}: a file; name the directory that the partition directories go to")
@@ -63,9 +64,10 @@ class Sink:
         directory = f"{self.job.root}/{jobs.STAGING}/{name}"
         try:
             jobs.begin(files, self.job)
-            jobs.make_directories(files, directory)
-            writer = TaskWriter(files, directory, name, self.options, self.columns, number=number, clock=now_ms)
-            pieces = writer.write(batches)
+            with alive(files, self.job.directory):
+                jobs.make_directories(files, directory)
+                writer = TaskWriter(files, directory, name, self.options, self.columns, number=number, clock=now_ms)
+                pieces = writer.write(batches)
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
         return Written(pieces, None if context is None else context.getLocalProperty(_QUERY_ID))

@@ -19,6 +19,7 @@ from engine.log.logdir.log_manager import CHECKPOINTS
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.options import check_topic, read_sink_options
+from kafkalog_spark.sink.owners import Owner, this_owner
 from kafkalog_spark.sink.tasks import StagedPartition
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, cut, run
 from tests.support.disk_model import Disk
@@ -180,8 +181,8 @@ def test_a_batch_of_a_stream_comes_once(root):
 
 def test_what_dead_jobs_staged_goes_and_what_living_ones_did_stays(root):
     sink(root, name="dead", owner=DEAD).stage([values("a")])
-    sink(root, name="alive", owner=jobs.this_owner()).stage([values("b")])
-    sink(root, name="elsewhere", owner=("another", 1, 1)).stage([values("c")])
+    sink(root, name="alive", owner=this_owner()).stage([values("b")])
+    sink(root, name="elsewhere", owner=Owner("another", 1, 1)).stage([values("c")])
     sink(root).write([values("d")])
     assert FILES.list(f"{root}/{jobs.STAGING}") == ["alive", "elsewhere"]
     assert read(FILES, root) == {"t-0": [(0, b"d")]}
@@ -239,7 +240,7 @@ def test_dropping_a_job_leaves_what_it_committed(root, monkeypatch):
 
 def test_a_commit_that_others_followed_is_never_undone(root, monkeypatch):
     """Though the process that made it had no time to remove its journal, and lives on."""
-    job = sink(root, name="first", owner=jobs.this_owner())
+    job = sink(root, name="first", owner=this_owner())
     pieces = job.stage([values("a")])
     monkeypatch.setattr(jobs, "clean_up", lambda *_: None)
     job.commit(pieces)
@@ -251,8 +252,8 @@ def test_a_commit_that_others_followed_is_never_undone(root, monkeypatch):
 
 def test_a_commit_that_stopped_is_undone_before_the_next_one():
     disk, pieces = prepared()
-    changes = run(lambda files: SinkRun(files, ROOT, owner=jobs.this_owner()).commit(pieces), disk).changes
-    files = run(lambda files: SinkRun(files, ROOT, owner=jobs.this_owner()).commit(pieces), disk, stop_at=changes * 2 // 3)
+    changes = run(lambda files: SinkRun(files, ROOT, owner=this_owner()).commit(pieces), disk).changes
+    files = run(lambda files: SinkRun(files, ROOT, owner=this_owner()).commit(pieces), disk, stop_at=changes * 2 // 3)
     files = CrashFiles(files.disk())
     SinkRun(files, ROOT, name="next").write([batch(value=[b"x"], topic=["a"], partition=[0])])
     assert read(files, ROOT) == {**BEFORE, "a-0": [*BEFORE["a-0"], (2, b"x")]}

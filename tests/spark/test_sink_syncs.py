@@ -7,6 +7,7 @@ import os
 import pytest
 
 from kafkalog_spark.sink import staging as jobs
+from kafkalog_spark.sink.owners import this_owner
 from tests.crash.sweep import Case, cuts, passes, sync_sites
 from tests.support.crash_files import CrashFiles, run
 from tests.support.disk_model import Disk
@@ -160,7 +161,7 @@ def undo_publish():
 
 def commit_after_another():
     """A commit stopped whose job lives on: it is undone once, and never again after another has committed."""
-    alive = {"name": "alive", "owner": jobs.this_owner()}
+    alive = {"name": "alive", "owner": this_owner()}
     disk = stopped(*staged(first_written(), TASKS, **alive), **alive)
 
     def work(files, acknowledge):
@@ -174,7 +175,7 @@ def commit_after_another():
 
 def commit_beside_another():
     """Two jobs have staged, and commit one after the other."""
-    disk, pieces = staged(first_written(), TASKS, name="one", owner=jobs.this_owner())
+    disk, pieces = staged(first_written(), TASKS, name="one", owner=this_owner())
     disk, others = staged(disk, NEW, name="other")
 
     def work(files, acknowledge):

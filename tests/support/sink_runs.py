@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from engine.log.verify.partition import verify_partition
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.commit import commit
 from kafkalog_spark.sink.options import read_sink_options
+from kafkalog_spark.sink.owners import Owner, this_system
 from kafkalog_spark.sink.tasks import TaskWriter
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.sink.tasks import StagedPiece
 
 NOW = 1_700_000_000_000
-DEAD = (socket.gethostname(), 2**30, 1)  # no process has this id
+DEAD = Owner(this_system() or "", 2**30, 1)  # no process has this id
 TYPES = {
     "key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
