@@ -252,7 +252,7 @@ _kafkalog() {
             return
             ;;
         --format)
-            _kafkalog_words 'text jsonl' "$cur"
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac

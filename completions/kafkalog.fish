@@ -203,7 +203,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l dedupe-buffer-siz
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l shuffle -x -a 'auto always never' -d 'compact: whether many tasks clean a partition together: where its keys may not fit one task'"'"'s memory, always, or never, which takes more rounds'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l master -x -d 'Where to run; default: as spark-submit says, else all cores here'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l conf -x -d 'A setting of Spark; may be repeated'
-complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l format -x -a 'text jsonl' -d 'Rows for people, or one JSON object a line'
+complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l format -x -a 'text json jsonl' -d 'Rows for people, or one JSON object a line'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l version -d 'Show the version and how the kernels were built'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -s h -l help -d 'Show this message and exit'
 complete -c kafkalog -n __fish_use_subcommand -f -a truncate -d 'Cut the end of partitions'

@@ -9,7 +9,7 @@ import click
 
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
-from engine.log.report import Action
+from engine.log.report import Action, leaves_doubt
 from kafkalog_cli.app import printable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def exit_status(report: Report) -> int:
 
 def event_status(action: Action, severity: Severity) -> int:
     """What one event makes of the exit status, see `exit_status`."""
-    if action in (Action.REFUSED, Action.MISSING) or (action is Action.KEPT and severity is not Severity.INFO):
+    if action is Action.MISSING or leaves_doubt(action, severity):
         return 4
     return 0 if severity is Severity.INFO else 1
 

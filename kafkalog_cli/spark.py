@@ -201,14 +201,12 @@ def _compact(spark: SparkSession, given: Given) -> int:
 
 def _events(frame: DataFrame, given: Given) -> int:
     """Show what was done → exit status: that of the command for the same events and failures."""
-    from engine.findings import Severity
-    from engine.log.report import Action
     from kafkalog_cli.render_report import event_status
+    from kafkalog_spark.jobs.upkeep import FAILED, events_in
 
     rows = _shown(frame, given.form, _event_line)
-    failed = [row["exitStatus"] for row in rows if row["action"] == "failed"]
-    events = [row for row in rows if row["action"] not in ("failed", "found")]  # what is found besides is no event there either
-    return max([*failed, *(event_status(Action(row["action"]), Severity(row["severity"])) for row in events)], default=0)
+    failed = [row["exitStatus"] for row in rows if row["action"] == FAILED]
+    return max([*failed, *(event_status(*event) for event in events_in(rows))], default=0)
 
 
 def _show(frame: DataFrame, form: str) -> None:
@@ -221,7 +219,7 @@ def _shown(frame: DataFrame, form: str, line: Any) -> list[Row]:
     """The rows, written out one by one: as JSON, or as `line` makes them."""
     rows = frame.collect()  # an iterator of Spark's would run two tasks at a time, on whatever cluster
     for row in rows:
-        if form == "jsonl":
+        if form == "json":
             click.echo(json.dumps(_plain(row.asDict(recursive=True)), ensure_ascii=False))
         elif line is not None:
             click.echo(line(row))

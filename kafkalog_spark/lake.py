@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.table.columns import level_schema
+from kafkalog_spark.table.columns import EXPORTED, level_schema
 from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.tasks import options_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Transaction
 
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 MODES = ("error", "append", "overwrite")
 _AT_ONCE = 128 << 20  # bytes of Arrow that one append to a partitioned table of Iceberg takes
 
@@ -31,7 +30,7 @@ def batches(*paths: str, **options: object) -> pa.RecordBatchReader:
     options  as for reading; other `columns` than these eight are those that come
     Raises OptionError, LogDirError, DataLossError; iterating raises LogDirError.
     """
-    asked = options_of(paths, {"columns": ",".join(COLUMNS), **options})
+    asked = options_of(paths, {"columns": ",".join(EXPORTED), **options})
     schema = level_schema(asked.level, asked.columns)
     splits = plan_level(asked, Bounds())
 

@@ -62,6 +62,11 @@ class Event(NamedTuple):
     age_ms: int | None = None
 
 
+def leaves_doubt(action: Action, severity: Severity) -> bool:
+    """Does an event say that something in the files is still wrong, or was refused?"""
+    return action is Action.REFUSED or (action is Action.KEPT and severity is not Severity.INFO)
+
+
 def loses_records(event: Event) -> bool:
     """Were records lost that stood whole on the disk, or what tells of lost ones?
 
@@ -150,9 +155,7 @@ class Report:
     @property
     def is_doubtful(self) -> bool:
         """Is something in the files still wrong, or was something refused?"""
-        return self.is_refused or any(
-            event.action is Action.KEPT and event.severity is not Severity.INFO for event in self.events
-        )
+        return any(leaves_doubt(event.action, event.severity) for event in self.events)
 
     @property
     def is_refused(self) -> bool:

@@ -7,7 +7,7 @@ from click.core import ParameterSource
 
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Whole, size_option, version_option
+from kafkalog_cli.options import PATH, Whole, object_lines_option, size_option, version_option
 
 _SECTIONS = (
     Section("What is worked on", ("--topic", "--split-bytes", "--on-corruption")),
@@ -73,8 +73,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--master", metavar="URL", help="Where to run; default: as spark-submit says, else all cores here.")
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True,
-              help="Rows for people, or one JSON object a line.")
+@object_lines_option("Rows for people, or one JSON object a line.")
 @version_option
 @click.pass_context
 def command(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.mapped import read_mapped
+from kafkalog_spark.table.columns import EXPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 FORMATS = ("parquet", "delta", "iceberg")  # the last two where the session has them
 _BACK = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _COMPRESSION = "compression.type"
@@ -30,7 +30,7 @@ def export(
     Raises OptionError, LogDirError; AnalysisException where `to` is there and the mode is error.
     """
     _check(table)
-    rows = read_mapped(spark, paths, {"columns": ",".join(COLUMNS), **options})
+    rows = read_mapped(spark, paths, {"columns": ",".join(EXPORTED), **options})
     rows.write.mode(mode).format(table).partitionBy("topic").save(to)
 
 

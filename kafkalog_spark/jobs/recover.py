@@ -13,16 +13,24 @@ from engine.log.logdir.startup import foresee
 from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_places
 from engine.log.quarantine.naming import quarantine_beside
 from engine.log.quarantine.seam import QuarantiningFiles
-from engine.log.report import Action
 from engine.server_config import ServerConfig
-from kafkalog_spark.jobs.upkeep import FAILED, Assignment, TaskLogManager, event_rows, frame_of, opened, run_tasks
+from kafkalog_spark.jobs.upkeep import (
+    FAILED,
+    Assignment,
+    TaskLogManager,
+    event_rows,
+    events_in,
+    frame_of,
+    opened,
+    run_tasks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.log_dirs import LogDir
     from engine.log.report import Report
 
 _TASK_BYTES = 128 << 20
@@ -48,19 +56,18 @@ def recover(
     with opened(paths, settings, moment, partial(_quarantine, moment, "log-dir"), topics) as job:
         rows = [row for report in prepare(job.manager, asked, recovery) for row in event_rows(report)]
         work = Assignment(settings, moment, partial(_quarantine, moment, ""), partial(_recover, asked))
-        rows += run_tasks(spark, job, recovery.places, work, _TASK_BYTES)
-        recovery.unproven.update(dict.fromkeys(_wrong(rows, recovery.places), "a task says so"))
+        of_tasks = run_tasks(spark, job, recovery.places, work, _TASK_BYTES)
+        _note(recovery, of_tasks)
+        rows += of_tasks
         rows += [row for report in finish(job.manager, asked, recovery) for row in event_rows(report)]
     return frame_of(spark, rows)
 
 
-def _wrong(rows: list[dict[str, Any]], places: list[Place]) -> set[str]:
-    """The log dirs of which events say that something could not be done, or is still wrong."""
-    around = {place.path: place.log_dir for place in places}
-    return {
-        around.get(row["directory"], row["directory"]) for row in rows
-        if row["action"] in (FAILED, Action.REFUSED.value) or (row["action"] == Action.KEPT.value and row["severity"] != "info")
-    }  # fmt: skip
+def _note(recovery: Recovery, rows: list[dict[str, Any]]) -> None:
+    """Keep what the rows of tasks say about the log dirs of their partitions."""
+    by_path = {place.path: place for place in recovery.places}
+    for row in rows:
+        recovery.note(by_path[row["directory"]], events_in([row]), is_failed=row["action"] == FAILED)
 
 
 def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]:

@@ -1,29 +1,31 @@
 """What jobs that change logs share: locks and checkpoints on the driver, partitions as tasks.
 
 The driver holds the locks of all log dirs while tasks work, does what concerns a log dir as a whole, and writes the
-checkpoints from what the tasks say. A task works on whole partitions, by the engine's own operations; a lock of its own for
-each keeps an attempt that Spark gave up, and that still runs, apart from the next one.
+checkpoints from what the tasks say. A task works on whole partitions, by the engine's own operations, and never without the
+job: see `holds`.
 """
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from engine.errors import KafkalogError, LogDirLocked
+from engine.errors import KafkalogError
 from engine.files import Files
+from engine.findings import Severity
 from engine.layout import PartitionKind
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import LEFT_ALONE
+from engine.log.report import Action
 from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError, OptionError
+from kafkalog_spark.jobs.holds import Hold, held, own_lock
 from kafkalog_spark.table.levels import rows_as_batches
 from kafkalog_spark.table.partitions import log_size
 from kafkalog_spark.table.planning import Piece, pack
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.files import Lock
     from engine.log.logdir.log_manager import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.report import Report
@@ -52,9 +53,8 @@ _NOTE_TYPES = EVENT_TYPES | {
 }  # fmt: skip
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
 FAILED = "failed"  # why a log was not worked on to the end
+FOUND = "found"  # a finding besides: no event of the command either
 STANDING = "standing"  # how a log was left: for the driver, not for the user
-_PATIENCE, _AGAIN, _GRACE = 600.0, 0.2, 2.0  # seconds: for another attempt; between two looks; for Spark to end the later one
-_LOCKS = ".kafkalog-task-"  # names of the tasks' locks; plain files in a log dir are nothing to a broker
 
 
 class TaskLogManager(LogManager):
@@ -84,12 +84,14 @@ class Assignment(NamedTuple):
 class Job:
     """Log dirs that are locked, with the driver's manager.
 
+    hold   what tasks need for their work
     plans  by partition directory what tasks left to the driver, see TaskLogManager
     half_done  log dirs in which something failed in the middle
     """
 
     log_dirs: list[LogDir]
     manager: LogManager
+    hold: Hold
     plans: dict[str, bytes] = field(default_factory=dict)
     half_done: set[str] = field(default_factory=set)
 
@@ -116,14 +118,14 @@ def opened(
         log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
         with ExitStack() as stack:  # each step back is taken, whichever fails
             stack.enter_context(locked(files, [log_dir.path for log_dir in log_dirs]))
+            hold = stack.enter_context(held(files, [log_dir.path for log_dir in log_dirs]))
             seams: dict[str, Files] = {}
             for log_dir in log_dirs:
-                stack.callback(_remove_locks, files, log_dir.path)
                 seams[log_dir.path] = wrap(files, log_dir)
                 stack.callback(finish, seams[log_dir.path])
             # settings of topics also come from log dirs where none of their partitions is
             cluster = replace(survey(files, found), log_dirs=tuple(log_dirs))
-            yield Job(log_dirs, LogManager(seams.__getitem__, cluster, settings, now))
+            yield Job(log_dirs, LogManager(seams.__getitem__, cluster, settings, now), hold)
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 
@@ -138,20 +140,6 @@ def _narrowed(log_dirs: list[LogDir], topics: Collection[str]) -> list[LogDir]:
     if missing := sorted(set(topics) - there):
         raise OptionError(f"not there: {', '.join(missing)}")
     return narrowed
-
-
-def _remove_locks(files: Files, log_dir: str) -> None:
-    """Remove the locks of tasks that have ended. An attempt that Spark gave up may run on: its lock stays."""
-    for name in files.list(log_dir):
-        if name.startswith(_LOCKS):
-            try:
-                lock = files.lock(f"{log_dir}/{name}")
-            except LogDirLocked:
-                continue
-            try:
-                files.remove(f"{log_dir}/{name}")
-            finally:
-                lock.release()
 
 
 def pieces_of(places: Iterable[Place]) -> list[Piece]:
@@ -171,11 +159,11 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
     def task(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
         mine = [place for piece in pieces for place in splits[piece.partition]]
         try:
-            yield from rows_as_batches(_rows(mine, work, cluster), _SCHEMA)
+            yield from rows_as_batches(_rows(mine, work, cluster, hold), _SCHEMA)
         except KafkalogError as error:  # what concerns one log is a row; this concerns its log dir
             raise LogDirError(str(error)) from None
 
-    cluster = job.cluster
+    cluster, hold = job.cluster, job.hold
     numbered = [[Piece("", "", number, 0, 0, 0)] for number in range(len(splits))]
     if not places:
         return []
@@ -185,7 +173,7 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
 
 def run_here(job: Job, places: list[Place], work: Assignment) -> list[dict[str, Any]]:
     """As `run_tasks`, in the driver: for what is soon done, and must not be done twice. Raises LogDirError."""
-    return _taken(job, {place.path: place for place in places}, _rows(places, work, job.cluster))
+    return _taken(job, {place.path: place for place in places}, _rows(places, work, job.cluster, job.hold))
 
 
 def _taken(job: Job, by_path: dict[str, Place], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -224,28 +212,7 @@ def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dic
         write_clean_offsets(files, clean.get(log_dir.path, {}))
 
 
-def _own_lock(files: Files, path: str) -> Lock:
-    """The lock at `path`. Another attempt at this task may hold it, given up or begun twice: it is waited for.
-
-    To fail at once would count against the task, four times in a second. Raises LogDirLocked after _PATIENCE.
-    """
-    until = time.monotonic() + _PATIENCE
-    has_waited = False
-    while True:
-        try:
-            lock = files.lock(path)
-        except LogDirLocked:
-            if time.monotonic() >= until:
-                raise
-            has_waited = True
-            time.sleep(_AGAIN)
-        else:
-            if has_waited:  # the other one was done, and Spark ends this one; or it died, and the work is ours
-                time.sleep(_GRACE)
-            return lock
-
-
-def _rows(places: list[Place], work: Assignment, cluster: Cluster) -> Iterator[dict[str, Any]]:
+def _rows(places: list[Place], work: Assignment, cluster: Cluster, hold: Hold) -> Iterator[dict[str, Any]]:
     """The work of one task, log dir by log dir."""
     files = Files()
     for log_dir in cluster.log_dirs:
@@ -254,12 +221,18 @@ def _rows(places: list[Place], work: Assignment, cluster: Cluster) -> Iterator[d
             continue
         with ExitStack() as stack:
             for place in mine:
-                lock = _own_lock(files, f"{log_dir.path}/{_LOCKS}{place.name.topic}-{place.name.partition}")
+                lock = own_lock(files, log_dir.path, f"{place.name.topic}-{place.name.partition}")
                 stack.callback(lock.release)
+            hold.check(files, log_dir.path)  # after the wait for the locks
             part = replace(log_dir, places=tuple(mine))
             seam = work.wrap(files, part)
             stack.callback(finish, seam)
-            manager = TaskLogManager(lambda _path, seam=seam: seam, replace(cluster, log_dirs=(part,)), work.settings, work.now)
+
+            def files_of(path: str, seam: Files = seam) -> Files:
+                hold.check(files, path)  # whatever is done to a log begins with this
+                return seam
+
+            manager = TaskLogManager(files_of, replace(cluster, log_dirs=(part,)), work.settings, work.now)
             for report in work.operate(manager):
                 yield from event_rows(report)
             yield from _standing_rows(manager)
@@ -294,13 +267,20 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
             "endOffset": event.end_offset, "records": event.records, "bytes": event.size, "severity": event.severity.value,
         }  # fmt: skip
     for finding in report.findings:
-        yield same | {"action": "found", "file": finding.where.file, "reason": f"{finding.code}: {finding.what}",
+        yield same | {"action": FOUND, "file": finding.where.file, "reason": f"{finding.code}: {finding.what}",
                       "firstOffset": finding.where.offset, "severity": finding.severity.value}  # fmt: skip
     if report.failure is not None:
         yield same | {
             "action": FAILED, "file": "", "reason": str(report.failure), "severity": "error",
             "exitStatus": report.failure.exit_status, "leftAlone": isinstance(report.failure, LEFT_ALONE),
         }  # fmt: skip
+
+
+def events_in(rows: Iterable[Any]) -> Iterator[tuple[Action, Severity]]:
+    """What the events among such rows were, and how bad: rows of failures and findings are left out."""
+    for row in rows:
+        if row["action"] not in (FAILED, FOUND):
+            yield Action(row["action"]), Severity(row["severity"])
 
 
 def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:

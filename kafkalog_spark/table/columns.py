@@ -12,6 +12,8 @@ from engine.arrow.heads import HEAD_TYPES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+# of records, for tables that others keep: everything that a sink needs to write them back
+EXPORTED = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 _PARTITION: dict[str, pa.DataType] = {"topic": pa.string(), "partition": pa.int32(), "directory": pa.string()}
 FINDING_TYPES = _PARTITION | {
     "file": pa.string(), "position": pa.int64(), "offset": pa.int64(), "code": pa.string(), "severity": pa.string(),

@@ -100,3 +100,14 @@ def no_session(monkeypatch):
     monkeypatch.setattr("kafkalog_spark.jobs.upkeep.run", run)
     for job in ("recover", "compact"):
         monkeypatch.setattr(f"kafkalog_spark.jobs.{job}.frame_of", lambda _spark, rows: rows)
+
+
+@pytest.fixture
+def torn(own_corpus, tmp_path):
+    """A log dir that a broker has left, with a torn log in it."""
+    logs = tmp_path / "logs"
+    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
+    (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    with max((logs / "small_segments-0").glob("*.log")).open("ab") as log:
+        log.write(b"torn")
+    return logs

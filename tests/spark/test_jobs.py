@@ -222,6 +222,14 @@ def test_no_job_passes_over_an_option_in_silence(job, option, what, tmp_path):
     assert what in done.err
 
 
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_json_has_both_names_as_elsewhere(form, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("kafkalog_cli.spark.run_job", lambda _job, given, *_: asked.append(given.form) or 0)
+    done = kafkalog("spark", "verify", "--format", form, str(tmp_path))
+    assert (done.err, done.status, asked) == ("", 0, ["json"])
+
+
 def test_a_topic_that_is_nowhere_is_not_found_sound(spark, own_corpus, tmp_path):
     source = next(own_corpus.glob("kafka-4.3.1/logs/clean/*/codec.none-0"))
     status, out, err = command("verify", "--topic", "nowhere", source)

@@ -12,6 +12,7 @@ import pytest
 from kafkalog_spark import lake
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.lake import batches, write_delta, write_iceberg
+from kafkalog_spark.table.columns import EXPORTED
 
 needs_pyiceberg = pytest.mark.skipif(find_spec("pyiceberg") is None, reason="this needs pyiceberg: not found")
 
@@ -86,7 +87,7 @@ def test_an_iceberg_table(top, iceberg, monkeypatch):
     write_iceberg(top, to="kafka.records", mode="overwrite", subscribe="bulk", extraColumns="producerEpoch", **where)
     rows = table("kafka.records").scan().to_arrow()
     assert rows.num_rows == batches(top, subscribe="bulk").read_all().num_rows
-    assert rows.schema.names == [*lake.COLUMNS, "producerEpoch"]
+    assert rows.schema.names == [*EXPORTED, "producerEpoch"]
 
 
 @needs_pyiceberg

@@ -10,10 +10,11 @@ import pytest
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
+from engine.layout import PartitionDir
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.errors import LogDamaged
-from engine.log.logdir.log_manager import Settings
-from engine.log.operations.recover import RecoverOptions
+from engine.log.logdir.log_dirs import Place
+from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.report import Action, Report
@@ -36,7 +37,7 @@ def status_of(rows):
     """The exit status of `kafkalog spark` for the rows of a job."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command, "_shown", lambda *_: rows)
-        return command._events(None, SimpleNamespace(form="jsonl"))
+        return command._events(None, SimpleNamespace(form="json"))
 
 
 def sound_partitions(top):
@@ -119,17 +120,6 @@ def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(own_corpus,
     monkeypatch.setattr(recover_job, "frame_of", lambda _spark, rows: rows)
     recover_job.recover(None, str(logs))
     assert asked == ["refused"]
-
-
-@pytest.fixture
-def torn(own_corpus, tmp_path):
-    """A log dir that a broker has left, with a torn log in it."""
-    logs = tmp_path / "logs"
-    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
-    (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
-    with max((logs / "small_segments-0").glob("*.log")).open("ab") as log:
-        log.write(b"torn")
-    return logs
 
 
 @pytest.mark.usefixtures("no_session")
@@ -275,41 +265,23 @@ def test_every_quarantine_is_closed_whatever_fails(torn, tmp_path, monkeypatch):
     assert read_manifest(ReadOnlyFiles(), str(kept)).left is not None
 
 
-def test_the_lock_of_an_attempt_that_runs_on_outlives_its_job(torn):
-    held, free = torn / ".kafkalog-task-a-0", torn / ".kafkalog-task-b-0"
-    free.touch()
-
-    def fail():
-        with upkeep.opened([str(torn)], Settings(), NOW, lambda files, _: files):
-            raise ValueError("a job that fails")
-
-    with lock_held(str(held)), pytest.raises(ValueError, match="a job that fails"):
-        fail()
-    assert (held.exists(), free.exists()) == (True, False)
-    with upkeep.opened([str(torn)], Settings(), NOW, lambda files, _: files):
-        pass
-    assert not held.exists()
-
-
-@pytest.mark.usefixtures("no_session")
-def test_an_attempt_waits_for_another_one_that_still_works(torn, monkeypatch):
-    """Spark may run a task twice at once (speculation): one that fails at once fails four times, and with it the job."""
-    monkeypatch.setattr(upkeep, "_GRACE", 0)
-    held = lock_held(str(torn / ".kafkalog-task-small_segments-0"))
-    held.__enter__()
-    slept = []
-
-    def end_the_other(seconds):
-        slept.append(seconds)
-        if len(slept) == 2:
-            held.__exit__(None, None, None)
-
-    monkeypatch.setattr(upkeep.time, "sleep", end_the_other)
-    assert ("recovered", "small_segments-0") in done(recover(None, str(torn), now=NOW))
-    assert len(slept) >= 2
-    monkeypatch.setattr(upkeep, "_PATIENCE", 0)
-    with lock_held(str(torn / ".kafkalog-task-small_segments-0")), pytest.raises(LogDirError, match="kafkalog-task-small_segments-0"):
-        recover(None, str(torn), now=NOW)
+@pytest.mark.parametrize("events", [
+    [("recovered", "info"), ("truncated", "error")], [("refused", "info")], [("kept", "warning"), ("missing", "warning")],
+    [("kept", "info"), ("missing", "warning")], [("refused", "info"), UnreadableFile("it can not be read")],
+])  # fmt: skip
+def test_what_makes_a_log_dir_unproven_is_the_same_for_job_and_command(events, tmp_path):
+    report = Report(str(tmp_path / "t-0"), "recover")
+    for event in events:
+        if isinstance(event, KafkalogError):
+            report.failure = event
+        else:
+            report.add(Action(event[0]), "", "", severity=Severity(event[1]))
+    place = Place(report.directory, str(tmp_path), PartitionDir("t", 0))
+    by_job, by_command = Recovery(places=[place]), Recovery(places=[place])
+    recover_job._note(by_job, list(event_rows(report)))
+    told = [(event.action, event.severity) for event in report.events]
+    by_command.note(place, told, is_failed=report.failure is not None)
+    assert (by_job.unproven, by_job.incomplete) == (by_command.unproven, by_command.incomplete)
 
 
 @pytest.mark.parametrize(("events", "status"), [

@@ -22,7 +22,7 @@ from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import at_any_rate, closed, put_marker, take_marker
 from engine.log.operations.salvage import salvage
-from engine.log.report import Action, Report
+from engine.log.report import Action, Report, leaves_doubt
 from engine.log.segment.leftovers import Leftovers
 
 if TYPE_CHECKING:
@@ -80,16 +80,17 @@ class Recovery:
     incomplete: set[str] = field(default_factory=set)
     is_refused: bool = False
 
-    def note(self, place: Place, report: Report) -> None:
-        """Keep what the report of a partition says about its log dir."""
-        if report.failure is not None:
+    def note(self, place: Place, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False) -> None:
+        """Keep what was told of a partition, in whatever pieces, about its log dir: what makes it unproven stands here only."""
+        if is_failed:
             self.unproven[place.log_dir] = "a partition could not be recovered"
-        elif report.is_refused:
-            self.unproven[place.log_dir] = _TRIPPED
-        elif report.is_doubtful:
-            self.unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
-        if report.find(Action.MISSING):
-            self.incomplete.add(place.log_dir)
+        for action, severity in events:
+            if action is Action.REFUSED and not is_failed:
+                self.unproven[place.log_dir] = _TRIPPED
+            elif leaves_doubt(action, severity):
+                self.unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
+            elif action is Action.MISSING:
+                self.incomplete.add(place.log_dir)
 
 
 def recover(
@@ -108,7 +109,8 @@ def recover(
         for place, report in recovered:
             if report.failure is not None:
                 errors.append(report.failure)
-            recovery.note(place, report)
+            told = [(event.action, event.severity) for event in report.events]
+            recovery.note(place, told, is_failed=report.failure is not None)
             yield report
             if progress is not None:
                 progress(place)

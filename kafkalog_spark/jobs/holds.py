@@ -1,0 +1,145 @@
+"""Locks of jobs that work in place: one attempt at a partition at a time, and none without its job.
+
+Spark may begin a task twice, and may give up one that runs on, on an executor that it has lost. So the driver holds a file of
+its job in each log dir, and a task the file of each partition that it works on. A task looks before each log whether its job
+goes on. The job takes its files away first, waits for the files of tasks, and only then lets go of `.lock`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
+
+from engine.errors import KafkalogError, LogDirLocked
+from engine.files import is_locked
+from engine.layout import FileKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.files import Files, Lock
+
+# plain files in a log dir are nothing to a broker
+_JOB = ".kafkalog-job-"
+_TASK = ".kafkalog-task-"
+_PATIENCE, _AGAIN, _GRACE = 600.0, 0.2, 2.0  # seconds: for another attempt; between two looks; for Spark to end the later one
+_LEAVING = 60.0  # seconds for tasks that Spark has ended, or given up, and that still hold a partition when their job ends
+_PROCESS = uuid4().hex
+_LOG = logging.getLogger("kafkalog")
+
+
+class JobIsOver(KafkalogError):
+    """A task whose job does not hold the log dir any more: it leaves everything as it is."""
+
+    code = "job-is-over"
+
+
+class StillAtWork(KafkalogError):
+    """Tasks that work on partitions though their job ends: nobody knows how they will leave them."""
+
+    code = "still-at-work"
+
+
+class Hold(NamedTuple):
+    """What a task knows of the job: its name, and the process that holds its files."""
+
+    job: str
+    process: tuple[str, int]
+
+    def check(self, files: Files, log_dir: str) -> None:
+        """Raise JobIsOver where the job does not hold `log_dir` any more: a broker may run there."""
+        path = f"{log_dir}/{_JOB}{self.job}"
+        if self.process == _this_process():  # asking for it would let it go
+            return
+        if not files.exists(path) or (sys.platform == "linux" and not is_locked(path)):
+            raise JobIsOver(f"{log_dir}: the job that this task belongs to has ended; nothing more is done", path=log_dir)
+
+
+def _this_process() -> tuple[str, int]:
+    return _PROCESS, os.getpid()
+
+
+@contextmanager
+def held(files: Files, log_dirs: list[str]) -> Iterator[Hold]:
+    """Hold the log dirs, whose `.lock` is ours, for tasks. In the end tasks that still work are waited for.
+
+    Raises StillAtWork where they go on, unless something was raised before: then it is a warning.
+    """
+    hold = Hold(uuid4().hex, _this_process())
+    mine = []
+    try:
+        for log_dir in dict.fromkeys(log_dirs):
+            for name in files.list(log_dir):
+                if name.startswith(_JOB) and name != _JOB + hold.job:  # of a driver that died: `.lock` is ours
+                    files.remove(f"{log_dir}/{name}")
+            mine.append(files.lock(f"{log_dir}/{_JOB}{hold.job}"))
+        yield hold
+    except BaseException:
+        try:
+            _let_go(files, log_dirs, mine)
+        except StillAtWork as error:
+            _LOG.warning("%s", error)
+        raise
+    else:
+        _let_go(files, log_dirs, mine)
+
+
+def _let_go(files: Files, log_dirs: list[str], mine: list[Lock]) -> None:
+    for lock in mine:
+        files.remove(lock.path)
+        lock.release()
+    until = time.monotonic() + _LEAVING
+    while at_work := [path for log_dir in log_dirs for path in _remove_locks(files, log_dir)]:
+        if time.monotonic() >= until:
+            for log_dir in dict.fromkeys(path.rpartition("/")[0] for path in at_work):  # a broker must not trust it
+                files.remove(f"{log_dir}/{FileKind.CLEAN_SHUTDOWN.value}")
+            named = ", ".join(path.replace(_TASK, "") for path in at_work)
+            raise StillAtWork(
+                f"{named}: an attempt that Spark gave up is still at work there. Start no broker on it before: end the Python "
+                "process that holds the lock of that name (.kafkalog-task-…) on its executor, then do the job again"
+            )
+        time.sleep(_AGAIN)
+
+
+def _remove_locks(files: Files, log_dir: str) -> list[str]:
+    """Remove the locks of tasks that have ended → those of others."""
+    held_still = []
+    for name in files.list(log_dir):
+        if name.startswith(_TASK):
+            path = f"{log_dir}/{name}"
+            try:
+                lock = files.lock(path)
+            except LogDirLocked:
+                held_still.append(path)
+                continue
+            try:
+                files.remove(path)
+            finally:
+                lock.release()
+    return held_still
+
+
+def own_lock(files: Files, log_dir: str, partition: str) -> Lock:
+    """The lock of a partition, by the name of its directory. Another attempt may hold it, given up or begun twice: a wait.
+
+    To fail at once would count against the task, four times in a second. Raises LogDirLocked after _PATIENCE.
+    """
+    until = time.monotonic() + _PATIENCE
+    has_waited = False
+    while True:
+        try:
+            lock = files.lock(f"{log_dir}/{_TASK}{partition}")
+        except LogDirLocked:
+            if time.monotonic() >= until:
+                raise
+            has_waited = True
+            time.sleep(_AGAIN)
+        else:
+            if has_waited:  # the other one was done, and Spark ends this one; or it died, and the work is ours
+                time.sleep(_GRACE)
+            return lock

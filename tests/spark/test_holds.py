@@ -1,0 +1,152 @@
+"""Jobs that work in place let go of a log dir when none of their tasks works there any more; tasks stop with their job."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+
+import pytest
+
+from engine.files import Files, Lock
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_manager import Settings
+from engine.log.logdir.startup import survey
+from engine.log.report import Report
+from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.jobs import holds, upkeep
+from kafkalog_spark.jobs.holds import Hold, JobIsOver
+from kafkalog_spark.jobs.recover import recover
+from kafkalog_spark.jobs.upkeep import Assignment
+from tests.spark.logs_left import NOW, done
+from tests.support.other_process import lock_held
+
+FILES = Files()
+MARKER = ".kafka_cleanshutdown"
+THEIRS = ("another process", 1)
+
+
+def job_on(log_dir):
+    return upkeep.opened([str(log_dir)], Settings(), NOW, lambda files, _: files)
+
+
+def run_on(log_dir):
+    with job_on(log_dir):
+        pass
+
+
+def ours(log_dir):
+    """Files of ours in a log dir."""
+    return sorted(path.name for path in log_dir.glob(".kafkalog-*"))
+
+
+def test_a_job_waits_for_its_tasks_before_a_broker_may_start(torn, monkeypatch):
+    (torn / ".kafkalog-task-b-0").touch()
+    released, seen = [], []
+    release = Lock.release
+    monkeypatch.setattr(Lock, "release", lambda lock: released.append(lock.path.rpartition("/")[2]) or release(lock))
+    held = lock_held(torn / ".kafkalog-task-a-0")
+
+    def end_the_other(_seconds):
+        seen.append(([name.partition("-job-")[0] for name in released], ours(torn)))
+        if len(seen) == 2:
+            held.__exit__(None, None, None)
+
+    monkeypatch.setattr(holds.time, "sleep", end_the_other)
+    with job_on(torn):
+        held.__enter__()
+        assert len(ours(torn)) == 3
+    assert [left for _, left in seen] == [[".kafkalog-task-a-0"]] * 2  # the job's own went first, and one that was free
+    assert ".lock" not in seen[-1][0]
+    assert released[-1] == ".lock"
+    assert ours(torn) == []
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_task_that_goes_on_and_on_is_named_with_what_to_do(torn, monkeypatch):
+    monkeypatch.setattr(holds, "_LEAVING", 0)
+    (torn / MARKER).write_bytes(b"{}")
+    with lock_held(torn / ".kafkalog-task-a-0"), pytest.raises(LogDirError) as caught:
+        run_on(torn)
+    assert f"kafkalog: {torn}/a-0: an attempt that Spark gave up is still at work there. Start no broker" in str(caught.value)
+    assert not (torn / MARKER).exists()
+    run_on(torn)
+    assert ours(torn) == []
+
+
+def test_what_failed_before_is_told_and_not_that_a_task_goes_on(torn, monkeypatch, caplog):
+    monkeypatch.setattr(holds, "_LEAVING", 0)
+
+    def fail():
+        with job_on(torn):
+            raise ValueError("a job that fails")
+
+    with lock_held(torn / ".kafkalog-task-a-0"), caplog.at_level(logging.WARNING), pytest.raises(ValueError, match="that fails"):
+        fail()
+    assert f"{torn}/a-0: an attempt that Spark gave up is still at work" in caplog.text
+    assert ours(torn) == [".kafkalog-task-a-0"]
+
+
+def test_what_a_driver_that_died_held_is_removed(torn):
+    (torn / ".kafkalog-job-dead").touch()
+    with job_on(torn) as job:
+        assert ours(torn) == [f".kafkalog-job-{job.hold.job}"]
+    assert ours(torn) == []
+
+
+def test_a_task_knows_whether_its_job_goes_on(torn):
+    hold = Hold("one", THEIRS)
+    with pytest.raises(JobIsOver, match="has ended"):
+        hold.check(FILES, str(torn))
+    with lock_held(torn / ".kafkalog-job-one"):
+        hold.check(FILES, str(torn))
+        with lock_held(torn / ".lock"), pytest.raises(JobIsOver):  # of a broker, or of another job
+            Hold("two", THEIRS).check(FILES, str(torn))
+    with pytest.raises(JobIsOver):  # its driver died: the file is there still
+        hold.check(FILES, str(torn))
+
+
+def test_a_task_stops_before_the_next_log_when_its_job_ends(torn):
+    """Also where it had to wait for another attempt, and gets the lock only when all is over."""
+    for number in (1, 2):
+        shutil.copytree(torn / "small_segments-0", torn / f"small_segments-{number}")
+    [log_dir] = find_log_dirs(FILES, [str(torn)])
+    held = lock_held(torn / ".kafkalog-job-one")
+    touched = []
+
+    def operate(manager):
+        for place in log_dir.places:
+            touched.append(manager.files_of(place.log_dir) and place.name.partition)
+            yield Report(place.path, "recover")
+            if len(touched) == 2:
+                held.__exit__(None, None, None)
+
+    work = Assignment(Settings(), NOW, lambda files, _: files, operate)
+    held.__enter__()
+    with pytest.raises(JobIsOver):
+        list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), Hold("one", THEIRS)))
+    assert len(touched) == 2
+    with pytest.raises(JobIsOver):
+        list(upkeep._rows(list(log_dir.places), work, survey(FILES, [log_dir]), Hold("one", THEIRS)))
+    assert len(touched) == 2
+
+
+@pytest.mark.usefixtures("no_session")
+def test_an_attempt_waits_for_another_one_that_still_works(torn, monkeypatch):
+    """Spark may run a task twice at once (speculation): one that fails at once fails four times, and with it the job."""
+    monkeypatch.setattr(holds, "_GRACE", 0)
+    held = lock_held(str(torn / ".kafkalog-task-small_segments-0"))
+    held.__enter__()
+    slept = []
+
+    def end_the_other(seconds):
+        slept.append(seconds)
+        if len(slept) == 2:
+            held.__exit__(None, None, None)
+
+    monkeypatch.setattr(holds.time, "sleep", end_the_other)
+    assert ("recovered", "small_segments-0") in done(recover(None, str(torn), now=NOW))
+    assert len(slept) >= 2
+    monkeypatch.setattr(holds, "_PATIENCE", 0)
+    monkeypatch.setattr(holds, "_LEAVING", 0)
+    with lock_held(str(torn / ".kafkalog-task-small_segments-0")), pytest.raises(LogDirError, match="kafkalog-task-small_segments-0"):
+        recover(None, str(torn), now=NOW)
