@@ -17,12 +17,16 @@ def test_what_is_old_stays_where_only_the_start_moves(own_corpus, tmp_path):
     assert left == [42, 63, 83]
 
 
-def test_a_start_within_a_segment_is_kept_beside_a_copy_too(own_corpus, tmp_path):
-    """No broker's log dir: all that is written there is what would bring deleted records back if it were missing."""
+def test_a_start_within_a_segment_that_nothing_keeps_is_told(own_corpus, tmp_path):
+    """Beside a mere copy, as beside what Kafka's own engine opens, no checkpoint is made; one that is there is kept up."""
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0", tmp_path / "d/small_segments-0")
-    assert kafkalog("delete-records", "--before", "22", "d/small_segments-0", cwd=tmp_path).status == 0
+    done = kafkalog("delete-records", "--before", "25", "d/small_segments-0", cwd=tmp_path)
+    assert done.status == 0
+    assert b"offset 25 lies within the first segment, and no log-start-offset-checkpoint beside the partition keeps it" in done.out
     assert [path.name for path in (tmp_path / "d").iterdir() if path.is_file()] == [".lock"]
-    assert kafkalog("delete-records", "--before", "25", "d/small_segments-0", cwd=tmp_path).status == 0
+    (tmp_path / "d/log-start-offset-checkpoint").write_text("0\n0\n")
+    done = kafkalog("delete-records", "--before", "25", "d/small_segments-0", cwd=tmp_path)
+    assert b"lies within" not in done.out
     assert sorted(path.name for path in (tmp_path / "d").iterdir() if path.is_file()) == [".lock", "log-start-offset-checkpoint"]
     assert (tmp_path / "d/log-start-offset-checkpoint").read_text() == "0\n1\nsmall_segments 0 25\n"
     assert b"offsets 25 to 89" in kafkalog("roll", "--dry-run", "d/small_segments-0", cwd=tmp_path).out

@@ -20,7 +20,7 @@ from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.room import make_room
 from engine.log.operations.untouched import Touched, UntouchedFiles
 from engine.log.operations.working import work_on
-from engine.log.report import Report, loses_records
+from engine.log.report import Action, Report, loses_records
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
 
@@ -106,6 +106,22 @@ def operate(
             put_marker(manager, log_dir, marker)
 
 
+def _keeps_log_starts(files: Files, log_dir: str) -> bool:
+    return files.exists(f"{log_dir}/{FileKind.LOG_START_CHECKPOINT.value}")
+
+
+def _say_what_nothing_keeps(manager: LogManager, place: Place, standing: Standing, report: Report) -> None:
+    """A start within a segment stands in a checkpoint only, and beside a mere copy there may be none."""
+    files = manager.files_of(place.log_dir)
+    if standing.begins_within_a_segment and not (
+        is_brokers_log_dir(files, place.log_dir) or _keeps_log_starts(files, place.log_dir)
+    ):
+        start, name = standing.log_start_offset, FileKind.LOG_START_CHECKPOINT.value
+        why = (f"offset {start} lies within the first segment, and no {name} beside the partition keeps it, as in a broker's "
+               f"log dir: what opens the log next has to be told, as with --log-start-offset {start}")
+        report.add(Action.EXPLAINED, "", why, offsets=(start, None))
+
+
 def _threads(count: int) -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor  # it takes a while to load
 
@@ -136,6 +152,7 @@ def _tried(
             if options.first is None or not is_full(error) or not _make_room(manager, options, place, work, report):
                 raise
             standing[place] = _one(manager, options, place, work, report)
+        _say_what_nothing_keeps(manager, place, standing[place], report)
     except KafkalogError as error:
         report.failure = error
     return report
@@ -148,13 +165,14 @@ def _clean(options: OperationOptions) -> OperationOptions:
 def note(manager: LogManager, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
     """Write how logs were left into the checkpoints of their log dir, if it is a broker's. Their files are changed already.
 
-    Beside a mere copy only that one is written which says where a log begins within a segment: else records that were
-    deleted would come back.
+    Beside a mere copy only the one that says where logs begin is kept up, where there is one.
     """
+    files = manager.files_of(log_dir.path)
+
     def write() -> None:
-        if standing and is_brokers_log_dir(manager.files_of(log_dir.path), log_dir.path):
+        if standing and is_brokers_log_dir(files, log_dir.path):
             manager.checkpoint(log_dir, standing)
-        elif any(one.begins_within_a_segment for one in standing.values()):
+        elif standing and _keeps_log_starts(files, log_dir.path):
             manager.checkpoint_log_starts(log_dir, standing)
 
     at_any_rate(write)
