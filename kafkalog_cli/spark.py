@@ -18,7 +18,7 @@ from kafkalog_cli.app import UNREADABLE, printable
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -145,13 +145,17 @@ def _pages(error: Exception) -> Iterator[str]:
 
 def _verify(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.verify import verify
+    from kafkalog_spark.tasks import rows_of
 
     reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
-    rows = _shown(verify(spark, *given.paths, **reading), given.form, _finding_line)
-    severities = Counter(row["severity"] for row in rows)
+    severities: Counter[str] = Counter()
+    is_unreadable = False
+    for row in _shown(rows_of(verify(spark, *given.paths, **reading)), given.form, _finding_line):
+        severities[row["severity"]] += 1
+        is_unreadable |= row["code"] == UNREADABLE
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
     click.echo(said or "nothing wrong", err=True)
-    if any(row["code"] == UNREADABLE for row in rows):
+    if is_unreadable:
         return 8
     return 4 if severities["error"] or severities["warning"] else 0
 
@@ -204,26 +208,32 @@ def _events(frame: DataFrame, given: Given) -> int:
     from kafkalog_cli.render_report import event_status
     from kafkalog_spark.jobs.upkeep import FAILED, events_in
 
-    rows = _shown(frame, given.form, _event_line)
-    failed = [row["exitStatus"] for row in rows if row["action"] == FAILED]
-    return max([*failed, *(event_status(*event) for event in events_in(rows))], default=0)
+    status = 0
+    for row in _shown(frame.toLocalIterator(), given.form, _event_line):  # the driver has made it: no task works for that
+        told = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
+        status = max([status, *told])
+    return status
 
 
 def _show(frame: DataFrame, form: str) -> None:
-    rows = [row.asDict(recursive=True) for row in _shown(frame, form, None)]
+    from kafkalog_spark.tasks import rows_of
+
+    rows = _shown(rows_of(frame), form, None)
     if form == "text":
-        _table(frame.columns, rows)
+        _table(frame.columns, [row.asDict(recursive=True) for row in rows])  # how wide it is the last row may tell
+    else:
+        for _ in rows:
+            pass
 
 
-def _shown(frame: DataFrame, form: str, line: Any) -> list[Row]:
-    """The rows, written out one by one: as JSON, or as `line` makes them."""
-    rows = frame.collect()  # an iterator of Spark's would run two tasks at a time, on whatever cluster
+def _shown(rows: Iterable[Row], form: str, line: Any) -> Iterator[Row]:
+    """The rows as they come, each written out before: as JSON, or as `line` makes them. They may be more than memory takes."""
     for row in rows:
         if form == "json":
             click.echo(json.dumps(_plain(row.asDict(recursive=True)), ensure_ascii=False))
         elif line is not None:
             click.echo(line(row))
-    return rows
+        yield row
 
 
 def _finding_line(row: Row) -> str:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from kafkalog_spark.table.options import ReadOptions
 
@@ -34,6 +34,22 @@ def run(
                 yield from work(todo[number])
 
     return each(spark, len(todo)).mapInArrow(mapped, ddl_of(schema))
+
+
+def rows_of(frame: DataFrame) -> Iterator[Row]:
+    """The rows, one task's after the other's: all tasks work at once, and what they give waits on the executors' disks.
+
+    An iterator of Spark's by itself runs two tasks at a time, on whatever cluster; a list of all rows has to fit the driver
+    (spark.driver.maxResultSize).
+    """
+    from pyspark.storagelevel import StorageLevel
+
+    kept = frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        kept.count()
+        yield from kept.toLocalIterator()
+    finally:
+        kept.unpersist()
 
 
 def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions:

@@ -7,6 +7,7 @@ job: see `holds`.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,6 +55,7 @@ _NOTE_TYPES = EVENT_TYPES | {
 _SCHEMA = pa.schema(list(_NOTE_TYPES.items()))
 FAILED = "failed"  # why a log was not worked on to the end
 FOUND = "found"  # a finding besides: no event of the command either
+_OF_A_KIND = 1000  # rows of a log with the same action and severity
 STANDING = "standing"  # how a log was left: for the driver, not for the user
 
 
@@ -234,7 +236,7 @@ def _rows(places: list[Place], work: Assignment, cluster: Cluster, hold: Hold) -
 
             manager = TaskLogManager(files_of, replace(cluster, log_dirs=(part,)), work.settings, work.now)
             for report in work.operate(manager):
-                yield from event_rows(report)
+                yield from _first_of_each(event_rows(report))
             yield from _standing_rows(manager)
 
 
@@ -274,6 +276,24 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
             "action": FAILED, "file": "", "reason": str(report.failure), "severity": "error",
             "exitStatus": report.failure.exit_status, "leftAlone": isinstance(report.failure, LEFT_ALONE),
         }  # fmt: skip
+
+
+def _first_of_each(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The first rows of each kind, and in one row what was left out: the driver takes those of all tasks at once."""
+    counts: Counter[tuple[str, str]] = Counter()
+    more: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        kind = row["action"], row["severity"]
+        counts[kind] += 1
+        if counts[kind] <= _OF_A_KIND:
+            yield row
+            continue
+        rest = more.setdefault(kind, {name: row[name] for name in ("directory", "operation", "action", "severity")})
+        for name in ("records", "bytes"):
+            if row.get(name) is not None:
+                rest[name] = rest.get(name, 0) + row[name]
+    for kind, rest in more.items():
+        yield rest | {"file": "", "reason": f"{counts[kind] - _OF_A_KIND} more of these"}
 
 
 def events_in(rows: Iterable[Any]) -> Iterator[tuple[Action, Severity]]:

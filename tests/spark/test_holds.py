@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,7 +53,7 @@ def test_a_job_waits_for_its_tasks_before_a_broker_may_start(torn, monkeypatch):
         if len(seen) == 2:
             held.__exit__(None, None, None)
 
-    monkeypatch.setattr(holds.time, "sleep", end_the_other)
+    monkeypatch.setattr(holds, "time", SimpleNamespace(sleep=end_the_other, monotonic=time.monotonic))
     with job_on(torn):
         held.__enter__()
         assert len(ours(torn)) == 3
@@ -143,7 +145,7 @@ def test_an_attempt_waits_for_another_one_that_still_works(torn, monkeypatch):
         if len(slept) == 2:
             held.__exit__(None, None, None)
 
-    monkeypatch.setattr(holds.time, "sleep", end_the_other)
+    monkeypatch.setattr(holds, "time", SimpleNamespace(sleep=end_the_other, monotonic=time.monotonic))
     assert ("recovered", "small_segments-0") in done(recover(None, str(torn), now=NOW))
     assert len(slept) >= 2
     monkeypatch.setattr(holds, "_PATIENCE", 0)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import tempfile
+import time
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -15,7 +19,9 @@ from kafkalog_cli.main import cli
 from kafkalog_cli.spark import _JOBS, _sentence
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs.export import bring_back
+from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.session import Work
+from kafkalog_spark.tasks import rows_of, run
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
@@ -93,16 +99,34 @@ def jobs_of_spark(spark):
     context.setLocalProperty("spark.jobGroup.id", None)
 
 
-def test_tasks_run_side_by_side_on_all_cores(jobs_of_spark, own_corpus, tmp_path, monkeypatch):
-    """An iterator over the rows would be a job of Spark's for each task, and no more than two of them at a time."""
+def test_tasks_run_side_by_side_on_all_cores(spark, jobs_of_spark, own_corpus, tmp_path, monkeypatch):
+    """An iterator over what tasks do would be a job of Spark's for each, and no more than two of them at a time."""
     for name in ("multi-0", "multi-1", "multi-2"):
         shutil.copytree(next(own_corpus.glob(f"kafka-4.3.1/logs/clean/*/{name}")), tmp_path / name)
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     monkeypatch.setattr("kafkalog_spark.jobs.recover._TASK_BYTES", 1)
-    status, out, _ = command("verify", "--split-bytes", "1", tmp_path)
-    assert (status, out, jobs_of_spark()) == (0, "", 1)
-    status, out, _ = command("recover", tmp_path)
-    assert (status, out.count("recovered"), jobs_of_spark()) == (0, 3, 3)  # one for the tasks, one for the table of events
+    assert command("verify", "--split-bytes", "1", tmp_path)[:2] == (0, "")
+    before = jobs_of_spark()
+    events = recover(spark, str(tmp_path))
+    assert jobs_of_spark() == before + 1  # for the tasks, before anybody asks for the table of events
+    assert [row.action for row in events.collect()].count("recovered") == 3
+
+
+def test_rows_come_one_by_one_though_tasks_work_once_and_side_by_side(spark, tmp_path):
+    """An iterator of Spark's begins a task when the rows of the one before are read, and may do it again for each."""
+    place = str(tmp_path)
+    schema = pa.schema([("number", pa.int64())])
+
+    def work(numbers):
+        os.close(tempfile.mkstemp(dir=place)[0])
+        until = time.monotonic() + 60
+        while len(os.listdir(place)) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        if time.monotonic() < until:
+            yield pa.record_batch({"number": pa.array(numbers * 3)}, schema)
+
+    assert [row.number for row in rows_of(run(spark, [[0], [1]], schema, work))] == [0] * 3 + [1] * 3
+    assert len(os.listdir(place)) == 2
 
 
 def test_stats_add_up(spark, own_corpus):
@@ -220,6 +244,45 @@ def test_no_job_passes_over_an_option_in_silence(job, option, what, tmp_path):
     done = kafkalog("spark", job, *option, str(tmp_path))
     assert (done.out, done.status) == (b"", 2)
     assert what in done.err
+
+
+@pytest.mark.parametrize("job", ["verify", "stats"])
+def test_rows_are_written_as_they_come_and_kept_nowhere_here(job, monkeypatch, capsys):
+    """A damaged fleet may have more findings than spark.driver.maxResultSize and a driver's memory take."""
+    pytest.importorskip("pyspark")
+    said, lines = [], []
+
+    class Frame:
+        """A table of which no list can be made."""
+
+        def persist(self, level):
+            said.append(f"persist, on disks only: {level.useDisk and not level.useMemory}")
+            return self
+
+        def count(self):
+            said.append("all tasks at once")
+
+        def toLocalIterator(self):  # noqa: N802
+            for number in range(3):
+                lines.append(capsys.readouterr().out)
+                yield Row(number)
+            said.append("end")
+
+        def unpersist(self):
+            said.append("unpersist")
+
+    class Row(dict):
+        def __init__(self, number):
+            super().__init__(severity="error", code="x", number=number)
+
+        def asDict(self, recursive):  # noqa: ARG002, N802
+            return dict(self)
+
+    monkeypatch.setattr(f"kafkalog_spark.jobs.{job}.{job}", lambda *_, **__: Frame())
+    given = SimpleNamespace(form="json", paths=(), reading={}, by="topic", top=1)
+    assert _JOBS[job](None, given) == (4 if job == "verify" else 0)
+    assert said == ["persist, on disks only: True", "all tasks at once", "end", "unpersist"]
+    assert ['"number": 0' in lines[1], '"number": 1' in lines[2]] == [True, True]
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])

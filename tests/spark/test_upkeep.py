@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
-from engine.files import ReadOnlyFiles
+from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.layout import PartitionDir
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.errors import LogDamaged
-from engine.log.logdir.log_dirs import Place
+from engine.log.logdir.log_dirs import Place, find_log_dirs
+from engine.log.logdir.log_manager import Settings
 from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
 from engine.log.quarantine.seam import QuarantiningFiles
@@ -37,7 +38,23 @@ def status_of(rows):
     """The exit status of `kafkalog spark` for the rows of a job."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(command, "_shown", lambda *_: rows)
-        return command._events(None, SimpleNamespace(form="json"))
+        return command._events(SimpleNamespace(toLocalIterator=list), SimpleNamespace(form="json"))
+
+
+def test_a_log_of_which_much_is_told_fills_no_driver(torn):
+    """All rows of all tasks come to it at once."""
+    [log_dir] = find_log_dirs(Files(), [str(torn)])
+    report = Report(log_dir.places[0].path, "recover")
+    for number in range(upkeep._OF_A_KIND + 500):
+        report.add(Action.SALVAGED, f"{number}.log", "why", records=2, size=10, severity=Severity.ERROR)
+        report.add(Action.KEPT, "", "odd", severity=Severity.WARNING if number else Severity.INFO)
+    work = upkeep.Assignment(Settings(), NOW, lambda files, _: files, lambda _: iter([report]))
+    with upkeep.opened([str(torn)], Settings(), NOW, lambda files, _: files) as job:
+        rows = list(upkeep._rows(list(log_dir.places), work, job.cluster, job.hold))
+    assert len(rows) == 2 * upkeep._OF_A_KIND + 3
+    more = [(row["action"], row["reason"], row.get("records"), row.get("bytes")) for row in rows[-2:]]
+    assert more == [("salvaged", "500 more of these", 1000, 5000), ("kept", "499 more of these", None, None)]
+    assert status_of(rows) == exit_status(report) == 4
 
 
 def sound_partitions(top):
