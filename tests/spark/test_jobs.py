@@ -247,9 +247,9 @@ def test_no_job_passes_over_an_option_in_silence(job, option, what, tmp_path):
 
 
 @pytest.mark.parametrize("job", ["verify", "stats"])
+@pytest.mark.usefixtures("sources")
 def test_rows_are_written_as_they_come_and_kept_nowhere_here(job, monkeypatch, capsys):
     """A damaged fleet may have more findings than spark.driver.maxResultSize and a driver's memory take."""
-    pytest.importorskip("pyspark")
     said, lines = [], []
 
     class Frame:

@@ -77,8 +77,8 @@ def test_a_job_that_nobody_sees_is_alive_for_a_day_after_its_last_sign(root):
     assert clear(root) == []
 
 
+@pytest.mark.usefixtures("sources")
 def test_a_task_leaves_signs_of_life_while_its_rows_come(root, monkeypatch):
-    pytest.importorskip("pyspark.sql.datasource")
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     from kafkalog_spark.sink.writers import Sink

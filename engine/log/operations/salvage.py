@@ -58,10 +58,11 @@ def salvage(files: Files, directory: str, report: Report) -> int:
     firsts = [_first_offset(files, f"{directory}/{log_file_name(base)}", base) for base in bases]
     count = 0
     expected = 0
-    for number, (base, first) in enumerate(zip(bases, firsts, strict=True)):
-        if expected <= first < base or base < expected <= first:
-            _rename(files, directory, base, first, report)
-            base = first  # noqa: PLW2901 - from here on it is that
+    for number, (named, first) in enumerate(zip(bases, firsts, strict=True)):
+        is_misnamed = expected <= first < named or named < expected <= first
+        if is_misnamed:
+            _rename(files, directory, named, first, report)
+        base = first if is_misnamed else named
         limit = max(bases[number + 1], firsts[number + 1]) if number + 1 < len(bases) else None
         name = log_file_name(base)
         with files.open(f"{directory}/{name}") as file:
