@@ -17,6 +17,7 @@ from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity
 from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.nameless import KINDS as NAMELESS
 from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
@@ -191,7 +192,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
                         found[parent_of(finding.where.file)] = None  # where it is told with what the others say of it
-                    else:
+                    elif not _is_told_with_its_partition(finding):
                         outcome.finding(finding)
                 here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]
                 holds_any |= bool(here)
@@ -228,6 +229,12 @@ def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> li
 def _counts(path: str) -> bool:
     name = parse_file_name(path.rpartition("/")[2])
     return name is not None and name.kind in _OF_A_PARTITION and name.remote_id is None
+
+
+def _is_told_with_its_partition(finding: Finding) -> bool:
+    """Is it about a name that verifying the partition tells as well?"""
+    name = parse_file_name(file_name(finding.where.file))
+    return finding.code == "name-invalid" and name is not None and not name.suffix and name.kind in NAMELESS
 
 
 def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:

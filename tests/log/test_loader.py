@@ -238,6 +238,32 @@ def test_the_pieces_of_a_split_begin_at_their_first_record(magic, codec, tmp_pat
     assert [segment.base_offset for segment in log.segments] == [5, far]
 
 
+def test_of_an_emptied_segment_all_records_are_told(tmp_path):
+    """Kafka empties a segment whose offsets run backwards once an index refuses them."""
+    (tmp_path / f"{0:020d}.log").write_bytes(small_batch(0) + small_batch(1, 3))
+    backwards = small_batch(4, 2) + small_batch(8, 3) + small_batch(4)
+    (tmp_path / f"{4:020d}.log").write_bytes(backwards)
+    (tmp_path / f"{11:020d}.log").write_bytes(small_batch(11))
+    for base in (0, 4, 11):
+        (tmp_path / f"{base:020d}.index").write_bytes(b"")
+    settings = LogConfig.of({"index.interval.bytes": "0"})
+    log = open_log(Files(), str(tmp_path), settings, now=1, clean_shutdown=False)
+    log.close()
+    lost = [event for event in log.report.events if event.severity is Severity.ERROR]
+    assert [(event.action, event.path, event.first_offset, event.end_offset, event.records, event.size) for event in lost] == [
+        (Action.TRUNCATED, f"{4:020d}.log", 4, 11, 6, len(backwards)),
+        (Action.REMOVED, f"{11:020d}.log", 11, 12, 1, len(small_batch(11))),
+    ]  # fmt: skip
+
+
+def test_offsets_that_were_cut_are_told_as_a_range_even_where_they_run_backwards(tmp_path):
+    (tmp_path / f"{4:020d}.log").write_bytes(small_batch(4, 2) + small_batch(8, 3) + small_batch(4))
+    log = open_log(Files(), str(tmp_path), LogConfig.of({"index.interval.bytes": "0"}), now=1, clean_shutdown=False)
+    log.close()
+    (cut,) = log.report.find(Action.TRUNCATED)
+    assert (cut.first_offset, cut.end_offset, cut.records) == (4, 5, 1)
+
+
 def test_a_piece_of_a_split_segment_may_go_behind_damage(tmp_path):
     """The segment that was split waits for its removal under the name that its first piece would get."""
     first = small_batch(0, 3) + small_batch(3) + small_batch(0)  # offsets that go back: an index refuses them, and the segment is emptied

@@ -85,6 +85,11 @@ DAMAGES = {
     "no topic id": Damage(_remove("d0/tx-0/partition.metadata"), "STRAYS", "treat it as a stray log."),
     "unknown topic id": Damage(
         _write("d0/tx-0/partition.metadata", UNKNOWN_TOPIC), "STRAYS", "does not exist in the metadata image.", False),
+    "unknown partition": Damage(
+        lambda top: (top / "d1/multi-5").mkdir(), "STRAYS", "treat it as a stray log.", False),
+    "unknown partition of a known topic": Damage(
+        lambda top: shutil.copytree(top / "d1/multi-1", top / "d1/multi-5"), "STRAYS", "does not exist in the metadata image.",
+        False),
     "twice": Damage(
         lambda top: shutil.copytree(top / "d0/tx-0", top / "d1/tx-0"), "STOPS",
         "Duplicate log directories for tx-0 are found in both", False),
@@ -96,6 +101,27 @@ DAMAGES = {
     "bootstrap": Damage(_write("d0/bootstrap.checkpoint"), "STOPS", ""),
     "quorum state": Damage(
         _write(f"{METADATA}/quorum-state"), "STOPS", "Error while reading the Quorum status from the file"),
+    "a snapshot without an offset": Damage(
+        _write("d1/small_segments-0/abc.snapshot", b""), "STOPS", 'NumberFormatException: For input string: "abc"'),
+    "a snapshot with too large an offset": Damage(
+        _write("d1/small_segments-0/99999999999999999999.snapshot", b""), "STOPS",
+        'NumberFormatException: For input string: "99999999999999999999"'),
+    "a snapshot without a name": Damage(
+        _write("d0/tx-0/.snapshot"), "STOPS", 'NumberFormatException: For input string: ""'),
+    "a log without an offset": Damage(
+        lambda top: shutil.copy(top / "d1/small_segments-0/00000000000000000022.log", top / "d1/small_segments-0/abc.log"),
+        "STOPS", 'NumberFormatException: For input string: "abc"'),
+    "an index without an offset": Damage(
+        _write("d1/small_segments-0/abc.index"), "STOPS", 'NumberFormatException: For input string: "abc"'),
+    "a time index without an offset": Damage(
+        _write("d1/small_segments-0/-.timeindex"), "STOPS", 'NumberFormatException: For input string: "-"'),
+    "a transaction index without an offset": Damage(
+        _write("d0/__cluster_metadata-0/abc.txnindex"), "STOPS", 'NumberFormatException: For input string: "abc"'),
+    "a replacement without an offset": Damage(
+        _write("d1/small_segments-0/abc.swap"), "STOPS", 'NumberFormatException: For input string: "abc"'),
+    "a draft without an offset": Damage(
+        _write("d1/small_segments-0/abc.log.cleaned"), "STOPS", 'NumberFormatException: For input string: "abc"'),
+    "a deletion without an offset": Damage(_write("d1/small_segments-0/abc.deleted"), None, ""),
     "metadata": Damage(
         _flip(f"{METADATA}/00000000000000000000.log", 700), "LOSES_TOPICS", "Corruption found in segment 0, truncating to", False),
 }  # fmt: skip

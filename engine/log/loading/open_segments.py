@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.log.loading.shared import Loading
     from engine.log.segment.log_segment import LogSegment
 
-_LOG = FileKind.LOG.value
+_LOG, _SNAPSHOT = FileKind.LOG.value, FileKind.PRODUCER_SNAPSHOT.value
 _INDEXES = (FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value, FileKind.TRANSACTION_INDEX.value)
 _FIRST_ENTRY = 16  # bytes that hold it, whatever the index: zeros in a new one
 
@@ -33,11 +33,13 @@ def load_segment_files(log: Loading) -> None:
     opened = _expect_scans(log, names, there)
     for name in names:
         is_index = name.endswith(_INDEXES)
-        if _stands_beside_its_log(name, there) if is_index else not name.endswith(_LOG):
+        if _stands_beside_its_log(name, there) if is_index else not name.endswith((_LOG, _SNAPSHOT)):
             continue
         offset = offset_of(name)
         if offset is None:
             _report_nameless(log, name)
+        elif name.endswith(_SNAPSHOT):
+            continue
         elif is_index:
             _remove_orphan(log, name, offset, there, removed)
         else:

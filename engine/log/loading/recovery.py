@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import EpochEntry
 from engine.findings import Severity
-from engine.formats import BATCH_HEADER, CODEC_MASK, INT_MAX, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
+from engine.formats import BATCH_HEADER, CODEC_MASK, INT_MAX, LONG_MAX, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.layout import FileKind, log_file_name
@@ -108,7 +108,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     """As Kafka does it. `error` is why the scan was shortened."""
     state = _state_before(log, segment)
     _finish_epochs(log, segment, scan)
-    cut_bytes = _lost(segment, scan) if scan.valid_size < segment.size and scan.error is None else None
+    cut_bytes = _lost(segment, scan.valid_size) if scan.valid_size < segment.size and scan.error is None else None
     why = _why(segment, scan) if error is None else f"a broker would not start: {error}"
     if cut_bytes is not None:
         log.before_cut()
@@ -129,7 +129,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
         _note_doubt(log, name, scan.epochs.doubt)
     if cut_bytes is not None:
         log.report.add(Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}{cut_bytes.text}",
-                       offsets=(end, cut_bytes.end_offset), records=cut_bytes.records, size=cut,
+                       offsets=(cut_bytes.begin(end), cut_bytes.end_offset), records=cut_bytes.records, size=cut,
                        severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR)
     return cut
 
@@ -229,11 +229,11 @@ def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
 
 
 def _empty(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
-    lost = segment.size
+    size, lost = segment.size, _lost(segment, 0)
     log.before_cut()
     cut = segment.truncate_to(segment.base_offset, log.now)
-    log.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), f"emptied: {error}",
-                   offsets=(segment.base_offset, None), size=lost, severity=Severity.ERROR)
+    log.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), f"emptied: {error}{searched_up_to(lost.gave_up)}",
+                   offsets=(segment.base_offset, lost.end_offset), records=lost.records, size=size, severity=Severity.ERROR)
     return cut
 
 
@@ -289,16 +289,21 @@ def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError
 
 
 class _Lost(NamedTuple):
-    """What stands behind the last sound batch: sound batches with so many records, up to `end_offset`.
+    """What stands behind a place in a segment: sound batches with so many records, and the offsets that these take.
 
     gave_up  from this byte on nothing was looked at; None: there is no such place
     """
 
     batches: int
     records: int
+    first_offset: int | None
     end_offset: int | None
     is_zeros: bool
     gave_up: int | None
+
+    def begin(self, expected: int) -> int:
+        """The lowest offset that is lost, where `expected` is the one that must follow."""
+        return expected if self.first_offset is None else min(expected, self.first_offset)
 
     @property
     def text(self) -> str:
@@ -308,10 +313,10 @@ class _Lost(NamedTuple):
         return lost + searched_up_to(self.gave_up)
 
 
-def _lost(segment: LogSegment, scan: SegmentScan) -> _Lost:
-    """Look through the bytes that will be cut."""
-    walk = LogWalk(segment.log_file, scan.valid_size, segment.size)
-    batches, records, end_offset, is_open = 0, 0, None, True
+def _lost(segment: LogSegment, position: int) -> _Lost:
+    """Look through the bytes that will be cut, those from `position` on."""
+    walk = LogWalk(segment.log_file, position, segment.size)
+    batches, records, first, end, is_open = 0, 0, LONG_MAX, -1, True
     while is_open:
         for window in walk:
             table = window.batches.table
@@ -319,7 +324,9 @@ def _lost(segment: LogSegment, scan: SegmentScan) -> _Lost:
                 if table[BatchField.VALID, row]:
                     records += max(1, table[BatchField.COUNT, row])
                     if can_be_followed(table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]):
-                        batches, end_offset = batches + 1, table[BatchField.LAST_OFFSET, row] + 1
+                        batches, end = batches + 1, max(end, table[BatchField.LAST_OFFSET, row] + 1)
+                        first = min(first, table[BatchField.BASE_OFFSET, row])
         is_open = walk.resynchronise() is not None
-    is_zeros = records == 0 and only_zeros(segment.log_file, scan.valid_size, segment.size)
-    return _Lost(batches, records, end_offset, is_zeros, walk.gave_up)
+    is_zeros = records == 0 and only_zeros(segment.log_file, position, segment.size)
+    bounds = (first, end) if batches else (None, None)
+    return _Lost(batches, records, *bounds, is_zeros, walk.gave_up)

@@ -28,6 +28,8 @@ from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, read_cluster_metadata
 from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.metadata_proof import prove_metadata_log
+from engine.log.logdir.nameless import nameless
+from engine.log.segment.leftovers import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,7 +249,9 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Iterator
             said = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
             yield Trouble(Effect.STOPS, place.log_dir, name, said, _first(findings), FileKind.QUORUM_STATE)
-    snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value)]
+    for one in nameless(files, place.path, names):
+        yield Trouble(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.said, "the name holds no offset", one.kind)
+    snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value) and offset_of(name) is not None]
     if snapshots:  # names have 20 digits; a broker reads the latest, and others only where that one is corrupt
         latest = max(snapshots)
         problem = ProducerSnapshot.read(files, f"{place.path}/{latest}").error()
@@ -265,26 +269,50 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[s
         # brokers before 2.8 wrote no ids: their log dirs lack all of them
         if lives and (cluster.metadata is not None or cluster.identities):
             said = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
-            yield Trouble(Effect.STRAYS, place.log_dir, name, said, "the file is missing", kind)
+            missing = Trouble(Effect.STRAYS, place.log_dir, name, said, "the file is missing", kind)
+            stray = _stray_by_name(files, cluster, place)
+            if stray is not None:
+                missing = missing._replace(what=f"{missing.what}, and {stray.what}", kind=None, do=stray.do)
+            yield missing
         return
     decoded = decode_partition_metadata(read_identity(files, path), path)
     if decoded.value is None:
         said = f"Error while reading partition metadata file {files.absolute(path)}"
         yield Trouble(_failed(cluster, place.log_dir), place.log_dir, name, said, _first(decoded.findings), kind)
-    elif lives and cluster.metadata is not None and not cluster.metadata.findings:
-        topic_id = decoded.value.topic_id.rstrip("=")
-        topic = cluster.metadata.topics.get(topic_id)
-        replicas = () if topic is None else topic.replicas.get(place.name.partition, ())
-        if not replicas:
-            log = f"Log(dir={files.absolute(place.path)}, …)"
-            said = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
-            do = "was the topic deleted, or is this the disk of another cluster?"
-            yield Trouble(Effect.STRAYS, place.log_dir, name, said, "the metadata know no such topic", None, do)
-        elif cluster.node_id is not None and cluster.node_id not in replicas:
-            said = (f"Found stray log dir Log(dir={files.absolute(place.path)}, …): the current replica assignment "
-                    f"{list(replicas)} does not contain the local brokerId {cluster.node_id}.")
-            yield Trouble(Effect.STRAYS, place.log_dir, name, said, "other brokers hold the partition", None,
-                          "nothing, if the replica was moved away")
+        stray = _stray_by_name(files, cluster, place) if lives else None
+    else:
+        stray = _stray(files, cluster, place, decoded.value.topic_id.rstrip("=")) if lives else None
+    if stray is not None:
+        yield stray
+
+
+def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Trouble | None:
+    """What becomes of a partition once it has the id that the metadata know of its topic."""
+    topic = None if cluster.metadata is None else cluster.metadata.by_name(place.name.topic)
+    return None if topic is None else _stray(files, cluster, place, topic.topic_id)
+
+
+def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) -> Trouble | None:
+    """What becomes of a partition whose topic has that id, as far as the metadata are sound. Mirrors LogManager.isStrayReplica."""
+    if cluster.metadata is None or cluster.metadata.findings:
+        return None
+    name, log = f"{file_name(place.path)}/{FileKind.PARTITION_METADATA.value}", f"Log(dir={files.absolute(place.path)}, …)"
+    topic = cluster.metadata.topics.get(topic_id)
+    replicas = () if topic is None else topic.replicas.get(place.name.partition, ())
+    if not replicas:
+        said = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
+        do = "was the topic deleted, or is this the disk of another cluster?"
+        what = "the metadata know no such topic"
+        if topic is not None:
+            do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir if it is nothing to you"
+            what = "the metadata know no such partition of the topic"
+        return Trouble(Effect.STRAYS, place.log_dir, name, said, what, None, do)
+    if cluster.node_id is not None and cluster.node_id not in replicas:
+        said = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local brokerId "
+                f"{cluster.node_id}.")
+        return Trouble(Effect.STRAYS, place.log_dir, name, said, "other brokers hold the partition", None,
+                       "nothing, if the replica was moved away")
+    return None
 
 
 def _duplicates(cluster: Cluster) -> Iterator[Trouble]:

@@ -33,7 +33,8 @@ def note_breaks(
     epoch_starts  where leader epochs begin
     """
     ends = {event.path: event.end_offset for event in report.find(Action.RECOVERED)}
-    told = {event.path for action in (Action.TRUNCATED, Action.SALVAGED) for event in report.find(action)}
+    told = {event.path for event in report.find(Action.SALVAGED)}
+    cut = {event.path for event in report.find(Action.TRUNCATED)}
     lost = [event.first_offset for event in report.find(Action.MISSING)]
     for base, following in pairwise(bases):
         name, end = log_file_name(base), ends.get(log_file_name(base))
@@ -43,6 +44,10 @@ def note_breaks(
             report.add(Action.KEPT, name, f"it ends before offset {end}, and the next segment begins at {following}: one of "
                        "its batches has a wrong offset, which no checksum covers", severity=Severity.ERROR)
         elif end < following and not any(end <= first < following for first in lost if first is not None):
+            if name in cut:
+                report.add(Action.MISSING, log_file_name(end), f"no segment holds these offsets: they stood in what is cut from "
+                           f"{name}, or behind it in what was lost before", offsets=(end, following), severity=Severity.WARNING)
+                continue
             parsed = parse_file_name(log_file_name(end))
             path = files.absolute(f"{report.directory}/{log_file_name(end)}")
             last = f"{report.directory}/{log_file_name(following)}"

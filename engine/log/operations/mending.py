@@ -15,6 +15,7 @@ from engine.files import look, replace
 from engine.findings import Severity
 from engine.layout import FileKind, file_name, parent_of
 from engine.log.loading.epoch_repair import open_leader_epochs
+from engine.log.logdir.nameless import KINDS, content
 from engine.log.logdir.startup import Effect
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, Report
@@ -34,6 +35,9 @@ _CHECKPOINTS = frozenset((
 def mend(files: Files, cluster: Cluster, trouble: Trouble, report: Report) -> bool:
     """Mend `trouble`, or say in `report` why not. False: a broker still trips over it."""
     shown = trouble.name if report.directory == trouble.log_dir else file_name(trouble.name)
+    if trouble.kind in KINDS and trouble.effect is Effect.STOPS:
+        _remove_nameless(files, trouble, shown, report)
+        return True
     if trouble.kind is FileKind.PRODUCER_SNAPSHOT:
         return True  # the loader drops it, and rebuilds the state of producers from the log
     if trouble.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
@@ -73,6 +77,18 @@ def _mend_epochs(files: Files, trouble: Trouble, shown: str, report: Report) -> 
     for event in own.events:
         how = f"made anew from the batches; {why}"
         report.events.append(event._replace(path=shown, reason=how))
+
+
+def _remove_nameless(files: Files, trouble: Trouble, shown: str, report: Report) -> None:
+    """Take away a file whose name holds no offset: nothing reads it."""
+    info, held = files.info(trouble.path), content(files, trouble.path)
+    _remove(files, trouble.path)
+    why = f"{trouble.what}; {trouble.effect.value}: {trouble.said}"
+    if held is None:
+        report.add(Action.REMOVED, shown, why, size=info.size, severity=Severity.WARNING)
+        return
+    report.add(Action.REMOVED, shown, f"{why}; {held.advice}", offsets=(held.first_offset, held.end_offset),
+               records=held.records, size=info.size, severity=Severity.ERROR)
 
 
 def _remove(files: Files, path: str) -> None:

@@ -166,7 +166,8 @@ class _Partition:
                 continue
             if parsed.base_offset is None:
                 if parsed.kind in (*_INDEXES, FileKind.LOG, FileKind.PRODUCER_SNAPSHOT):
-                    self._report(Finding("name-invalid", Where(self._prefix + name), "the name holds no offset: not read"))
+                    what = "the name holds no offset: not read, and a broker does not start with such a file"
+                    self._report(Finding("name-invalid", Where(self._prefix + name), what))
                 self._paths[parsed.kind, None] = self._prefix + name
             elif parsed.kind is FileKind.LOG_07:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
