@@ -286,3 +286,32 @@ def test_salvage_drops_the_batch_with_the_wrong_offset_and_keeps_the_others(log_
     assert log.stat().st_size == sum(sizes) - sizes[batch]
     assert not [event for event in events(report, "kept") if event["severity"] != "info"]
     assert "offset-order" not in codes_of(log_dir / PARTITION)[0]
+
+
+def test_the_hole_behind_what_is_cut_is_named_at_once(log_dir):
+    """A segment without its index is recovered while it is loaded: what follows it stays."""
+    (log_dir / PARTITION / "00000000000000000042.index").unlink()
+    os.truncate(log_dir / PARTITION / "00000000000000000042.log", 1200)
+    holes = []
+    for _ in range(2):
+        report = report_of("--recovery-point", "0", log_dir / PARTITION, status=4)
+        holes.append([(event["file"], event["firstOffset"], event["endOffset"]) for event in events(report, "missing")])
+    assert holes == [[("00000000000000000051.log", 51, 63)]] * 2
+
+
+@pytest.mark.parametrize("name", ["abc.log", "abc.index", ".timeindex", "abc.txnindex", "99999999999999999999.snapshot"])
+def test_a_name_without_an_offset_is_told_once_and_goes_to_the_quarantine(log_dir, name):
+    content = (log_dir / PARTITION / "00000000000000000042.log").read_bytes() if name.endswith(".log") else b"garbage"
+    (log_dir / PARTITION / name).write_bytes(content)
+    done = kafkalog("verify-index", str(log_dir / PARTITION))
+    assert (done.status, done.err.count("[name-invalid]")) == (4, 1)
+    before = bytes_of(log_dir)
+    report = report_of("--recovery-point", "0", log_dir / PARTITION, status=1)
+    (event,) = [event for event in events(report, "removed") if event["file"] == name]
+    assert f'java.lang.NumberFormatException: For input string: "{name.partition(".")[0]}"' in event["reason"]
+    held = ("error", 42, 63, 21) if name.endswith(".log") else ("warning", None, None, None)
+    assert (event["severity"], *map(event.get, ("firstOffset", "endOffset", "records"))) == held
+    assert not (log_dir / PARTITION / name).exists()
+    (quarantine,) = log_dir.parent.glob("d1.quarantine-*")
+    assert kafkalog("restore", str(quarantine)).status == 0
+    assert bytes_of(log_dir) == before

@@ -19,6 +19,7 @@ from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from engine.files import Files
+    from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
 
 _NAME = FileKind.LEADER_EPOCH_CHECKPOINT.value
@@ -34,6 +35,20 @@ def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEp
     epochs = rebuild_leader_epochs(files, directory)
     report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
     return epochs
+
+
+def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report) -> None:
+    """Make the checkpoint of `log` anew from the batches, if `report` says that these contradict it."""
+    contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
+    if not contradicted:
+        return
+    report.drop(Action.KEPT, _NAME)
+    epochs = rebuild_leader_epochs(files, log.directory)
+    epochs.truncate_from_end(log.log_end_offset)
+    epochs.truncate_from_start(log.log_start_offset)
+    log.leader_epoch_cache = epochs
+    what = contradicted[0].reason.partition(", and a broker")[0]
+    report.add(Action.REBUILT, _NAME, f"made anew from the batches: {what}", severity=Severity.WARNING)
 
 
 def rebuild_leader_epochs(files: Files, directory: str) -> LeaderEpochFileCache:

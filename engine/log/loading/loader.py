@@ -21,6 +21,7 @@ from engine.log.errors import (
     InvalidTimestamp,
     TransactionOrder,
 )
+from engine.log.loading.epoch_check import note_epochs
 from engine.log.loading.epoch_repair import open_leader_epochs
 from engine.log.loading.notes import note_changes, note_missing
 from engine.log.loading.open_segments import load_segment_files
@@ -119,7 +120,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     """Do it all. Mirrors LogLoader.load."""
     log.names = names = Leftovers(log.files, log.directory, log.config, log.now, log.report).settle(log.names)
     log.listed = names
-    epochs = log.epochs.entries
+    epochs, believed = log.epochs.in_file, log.epochs.entries
     log.retry_on_overflow(partial(load_segment_files, log))
     if log.directory.rstrip("/").endswith(_DELETE_DIR):
         if not len(log.segments):
@@ -136,7 +137,8 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     log.producers.remove_stray_snapshots(log.segments.base_offsets, names if is_as_listed else None)
     rebuild_producer_state(log.producers, log.segments, log_start_offset, next_offset, now=log.now,
                            reload_from_clean_shutdown=log.clean_shutdown)
-    note_changes(log, names, epochs)
+    note_changes(log, names, epochs, believed)
+    note_epochs(log, next_offset)
     log.names = _without_written(log, names)
     if not log.directory.rstrip("/").endswith(_DELETE_DIR):
         note_missing(log)

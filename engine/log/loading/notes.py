@@ -21,18 +21,23 @@ ALONE = "an index with entries, and no log"  # why it was removed
 NO_INDEX = "its offset index is missing"  # why a segment is recovered while it is loaded
 
 
-def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry]) -> None:
-    """Report what became of the snapshots that were there as `names`, and of the `epochs`."""
+def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], believed: list[EpochEntry]) -> None:
+    """Report what became of the snapshots that were there as `names`, and of the `epochs` in the file.
+
+    believed  of the `epochs` those that others in the file do not contradict
+    """
     corrupt = {event.path for event in log.report.find(Action.REMOVED)}
     left = log.producers.snapshot_paths
     gone = [name for name in names if name.endswith(_SNAPSHOT) and log.path(name) not in left]
     for name in gone:
         if name not in corrupt and not log.files.exists(log.path(name)):
             log.report.add(Action.REMOVED, name, "no segment begins where it was taken, or the state was rebuilt")
-    if log.epochs.entries != epochs:
+    if log.epochs.in_file != epochs:
         before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
                          for entries in (epochs, log.epochs.entries))
-        log.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}")
+        but = "" if epochs == believed else "; both epochs and offsets must grow: of two that do not the later holds"
+        log.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}{but}",
+                       severity=Severity.WARNING if but else Severity.INFO)
 
 
 def note_missing(log: Loading) -> None:

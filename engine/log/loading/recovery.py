@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.producers.snapshot_files import SnapshotFiles
     from engine.log.report import Report
-    from engine.log.scan.epoch_runs import EpochDoubt
+    from engine.log.scan.epoch_runs import EpochDoubt, EpochRuns
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
     from engine.log.segment.segment_scan import Disorder, SegmentScan, Stranger
@@ -60,6 +60,7 @@ class Recovering(NamedTuple):
     epoch_behind  the leader epoch with which the segment behind one begins, be it loaded or not yet; −1: none
     end_of_epoch  (segment, epoch, its end) → where batches of that epoch end behind it, and the epoch of the next; −1: none
     last_epochs   of the segments that were read, by base offset: the last one that is believed, and where it begins
+    epoch_runs    of the same: all
     """
 
     files: Files
@@ -76,6 +77,7 @@ class Recovering(NamedTuple):
     epoch_behind: Callable[[LogSegment], int]
     end_of_epoch: Callable[[LogSegment, int, int], tuple[int, int]]
     last_epochs: dict[int, tuple[int, int]]
+    epoch_runs: dict[int, EpochRuns]
 
 
 def recover_segment(log: Recovering, segment: LogSegment, scan: SegmentScan, *, damage_ends_it: bool) -> int:
@@ -189,6 +191,7 @@ def _finish_epochs(log: Recovering, segment: LogSegment, scan: SegmentScan) -> N
             behind = high.epoch  # the log comes back to it, or it is the longer one of the last two
     runs.finish(end, before, behind)
     log.last_epochs[segment.base_offset] = runs.last, runs.last_offset
+    log.epoch_runs[segment.base_offset] = runs
 
 
 def _without_unreadable_marker(log: Recovering, segment: LogSegment, scan: SegmentScan) -> SegmentScan:
@@ -328,5 +331,4 @@ def _lost(segment: LogSegment, position: int) -> _Lost:
                         first = min(first, table[BatchField.BASE_OFFSET, row])
         is_open = walk.resynchronise() is not None
     is_zeros = records == 0 and only_zeros(segment.log_file, position, segment.size)
-    bounds = (first, end) if batches else (None, None)
-    return _Lost(batches, records, *bounds, is_zeros, walk.gave_up)
+    return _Lost(batches, records, first if batches else None, end if batches else None, is_zeros, walk.gave_up)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.producers.state_manager import ProducerStateManager
     from engine.log.report import Report
+    from engine.log.scan.epoch_runs import EpochRuns
     from engine.log.segment.segment_scan import SegmentScan
 
     T = TypeVar("T")
@@ -66,6 +67,7 @@ class Loading:
         self.listed: list[str] = []  # `names`, for the first time that segments are loaded
         self.unloaded: list[str] = []  # names of files in order, while not all of their segments are loaded
         self._last_epochs: dict[int, tuple[int, int]] = {}  # see Recovering
+        self.epoch_runs: dict[int, EpochRuns] = {}  # of segments that were read, by base offset
         self.snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
         self.unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
 
@@ -119,7 +121,7 @@ class Loading:
         log = Recovering(
             self.files, self.directory, self.config, self.now, self.log_start_offset, self.segments, self.epochs,
             self.producers, self.report, self._known_snapshots(), before_cut, self._epoch_behind, self._end_of_epoch,
-            self._last_epochs,
+            self._last_epochs, self.epoch_runs,
         )  # fmt: skip
         try:
             return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)

@@ -38,7 +38,8 @@ def recover_log(log: Loading) -> tuple[int, int]:
 
 def _recover_unflushed(log: Loading) -> bool:
     """Recover from the segment that holds the recovery point on; the first that loses bytes ends the log. False: none does."""
-    unflushed = log.segments.values(log.recovery_point)  # Kafka leaves out one that begins at 2^63 − 1
+    # Kafka leaves out one that begins at 2^63 − 1, and all of them where that is the recovery point
+    unflushed = [] if log.recovery_point == LONG_MAX else log.segments.values(log.recovery_point)
     note_kept(log, unflushed[0].base_offset if unflushed else LONG_MAX)
     if unflushed and unflushed[0].base_offset > log.segments.base_offsets[0]:
         log.report.unread_below = unflushed[0].base_offset

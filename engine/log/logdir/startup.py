@@ -293,7 +293,7 @@ def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: Place) -> Trou
 
 
 def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) -> Trouble | None:
-    """What becomes of a partition whose topic has that id, as far as the metadata are sound. Mirrors LogManager.isStrayReplica."""
+    """What becomes of a partition whose topic has that id, as far as sound metadata tell. Mirrors LogManager.isStrayReplica."""
     if cluster.metadata is None or cluster.metadata.findings:
         return None
     name, log = f"{file_name(place.path)}/{FileKind.PARTITION_METADATA.value}", f"Log(dir={files.absolute(place.path)}, …)"
@@ -304,12 +304,12 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, place: Place, topic_id: str) 
         do = "was the topic deleted, or is this the disk of another cluster?"
         what = "the metadata know no such topic"
         if topic is not None:
-            do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir if it is nothing to you"
+            do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir"
             what = "the metadata know no such partition of the topic"
         return Trouble(Effect.STRAYS, place.log_dir, name, said, what, None, do)
     if cluster.node_id is not None and cluster.node_id not in replicas:
-        said = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local brokerId "
-                f"{cluster.node_id}.")
+        said = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local "
+                f"brokerId {cluster.node_id}.")
         return Trouble(Effect.STRAYS, place.log_dir, name, said, "other brokers hold the partition", None,
                        "nothing, if the replica was moved away")
     return None

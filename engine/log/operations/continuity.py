@@ -45,8 +45,8 @@ def note_breaks(
                        "its batches has a wrong offset, which no checksum covers", severity=Severity.ERROR)
         elif end < following and not any(end <= first < following for first in lost if first is not None):
             if name in cut:
-                report.add(Action.MISSING, log_file_name(end), f"no segment holds these offsets: they stood in what is cut from "
-                           f"{name}, or behind it in what was lost before", offsets=(end, following), severity=Severity.WARNING)
+                report.add(Action.MISSING, log_file_name(end), f"no segment holds these offsets: they stood in what is cut "
+                           f"from {name}, or were lost behind it before", offsets=(end, following), severity=Severity.WARNING)
                 continue
             parsed = parse_file_name(log_file_name(end))
             path = files.absolute(f"{report.directory}/{log_file_name(end)}")

@@ -14,6 +14,7 @@ from engine.errors import KafkalogError, UsageError
 from engine.files import replace
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
+from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.notes import NO_INDEX
 from engine.log.logdir.log_manager import refuse_what_is_not_ours
 from engine.log.logdir.startup import Effect, foresee
@@ -287,6 +288,8 @@ def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, 
     )
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
+    if options.mark_clean:
+        mend_contradicted_epochs(files, log, report)
 
     def looked_at() -> None:
         note_breaks(files, report, log.segments.base_offsets, compacted=manager.config(place.name.topic).compact,

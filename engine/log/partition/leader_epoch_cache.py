@@ -35,15 +35,18 @@ class LeaderEpochFileCache:
         self._path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         self._entries: list[EpochEntry] = []
         self._stored = b""  # what the file holds
+        self._in_file: list[EpochEntry] = []  # the entries in that
         if rebuilt is not None:
             for entry in rebuilt:
                 self._assign(entry)
             # without entries as it is made where there is none
             self._stored = encode_leader_epochs(self._entries) if self._entries else b""
+            self._in_file = list(self._entries)
             replace(files, self._path, [self._stored])
         elif files.exists(self._path):
             self._stored = files.read(self._path, MAX_CHECKPOINT_SIZE)
-            for entry in parse_leader_epochs(self._stored, self._path):
+            self._in_file = parse_leader_epochs(self._stored, self._path)
+            for entry in self._in_file:
                 self._assign(entry)
         else:
             files.open_writable(self._path, create=True).close()
@@ -54,6 +57,11 @@ class LeaderEpochFileCache:
     def entries(self) -> list[EpochEntry]:
         """All entries, the oldest first."""
         return list(self._entries)
+
+    @property
+    def in_file(self) -> list[EpochEntry]:
+        """All entries that the file has, in its order: of those that contradict others Kafka believes the later ones."""
+        return list(self._in_file)
 
     @property
     def is_empty(self) -> bool:
@@ -123,4 +131,4 @@ class LeaderEpochFileCache:
         data = encode_leader_epochs(self._entries)
         if data != self._stored:
             replace(self._files, self._path, [data])
-            self._stored = data
+            self._stored, self._in_file = data, list(self._entries)
