@@ -9,7 +9,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from append' -l null -x -d 'In t
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l timestamp -x -d 'Of records without one, in ms; -1: none'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l compression -x -a 'none gzip snappy lz4 zstd' -d 'What the producer compresses batches with'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l compression-level -x -d 'Default: Kafka'"'"'s for the codec'
-complete -c kafkalog -n '__fish_seen_subcommand_from append' -l batch-size -x -d 'Records go together up to this many bytes'
+complete -c kafkalog -n '__fish_seen_subcommand_from append' -l batch-size -x -d 'Records go together up to this many bytes, as far as they are read together: 1 MiB of lines'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l leader-epoch -x -d 'Epoch of the leader that appends'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l follower -d 'Raw batches keep the offsets and epochs that they have'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l magic -x -a '0 1' -d 'Of messages for a log of Kafka 0.7'

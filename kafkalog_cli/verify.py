@@ -10,6 +10,8 @@ from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
+import click
+
 from engine.discovery import discover
 from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
@@ -94,6 +96,8 @@ def verify_all(
             say_interrupted(tally.text())
         except KafkalogError as error:  # of what stands around the partitions
             outcome.error(error)
+        if rebuild is not None and rebuild.dry_run and stream is None:
+            click.echo("dry run: nothing was changed")
         status = outcome.finish(INTERRUPTION.status if writes else 0)
         out.flush()
     return status

@@ -41,7 +41,8 @@ _EXAMPLES = (
 @click.option("--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True,
               help="What the producer compresses batches with. compression.type may have them compressed anew.")
 @click.option("--compression-level", "level", type=Whole(INT_MIN), metavar="N", help="Default: Kafka's for the codec.")
-@size_option("--batch-size", 16384, "Records go together up to this many bytes.", least=1)
+@size_option("--batch-size", 16384,
+             "Records go together up to this many bytes, as far as they are read together: 1 MiB of lines.", least=1)
 @click.option("--leader-epoch", type=Whole(0, INT_MAX), metavar="N",
               help="Epoch of the leader that appends. Default: the latest of the log, or 0.")
 @click.option("--follower", is_flag=True, help="Raw batches keep the offsets and epochs that they have.")
