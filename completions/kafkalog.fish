@@ -28,7 +28,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from append' -l recovery-point -
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l log-start-offset -x -d 'The log begins here: what lies below counts as deleted'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l high-watermark -x -d 'Records below this offset are on all replicas: no segment above it is deleted'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l config -x -d 'A topic setting under Kafka'"'"'s name; may be repeated'
-complete -c kafkalog -n '__fish_seen_subcommand_from append' -l config-file -r -F -d 'A broker'"'"'s server.properties: settings of topics, and log.dirs where no PATHS are given'
+complete -c kafkalog -n '__fish_seen_subcommand_from append' -l config-file -r -F -d 'A broker'"'"'s server.properties: settings of topics'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l now -x -d 'The clock, in ms since 1970'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l dry-run -d 'Do everything in memory: say what would be done, and change nothing'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l format -x -a 'text json jsonl' -d 'Text, or one JSON object a line for each partition'

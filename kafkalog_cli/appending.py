@@ -19,15 +19,15 @@ from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.log.append.bulk import Appended
     from engine.log.append.intake import Intake
+    from engine.log.append.outcome import Appended
     from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
     from engine.record.assembly import BatchSpec
 
-_CHUNK = 1 << 20  # bytes that are read at a time
+_CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more where it is longer
 
 
 def append(values: dict[str, Any]) -> int:
@@ -40,9 +40,10 @@ def append(values: dict[str, Any]) -> int:
 
     try:
         _check(values)
+        values["paths"] = (values["path"],)
         check_metrics(values)
         with _open(values["source"]) as descriptor:
-            is_new = make_partition(values["paths"][0], create=values["create"], dry_run=values["dry_run"])
+            is_new = make_partition(values["path"], create=values["create"], dry_run=values["dry_run"])
             managers: list[LogManager] = []
 
             def work(log: UnifiedLog) -> None:
@@ -94,8 +95,6 @@ def _check(values: dict[str, Any]) -> None:
 
     if values["topic_id"] is not None:
         check_topic_id(values["topic_id"])
-    if len(values["paths"]) != 1:
-        raise UsageError("one partition directory is wanted: records go to one partition")
     if values["follower"] and values["form_in"] != "raw":
         raise UsageError("--follower is for raw batches, which have offsets of their own", "add --input-format raw")
     if values["transaction"] and values["producer_id"] < 0:
@@ -159,7 +158,6 @@ class Session:
     def _begin(self, values: dict[str, Any], descriptor: int, directory: str) -> None:
         self._values, self._descriptor, self._directory = values, descriptor, directory
         self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        self._said = 0  # entries of `appended` that were printed
         self._flushed_at = time.monotonic()
 
     def run(self) -> None:
@@ -189,7 +187,7 @@ class Session:
         except Interrupted as error:
             refusal = f"{error}: {{}} {self._unit} of the input are in the log, and on the disk"
         if refusal is not None:
-            done = self._amount(self._intake.appended)
+            done = self._intake.appended.amount
             self._report().add(Action.REFUSED, "", refusal.format(done), records=done)
             kind = "abort" if kind == "commit" else kind  # half a transaction is none
         self._note_cut_off()
@@ -204,25 +202,20 @@ class Session:
         from engine.log.report import Action
 
         self._acknowledge()
-        appended = self._intake.appended
-        done, synced = self._amount(appended), self._amount(appended[: self._said])
-        where = f" (up to offset {appended[-1].last_offset})" if appended else ""
-        what = f"it ended in the middle: {done} {self._unit} of the input are in the log{where}, {synced} of them on the disk"
-        self._report().add(Action.REFUSED, "", what, records=done)
-
-    @staticmethod
-    def _amount(appended: list[Appended]) -> int:
-        return sum(one.last_offset - one.first_offset + 1 for one in appended)
+        outcome = self._intake.appended
+        where = "" if outcome.last is None else f" (up to offset {outcome.last.last_offset})"
+        there = f"{outcome.amount} {self._unit} of the input are in the log{where}"
+        what = f"it ended in the middle: {there}, {outcome.told} of them on the disk"
+        self._report().add(Action.REFUSED, "", what, records=outcome.amount)
 
     def _note_cut_off(self) -> None:
         """Say what of the input nobody is going to read: Kafka takes it, or leaves it out, without a word."""
         from engine.findings import Severity
         from engine.log.report import Action
 
-        batches = [one for one in self._intake.appended if one.cut_off is not None]
-        if not batches:
+        count, first = self._intake.appended.cut_off, self._intake.appended.first_cut_off
+        if first is None:
             return
-        count, first = len(batches), batches[0]
         if self._values["follower"]:
             at = f"offset {first.last_offset}"
             what = (f"{count} batches of the input can not be read to their end, the first one ends at {at}: {first.cut_off}"
@@ -291,10 +284,10 @@ class Session:
     # ---- input ------------------------------------------------------------------------------------
 
     def _read_all(self) -> None:
-        buffer, filled, is_last = bytearray(_CHUNK), 0, False
+        buffer, seen, filled, is_last = bytearray(_CHUNK), 0, 0, False
         while not is_last:
             if filled == len(buffer):
-                buffer += bytes(len(buffer))
+                buffer += bytes(max(_CHUNK, filled // 4))
             with INTERRUPTION.at_once():
                 is_due = not self._wait()
                 if not is_due:
@@ -303,11 +296,23 @@ class Session:
                 self._flush()
                 continue
             self._set_clock()
-            piece = buffer[:filled]
-            done = self._intake.take(piece, is_last=is_last)
-            buffer[: filled - done] = piece[done:]
-            filled -= done
+            if is_last or self._intake.is_whole(buffer, seen, filled):
+                buffer, filled = self._take(buffer, filled, is_last=is_last)
+            seen = filled
             self._flush_in_time()
+
+    def _take(self, buffer: bytearray, filled: int, *, is_last: bool) -> tuple[bytearray, int]:
+        """Append what is whole → the buffer to read into, and how many bytes wait in it. A buffer that grew is given away."""
+        if len(buffer) > _CHUNK:
+            piece, buffer = buffer, bytearray(_CHUNK)
+            del piece[filled:]
+        else:
+            piece = buffer[:filled]
+        done = self._intake.take(piece, is_last=is_last)
+        left = filled - done
+        buffer += bytes(max(0, left - len(buffer)))
+        buffer[:left] = memoryview(piece)[done:]
+        return buffer, left
 
     def _fill(self, buffer: bytearray, filled: int) -> tuple[int, bool]:
         """Read what there is, of a file as much as the buffer takes → (bytes in the buffer, was that the end)."""
@@ -326,7 +331,7 @@ class Session:
     def _wait(self) -> bool:
         """Wait for input; False: the time to flush came first."""
         due = self._values["flush_ms"]
-        if due is None or self._said == len(self._intake.appended):
+        if due is None or not self._intake.appended.is_waiting:
             return True
         left = self._flushed_at + due / 1000 - time.monotonic()
         ready, _, _ = select.select([self._descriptor], [], [], max(0, left))
@@ -357,6 +362,8 @@ class Session:
             self._flush()
         else:
             self._acknowledge()
+        if self._intake.appended.is_full:
+            self._flush()
 
     def _flush(self) -> None:
         self._sync()
@@ -365,24 +372,15 @@ class Session:
 
     def _acknowledge(self) -> None:
         """Print what the recovery point has passed, runs of offsets together."""
-        appended, first = self._intake.appended, self._said
-        while self._said < len(appended) and appended[self._said].last_offset < self._synced():
-            self._said += 1
-        run: list[Appended] = []
-        for one in appended[first : self._said]:
-            if run and (one.is_duplicate or run[-1].is_duplicate or one.first_offset != run[-1].last_offset + 1):
-                self._say_run(run)
-                run = []
-            run.append(one)
-        if run:
+        for run in self._intake.appended.take(self._synced()):
             self._say_run(run)
 
-    def _say_run(self, run: list[Appended]) -> None:
-        first, last = run[0].first_offset, run[-1].last_offset
-        event = "duplicate" if run[0].is_duplicate else "appended"
-        there = ", there already" if run[0].is_duplicate else ""
-        values = {"event": event, "firstOffset": first, "lastOffset": last, self._unit: last - first + 1}
-        self._say(values, f"offsets {first} to {last} ({last - first + 1} {self._unit}{there})")
+    def _say_run(self, run: Appended) -> None:
+        first, last = run.first_offset, run.last_offset
+        event = "duplicate" if run.is_duplicate else "appended"
+        there = ", there already" if run.is_duplicate else ""
+        values = {"event": event, "firstOffset": first, "lastOffset": last, self._unit: run.amount}
+        self._say(values, f"offsets {first} to {last} ({run.amount} {self._unit}{there})")
 
     def _say(self, values: dict[str, Any], text: str) -> None:
         name = self._directory

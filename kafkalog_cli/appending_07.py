@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UsageError
@@ -38,8 +37,6 @@ class Session07(Session):
         self._json = JsonLines()
         self._begin(values, descriptor, log.directory)
         self._intake = self._intake_07()
-        self._said = 0
-        self._flushed_at = time.monotonic()
 
     def _intake_07(self) -> Intake:
         values = self._values

@@ -41,12 +41,18 @@ class ConfigSetting(click.ParamType[tuple[str, str]]):
         return name.strip(), text.strip()
 
 
-_OPTIONS = (
+_PATHS = (
     click.argument("paths", nargs=-1, type=PATH),
-    click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-                 help="A topic setting under Kafka's name; may be repeated. It goes over all others."),
     click.option("--config-file", type=PATH, metavar="FILE",
                  help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
+)
+_ONE_PATH = (
+    click.argument("path", type=PATH),
+    click.option("--config-file", type=PATH, metavar="FILE", help="A broker's server.properties: settings of topics."),
+)
+_OPTIONS = (
+    click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
+                 help="A topic setting under Kafka's name; may be repeated. It goes over all others."),
     click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: the machine's."),
     click.option("--clean-start", is_flag=True,
                  help="Open as after a clean stop: nothing is recovered but what lacks an index."),
@@ -76,14 +82,23 @@ _HIGH_WATERMARK = click.option(
 
 def recovering_options(function: Command) -> Command:
     """PATHS and the options of every command that opens a log to change it."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+    return _with(function, *_PATHS, *_OPTIONS)
 
 
 def engine_options(function: Command) -> Command:
     """The same, and how far the log is on all replicas, for who goes on to work with it."""
-    return recovering_options(_HIGH_WATERMARK(function))
+    return _with(function, *_PATHS, *_OPTIONS, _HIGH_WATERMARK)
+
+
+def one_log_options(function: Command) -> Command:
+    """The same for who works on one partition only, PATH, which log.dirs can not name."""
+    return _with(function, *_ONE_PATH, *_OPTIONS, _HIGH_WATERMARK)
+
+
+def _with(function: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        function = option(function)
+    return function
 
 
 @dataclass(frozen=True, slots=True)

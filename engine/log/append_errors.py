@@ -60,12 +60,30 @@ class RecordTooLarge(AppendRefused):
     code = "record-too-large"
     kafka = "org.apache.kafka.common.errors.RecordTooLargeException"
 
+    @classmethod
+    def check(cls, name: str, size: int, max_message_size: int) -> None:
+        """Raise it if a batch of `size` bytes, as it came, is more than the partition `name` takes."""
+        if size > max_message_size:
+            raise cls(
+                f"The record batch size in the append to {name} is {size} bytes which exceeds the maximum configured value "
+                f"of {max_message_size})."
+            )
+
 
 class RecordBatchTooLarge(AppendRefused):
     """More bytes than segment.bytes (RecordBatchTooLargeException)."""
 
     code = "record-batch-too-large"
     kafka = "org.apache.kafka.common.errors.RecordBatchTooLargeException"
+
+    @classmethod
+    def check(cls, name: str, size: int, segment_size: int) -> None:
+        """Raise it if no segment of the partition `name` takes `size` bytes at once."""
+        if size > segment_size:
+            raise cls(
+                f"Message batch size is {size} bytes in append to partition {name}, which exceeds the maximum configured "
+                f"segment size of {segment_size}."
+            )
 
 
 class UnsupportedCompressionType(AppendRefused):

@@ -29,7 +29,11 @@ class LineReader(Protocol):
 
     Positions in the columns count in `data`, whose bytes may be changed. Offsets count from 0, `timestamp` (ms) is that
     of records without one. Lines are numbered from 1 over all calls. Raises LineInvalid.
+
+    line  the number of the one that comes next
     """
+
+    line: int
 
     def read(self, data: memoryview, start: int, end: int, timestamp: int, records: RecordColumns) -> Filled:
         """Fill the columns with the records of the whole lines data[start:end]."""
@@ -40,10 +44,12 @@ class TextLines:
 
     def __init__(self, separator: bytes, null: bytes) -> None:
         self._separator, self._null = memoryview(separator), memoryview(null)
+        self.line = 1
 
     def read(self, data: memoryview, start: int, end: int, timestamp: int, records: RecordColumns) -> Filled:
         """See LineReader."""
         count, at, status = parse_text_lines(data, start, end, self._separator, self._null, timestamp, records.table, 0)
+        self.line += count
         return _filled(count, at, status)
 
 
@@ -55,7 +61,7 @@ class JsonLines:
 
     def __init__(self) -> None:
         self.skipped = 0
-        self._line = 1
+        self.line = 1
 
     def read(self, data: memoryview, start: int, end: int, timestamp: int, records: RecordColumns) -> Filled:
         """See LineReader."""
@@ -63,7 +69,7 @@ class JsonLines:
         while status == Parsed.ODD:
             before = at
             count, at, status = parse_json_lines(data, at, end, timestamp, records.table, count)
-            self._line += bytes(data[before:at]).count(b"\n")
+            self.line += bytes(data[before:at]).count(b"\n")
             if status == Parsed.ODD:
                 count, at = self._odd(data, at, end, timestamp, records, count)
         return _filled(count, at, status)
@@ -74,8 +80,8 @@ class JsonLines:
         try:
             parsed = parse_json_line(line)
         except LineInvalid as error:
-            raise LineInvalid(f"line {self._line}: {error}") from None
-        self._line += len(feed)
+            raise LineInvalid(f"line {self.line}: {error}") from None
+        self.line += len(feed)
         if parsed is None:
             self.skipped += bool(line.strip())
             return row, at + len(line) + len(feed)

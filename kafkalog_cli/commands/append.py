@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from engine.formats import CODEC_NAMES, INT_MAX, INT_MIN
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, one_log_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, size_option
 
@@ -30,7 +30,7 @@ _EXAMPLES = (
 
 
 @click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
-@engine_options
+@one_log_options
 @click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read this file. Default: stdin.")
 @click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw"]), default="json", show_default=True,
               help="A JSON object a line; or key, separator and value; or batches as they lie in a .log.")
@@ -64,7 +64,7 @@ _EXAMPLES = (
 def command(**values: Any) -> int:
     """Append records to a partition, as its leader does: checked, with offsets, timestamps and indexes of their own.
 
-    PATHS is one partition directory. Offsets are printed when their records are on the disk, not before. A log of Kafka
+    PATH is the directory of a partition. Offsets are printed when their records are on the disk, not before. A log of Kafka
     0.7 takes values only, and its own entries as raw input.
     """
     from kafkalog_cli.appending import append

@@ -176,11 +176,8 @@ def analyze_and_validate(
         in_order &= info.last_offset < last
         info.last_offset = last
         info.last_leader_epoch = None if epoch == NO_PARTITION_LEADER_EPOCH else epoch
-        if not ignore_size and size > log.config.max_message_size:
-            raise RecordTooLarge(
-                f"The record batch size in the append to {name} is {size} bytes which exceeds the maximum configured value "
-                f"of {log.config.max_message_size})."
-            )
+        if not ignore_size:
+            RecordTooLarge.check(name, size, log.config.max_message_size)
         if table[BatchField.VALID, row] != 1:
             crc = table[BatchField.CRC, row]
             raise CorruptRecord(f"Record is corrupt (stored crc = {crc}) in topic partition {name}.")
@@ -247,11 +244,7 @@ def _append(log: UnifiedLog, frame: Frame, info: LogAppendInfo, origin: AppendOr
     """Note epochs, roll if need be, check producers and write. All of `frame` is in order."""
     assign_epochs(log, frame.batches, frame.rows)
     size = len(frame.data)
-    if size > log.config.segment_size:
-        raise RecordBatchTooLarge(
-            f"Message batch size is {size} bytes in append to partition {_name(log)}, which exceeds the maximum configured "
-            f"segment size of {log.config.segment_size}."
-        )
+    RecordBatchTooLarge.check(_name(log), size, log.config.segment_size)
     flushed = log.recovery_point  # before a roll moves it: the broker's flush after a roll comes later
     segment = maybe_roll(log, size, info)
     changes = check_producers(log, frame, origin, transaction_version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.formats import BATCH_HEADER, NO_TIMESTAMP, BatchField, Codec, Status
 from engine.kernels.admission import judge_records, stamp_batches
@@ -17,6 +17,7 @@ from engine.kernels.decode import decode_records
 from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.analysis import ProducerChanges, append_as_leader, check_producer, producer_row
 from engine.log.append.frames import Frame
+from engine.log.append.outcome import Appended
 from engine.log.append.validator import renew_checksum, target_codec, timestamp_bounds, timestamp_type
 from engine.log.append_errors import AppendRefused
 from engine.log.producers.append_info import TRANSACTION_VERSION_UNKNOWN, AppendOrigin
@@ -26,22 +27,11 @@ from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.windows import check_large_batches, scan_range
 
 if TYPE_CHECKING:
+    from engine.log.append.outcome import Appends
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
 _FEWEST = 16  # batches that a run may have
-
-
-class Appended(NamedTuple):
-    """Batches that are in the log, one behind the other; of a duplicate, which is alone, where it was already.
-
-    cut_off  see Validated; of what a follower takes as it is, what is wrong inside (BrokenBatch)
-    """
-
-    first_offset: int
-    last_offset: int
-    is_duplicate: bool = False
-    cut_off: str | None = None
 
 
 class BulkAppender:
@@ -55,7 +45,7 @@ class BulkAppender:
         self._fill = {trait: memoryview(array("q", [0]) * self._batches.capacity) for trait in Trait}
         self._fill[Trait.LARGEST] = memoryview(array("q", [NO_TIMESTAMP]) * self._batches.capacity)
 
-    def append(self, data: bytearray, appended: list[Appended]) -> int:
+    def append(self, data: bytearray, appended: Appends) -> int:
         """Append the whole batches in `data`, each as a request of its own → where the last of them ends.
 
         data      base offsets are 0, as producers send them; its bytes are changed
@@ -95,7 +85,7 @@ class BulkAppender:
                 traits.table[Trait.FLAWS, row] |= Flaw.BROKEN
                 row, at, done = row + 1, 0, 0
 
-    def _append_run(self, view: memoryview, row: int, rows: int, appended: list[Appended]) -> int:
+    def _append_run(self, view: memoryview, row: int, rows: int, appended: Appends) -> int:
         """Append the batches from column `row` on that go into the active segment together → behind the last one."""
         log, config, table = self._log, self._log.config, self._batches.table
         if target_codec(config, Codec.NONE)[0] != Codec.NONE:
@@ -184,7 +174,7 @@ class BulkAppender:
             table[BatchField.ATTRIBUTES, number] = came.attributes & 0xFF
             table[BatchField.MAX_TIMESTAMP, number] = came.max_timestamp
 
-    def _write(self, segment: LogSegment, view: memoryview, row: int, end: int, appended: list[Appended]) -> None:
+    def _write(self, segment: LogSegment, view: memoryview, row: int, end: int, appended: Appends) -> None:
         if end == row:
             return
         log, table = self._log, self._batches.table
@@ -200,7 +190,7 @@ class BulkAppender:
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             log.flush()
 
-    def _append_one(self, data: bytearray, row: int, appended: list[Appended]) -> None:
+    def _append_one(self, data: bytearray, row: int, appended: Appends) -> None:
         at = self._batches.table[BatchField.POSITION, row]
         one = data[at : at + self._batches.table[BatchField.SIZE, row]]
         info = append_as_leader(self._log, one, self._leader_epoch)

@@ -70,14 +70,7 @@ class Frame(NamedTuple):
 
         Mirrors ByteBufferLogInputStream.nextBatchSize.
         """
-        left = len(self.data) - self.end
-        if left < LOG_OVERHEAD:
-            return
-        size = BATCH_HEADER.field("batch_length", self.data, self.end)
-        if size < MIN_RECORD_SIZE:
-            raise CorruptRecord(f"Record size {size} is less than the minimum record overhead ({MIN_RECORD_SIZE})")
-        if left >= HEADER_SIZE_UP_TO_MAGIC:
-            check_magic(BATCH_HEADER.field("magic", self.data, self.end))
+        check_beginning(self.data, self.end, len(self.data))
 
     def offsets(self) -> Iterator[int]:
         """The offsets of all records. Raises CorruptRecord where they can not be read."""
@@ -86,6 +79,17 @@ class Frame(NamedTuple):
             if records.broken is not None:
                 raise CorruptRecord(records.broken)
             yield from records.columns.field(RecordField.OFFSET)[: records.count]
+
+
+def check_beginning(data: Buffer, at: int, end: int) -> None:
+    """Raise CorruptRecord where no batch can begin with data[at:end]. Part of one is no fault."""
+    if end - at < LOG_OVERHEAD:
+        return
+    size = BATCH_HEADER.field("batch_length", data, at)
+    if size < MIN_RECORD_SIZE:
+        raise CorruptRecord(f"Record size {size} is less than the minimum record overhead ({MIN_RECORD_SIZE})")
+    if end - at >= HEADER_SIZE_UP_TO_MAGIC:
+        check_magic(BATCH_HEADER.field("magic", data, at))
 
 
 def check_magic(magic: int) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from engine.formats import INT_MAX, MAGIC_V2, NO_PRODUCER_ID, BatchField, ControlType
-from engine.log.append.bulk import Appended, BulkAppender
+from engine.formats import INT_MAX, MAGIC_V2, NO_PRODUCER_ID, BatchField, Codec, ControlType
+from engine.log.append.bulk import BulkAppender
 from engine.log.append.frames import broken_batches
-from engine.log.append_errors import CorruptRecord
+from engine.log.append.lengths import LineEnds, is_whole_batch
+from engine.log.append.outcome import Appended, Outcome
+from engine.log.append_errors import CorruptRecord, RecordBatchTooLarge, RecordTooLarge
 from engine.log.producers.append_info import AppendOrigin
 from engine.record.builder import end_txn_batch
 from engine.record.columns import BatchColumns, RecordColumns
@@ -28,10 +30,16 @@ if TYPE_CHECKING:
 class Intake(Protocol):
     """Appends pieces of input.
 
-    appended  what became of the batches so far, in order
+    appended  what became of the batches so far
     """
 
-    appended: list[Appended]
+    appended: Outcome
+
+    def is_whole(self, data: bytearray, seen: int, filled: int) -> bool:
+        """Is there anything in data[:filled] that `take` can append? In its first `seen` bytes there was nothing.
+
+        Raises AppendRefused and LineInvalid for what begins there and can not be appended, such as what is too long.
+        """
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
         """Append what is whole in `data` → bytes that are done with; `is_last`: no more input follows.
@@ -49,10 +57,15 @@ class LineIntake:
     def __init__(
         self, log: UnifiedLog, reader: LineReader, packer: Packer, leader_epoch: int, timestamp: int | None = None
     ) -> None:
-        self.appended: list[Appended] = []
+        self.appended = Outcome()
         self._log, self._reader, self._packer, self._timestamp = log, reader, packer, timestamp
         self._appender = BulkAppender(log, leader_epoch)
         self._records = RecordColumns()
+        self._ends = LineEnds(reader, log.config.max_message_size, is_compressed=packer.spec.codec != Codec.NONE)
+
+    def is_whole(self, data: bytearray, seen: int, filled: int) -> bool:
+        """See Intake."""
+        return self._ends.is_whole(data, seen, filled)
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
         """See Intake. A line is whole with its line feed."""
@@ -70,9 +83,13 @@ class BatchIntake:
     """Batches as they lie in a log, each sent as a client sends it: offsets are given anew."""
 
     def __init__(self, log: UnifiedLog, leader_epoch: int) -> None:
-        self.appended: list[Appended] = []
+        self.appended = Outcome()
         self._log, self._appender = log, BulkAppender(log, leader_epoch)
         self._batches = BatchColumns()
+
+    def is_whole(self, data: bytearray, _seen: int, filled: int) -> bool:
+        """See Intake."""
+        return is_whole_batch(data, filled, self._check_size)
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
         """See Intake."""
@@ -85,6 +102,9 @@ class BatchIntake:
         if is_last and done < len(data):
             raise CorruptRecord(f"{len(data) - done} bytes at the end of the input are no whole batch")
         return done
+
+    def _check_size(self, size: int) -> None:
+        RecordTooLarge.check(str(self._log.producer_state.topic_partition), size, self._log.config.max_message_size)
 
     def _reset_offsets(self, data: bytearray, rows: int) -> int:
         """Base offsets become 0, as producers send them; they lie outside the checksum → where the last batch ends."""
@@ -104,9 +124,13 @@ class FollowerIntake:
     """
 
     def __init__(self, log: UnifiedLog, leader_epoch: int = INT_MAX) -> None:
-        self.appended: list[Appended] = []
+        self.appended = Outcome()
         self._log, self._leader_epoch = log, leader_epoch
         self._batches, self._records = BatchColumns(), RecordColumns()
+
+    def is_whole(self, data: bytearray, _seen: int, filled: int) -> bool:
+        """See Intake."""
+        return is_whole_batch(data, filled, self._check_size)
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
         """See Intake. Batches go together as far as a segment holds them."""
@@ -122,6 +146,9 @@ class FollowerIntake:
         if is_last and at < len(data):
             raise CorruptRecord(f"{len(data) - at} bytes at the end of the input are no whole batch")
         return at
+
+    def _check_size(self, size: int) -> None:
+        RecordBatchTooLarge.check(str(self._log.producer_state.topic_partition), size, self._log.config.segment_size)
 
     def _group(self, data: bytearray, start: int) -> tuple[int, int]:
         """How many batches from byte `start` on go into one append, and where the last of them ends."""

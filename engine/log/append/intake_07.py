@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.formats import INT_MAX, RecordField
-from engine.log.append.bulk import Appended
+from engine.log.append.lengths import LineEnds
+from engine.log.append.outcome import Appended, Outcome
 from engine.log.kafka07.segment import ILLEGAL_STATE, Refused07
 from engine.record.columns import RecordColumns
 from engine.record.json_record import LineInvalid
-from engine.record.kafka07 import HEADER_V1, SIZE_FIELD, encode_set
+from engine.record.kafka07 import HEADER_V0, HEADER_V1, SIZE_FIELD, encode_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +29,16 @@ class LineIntake07:
     def __init__(
         self, log: Log07, reader: LineReader, now: Callable[[], int], *, magic: int, codec: int, batch_size: int
     ) -> None:
-        self.appended: list[Appended] = []
+        self.appended = Outcome()
         self._log, self._reader, self._now = log, reader, now
         self._magic, self._codec, self._batch_size = magic, codec, batch_size
         self._records = RecordColumns()
         self._taken = 0  # records
+        self._ends = LineEnds(reader, log.config.max_message_size, is_compressed=codec != 0)
+
+    def is_whole(self, data: bytearray, seen: int, filled: int) -> bool:
+        """See Intake."""
+        return self._ends.is_whole(data, seen, filled)
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
         """Append the whole lines → bytes that are done with. Raises LineInvalid for a key, header or null, Refused07."""
@@ -76,8 +82,18 @@ class SetIntake07:
     """Entries as they lie in a file of 0.7, in sets of `batch_size` bytes, one entry at least. An Intake."""
 
     def __init__(self, log: Log07, now: Callable[[], int], batch_size: int) -> None:
-        self.appended: list[Appended] = []
+        self.appended = Outcome()
         self._log, self._now, self._batch_size = log, now, batch_size
+
+    def is_whole(self, data: bytearray, _seen: int, filled: int) -> bool:
+        """See Intake. Raises Refused07."""
+        if filled <= SIZE_FIELD:
+            return False
+        size = SIZE_FIELD + int.from_bytes(data[:SIZE_FIELD], "big")
+        if filled < size <= INT_MAX:
+            self._log.check_payload(size - SIZE_FIELD - (HEADER_V1 if data[SIZE_FIELD] else HEADER_V0))
+            return False
+        return True
 
     def take(self, data: bytearray, *, is_last: bool) -> int:
         """Append the whole entries → bytes that are done with. Raises Refused07."""

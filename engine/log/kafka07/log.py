@@ -217,15 +217,18 @@ class Log07:
             if isinstance(item, Stopped):
                 raise Refused07.of(self.directory, item.error)
             payload = item.size - (HEADER_V1 if item.magic else HEADER_V0)
-            if payload > self.config.max_message_size:
-                text = f"payload size of {payload} larger than {self.config.max_message_size}"
-                raise Refused07(SIZE_TOO_LARGE, text)
+            self.check_payload(payload)
             size = item.next_offset
         for item in iterate_deep(data):
             if item.error is not None:
                 raise Refused07.of(self.directory, item.error)
             messages += 1
         return size, messages
+
+    def check_payload(self, size: int) -> None:
+        """Raise Refused07 for a message whose payload has `size` bytes, if that is too much."""
+        if size > self.config.max_message_size:
+            raise Refused07(SIZE_TOO_LARGE, f"payload size of {size} larger than {self.config.max_message_size}")
 
     def _must_roll(self, now: int) -> bool:
         first = self.active.first_append_ms
