@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
@@ -90,9 +90,10 @@ def held(files: Files, log_dirs: list[str]) -> Iterator[Hold]:
 
 
 def _let_go(files: Files, log_dirs: list[str], mine: list[Lock]) -> None:
-    for lock in mine:
-        files.remove(lock.path)
-        lock.release()
+    with ExitStack() as stack:  # each step is taken, whichever fails
+        for lock in mine:
+            stack.callback(lock.release)
+            stack.callback(files.remove, lock.path)
     until = time.monotonic() + _LEAVING
     while at_work := [path for log_dir in log_dirs for path in _remove_locks(files, log_dir)]:
         if time.monotonic() >= until:

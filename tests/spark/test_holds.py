@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.errors import UnwritableFile
 from engine.files import Files, Lock
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import Settings
@@ -86,6 +87,29 @@ def test_what_failed_before_is_told_and_not_that_a_task_goes_on(torn, monkeypatc
         fail()
     assert f"{torn}/a-0: an attempt that Spark gave up is still at work" in caplog.text
     assert ours(torn) == [".kafkalog-task-a-0"]
+
+
+def test_tasks_see_the_end_of_a_job_that_may_not_remove_its_file(torn, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    shutil.copytree(torn, other)
+    remove = Files.remove
+
+    def refuse(files, path):
+        if path.startswith(f"{other}/.kafkalog-job-"):
+            raise UnwritableFile(f"{path}: Permission denied")
+        remove(files, path)
+
+    def run_on_both():
+        with upkeep.opened([str(torn), str(other)], Settings(), NOW, lambda files, _: files):
+            monkeypatch.setattr(Files, "remove", refuse)
+
+    released = []
+    release = Lock.release
+    monkeypatch.setattr(Lock, "release", lambda lock: released.append(lock.path.partition("-job-")[0]) or release(lock))
+    with pytest.raises(LogDirError, match="Permission denied"):
+        run_on_both()
+    assert sorted(released) == sorted(f"{path}/{name}" for path in (torn, other) for name in (".kafkalog", ".lock"))
+    assert (ours(torn), len(ours(other))) == ([], 1)
 
 
 def test_what_a_driver_that_died_held_is_removed(torn):
