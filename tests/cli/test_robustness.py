@@ -305,11 +305,6 @@ def test_a_directory_with_nothing_in_it_is_told(tmp_path, name):
     assert '"nothing-found"' in kafkalog("dump-log", name, "--format", "jsonl", cwd=tmp_path).out.decode()
 
 
-def test_an_empty_argument(tmp_path):
-    done = kafkalog("dump-log", "", cwd=tmp_path)
-    assert (done.status, done.err) == (8, "error[unreadable-file] : No such file or directory\n")
-
-
 NAMES = [b"new\nline", b"esc\x1b[31m\x07", b"not-utf8-\xff\xfe", "bidi\u202etxt".encode(), b"-dash", b" ", b"%s{path}"]
 
 

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from engine.errors import FileChangedWhileReading
 from engine.findings import KINDS
+from engine.formats import LONG_MAX
 from engine.log.scan import recovery_walk
 from engine.log.segment.segment_scan import ScanStop, scan_segment
 from tests.fuzz.cases import LIMIT, ROOMY
@@ -31,12 +32,13 @@ _UNLIMITED = 2**31 - 1
 
 
 class Entry(NamedTuple):
-    """One entry that a plain walk sees. `sound`: its checksum fits."""
+    """One entry that a plain walk sees. `sound`: its checksum fits. `last`: what its last offset comes to, without limits."""
 
     position: int
     size: int
     magic: int
     sound: bool
+    last: int
 
 
 def plain_walk(data: bytes) -> tuple[list[Entry], int]:
@@ -50,9 +52,11 @@ def plain_walk(data: bytes) -> tuple[list[Entry], int]:
         entry = data[at : at + length + 12]
         if magic >= 2:
             sound = length + 12 >= 61 and crc32c(entry[21:]) == int.from_bytes(entry[17:21], "big")
+            last = int.from_bytes(entry[:8], "big", signed=True) + int.from_bytes(entry[23:27], "big", signed=True)
         else:
+            last = int.from_bytes(entry[:8], "big", signed=True)
             sound = zlib.crc32(entry[16:]) == int.from_bytes(entry[12:16], "big")
-        entries.append(Entry(at, length + 12, magic, sound))
+        entries.append(Entry(at, length + 12, magic, sound, last))
         at += length + 12
     return entries, at
 
@@ -133,7 +137,7 @@ def _recovers(case: Case) -> None:
     """Recovery keeps the sound batches up to the first that is not, whatever the size of its windows."""
     data = case.files[case.path]
     entries, end = plain_walk(data)
-    bad = [entry.position for entry in entries if not entry.sound]
+    bad = [entry.position for entry in entries if not entry.sound or entry.last >= LONG_MAX]  # behind that no offset is left
     base = int.from_bytes(data[:8], "big", signed=True)
     found = []
     for window in (case.buffers.window, 1 << 20):

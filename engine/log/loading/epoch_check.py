@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
-from engine.layout import FileKind, parent_of
+from engine.layout import FileKind
 from engine.log.report import Action
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ def note_epochs(log: Loading, end: int) -> None:
 def _contradictions(log: Loading, end: int) -> Iterator[str]:
     entries = log.epochs.entries
     starts = [entry.start_offset for entry in entries]
-    start = log.log_start_offset
-    if starts and starts[0] > start and not _is_start_known(log):
-        start = starts[0]
+    # a deletion of old segments that was stopped leaves some of them, below the first epoch: their turn comes again
+    start = max(log.log_start_offset, starts[0]) if starts else log.log_start_offset
     for segment, following in pairwise([*log.segments, None]):
         assert segment is not None
         runs = log.epoch_runs.get(segment.base_offset)
@@ -68,12 +67,6 @@ def _contradictions(log: Loading, end: int) -> Iterator[str]:
             between = entries[number + 1 : bisect_left(starts, below)]
             yield from (_too_early(entry, run) for entry in between
                         if entry.epoch != run.epoch and _reaches(segment, run, entry.start_offset, below))
-
-
-def _is_start_known(log: Loading) -> bool:
-    """Is there a checkpoint of log start offsets? A mere copy has none, and epochs are cut where the log was."""
-    log_dir = parent_of(log.files.absolute(log.directory))
-    return log.files.exists(f"{log_dir}/{FileKind.LOG_START_CHECKPOINT.value}")
 
 
 def _too_early(entry: EpochEntry, run: EpochRun) -> str:
