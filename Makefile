@@ -56,7 +56,7 @@ clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info
 	find engine -name '*.so' -delete
 
-crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk (about an hour)
+crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk (about ten minutes on two processors)
 	KAFKALOG_CRASH=full $(PYTHON) -m pytest -n auto -m crash tests
 
 fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files, then more under sanitizers (COUNT, SEED, JOBS for both)
