@@ -24,6 +24,7 @@ KERNELS = (
     "offset_map",
     "cleaning",
     "settling",
+    "mapping",
     "transactions",
     "lines",
     "json_unescape",

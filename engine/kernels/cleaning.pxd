@@ -1,2 +1,4 @@
 cdef int kind_of(long long[:, ::1] batches, long long[:, ::1] counts, Py_ssize_t row,
                  const long long[::1] precious) noexcept nogil
+cdef long long last_in_order(long long[:, ::1] batches, long long[:, ::1] records, Py_ssize_t first, Py_ssize_t end,
+                             long long last) noexcept nogil

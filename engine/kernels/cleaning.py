@@ -104,19 +104,24 @@ def check_order(batches: cython.longlong[:, ::1], records: cython.longlong[:, ::
 
     They are if every record has a key, lies in the range of offsets that its batch names, and offsets grow, from `last` on.
     """
+    with cython.nogil:
+        return last_in_order(batches, records, first, end, last)
+
+
+def last_in_order(batches, records, first, end, last):  # typed in cleaning.pxd, so that other kernels call it as C
+    """See `check_order`."""
     index: cython.Py_ssize_t
     row: cython.Py_ssize_t
     offset: cython.longlong
     if first < 0 or end > records.shape[1]: return -1
-    with cython.nogil:
-        for index in range(first, end):
-            row = records[fields.R_BATCH, index]
-            offset = records[fields.R_OFFSET, index]
-            if row < 0 or row >= batches.shape[1] or offset <= last or records[fields.R_KEY_SIZE, index] < 0: return -1
-            if offset > batches[fields.B_LAST_OFFSET, row]: return -1
-            if not is_legacy(batches, row) and offset < batches[fields.B_BASE_OFFSET, row]: return -1
-            last = offset
-        return last
+    for index in range(first, end):
+        row = records[fields.R_BATCH, index]
+        offset = records[fields.R_OFFSET, index]
+        if row < 0 or row >= batches.shape[1] or offset <= last or records[fields.R_KEY_SIZE, index] < 0: return -1
+        if offset > batches[fields.B_LAST_OFFSET, row]: return -1
+        if not is_legacy(batches, row) and offset < batches[fields.B_BASE_OFFSET, row]: return -1
+        last = offset
+    return last
 
 
 @cython.ccall

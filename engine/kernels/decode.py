@@ -43,6 +43,12 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
               BAD_VARINT, BAD_RECORD (a length does not fit), BAD_COUNT (negative, or bytes are left over);
               go on with row + 1, 0, 0
     """
+    with cython.nogil:
+        return decode_rows(data, batches, row, last_row, at, done, records, filled)
+
+
+def decode_rows(data, batches, row, last_row, at, done, records, filled):  # typed in decode.pxd, for other kernels
+    """See `decode_records`."""
     capacity: cython.Py_ssize_t = records.shape[1]
     size: cython.Py_ssize_t = data.shape[0]
     end: cython.Py_ssize_t
@@ -55,61 +61,60 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
     status: cython.int
     append_time: cython.bint
     if row < 0 or last_row > batches.shape[1] or filled < 0: return filled, row, at, done, fields.BAD_START
-    with cython.nogil:
-        while row < last_row:
-            if batches[fields.B_BODY, row] == fields.LEFT_OUT and done == 0:
-                row += 1
-                continue
-            count = batches[fields.B_COUNT, row]
-            end = batches[fields.B_BODY_END, row]
-            if done == 0:
-                at = batches[fields.B_BODY, row]
-                if count < 0: return filled, row, at, done, fields.BAD_COUNT
-            if end > size or at < 0 or at > end: return filled, row, at, done, fields.BAD_START
-            append_time = batches[fields.B_ATTRIBUTES, row] & fields.TIMESTAMP_TYPE_FLAG
-            while done < count:
-                if filled >= capacity: return filled, row, at, done, fields.FULL
-                length, at = varint(data, at, end)
-                if at < 0: return filled, row, at, done, fields.BAD_VARINT
-                if length < 1 or length > end - at: return filled, row, at, done, fields.BAD_RECORD
-                body_end = at + length
-                at += 1
-                timestamp, at = varlong(data, at, body_end)
-                if at < 0: return filled, row, at, done, fields.BAD_VARINT
-                delta, at = varint(data, at, body_end)
-                if at < 0: return filled, row, at, done, fields.BAD_VARINT
-                if append_time:
-                    records[fields.R_TIMESTAMP, filled] = batches[fields.B_MAX_TIMESTAMP, row]
-                else:
-                    records[fields.R_TIMESTAMP, filled] = wrapped_sum(batches[fields.B_BASE_TIMESTAMP, row], timestamp)
-                records[fields.R_OFFSET, filled] = wrapped_sum(batches[fields.B_BASE_OFFSET, row], delta)
-                at, length, status = _field(data, at, body_end)
-                if status != fields.END: return filled, row, at, done, status
-                records[fields.R_KEY_POSITION, filled] = at
-                records[fields.R_KEY_SIZE, filled] = length
-                if length > 0: at += length
-                at, length, status = _field(data, at, body_end)
-                if status != fields.END: return filled, row, at, done, status
-                records[fields.R_VALUE_POSITION, filled] = at
-                records[fields.R_VALUE_SIZE, filled] = length
-                if length > 0: at += length
-                headers, at = varint(data, at, body_end)
-                if at < 0: return filled, row, at, done, fields.BAD_VARINT
-                if headers < 0 or headers > body_end - at: return filled, row, at, done, fields.BAD_RECORD
-                records[fields.R_HEADERS_POSITION, filled] = at
-                records[fields.R_HEADER_COUNT, filled] = headers
-                at, status = _skip_headers(data, at, body_end, headers)
-                if status != fields.END: return filled, row, at, done, status
-                if at != body_end: return filled, row, at, done, fields.BAD_RECORD
-                records[fields.R_BATCH, filled] = row
-                records[fields.R_CRC, filled] = 0
-                records[fields.R_VALID, filled] = 1
-                filled += 1
-                done += 1
-            if at != end: return filled, row, at, done, fields.BAD_COUNT
+    while row < last_row:
+        if batches[fields.B_BODY, row] == fields.LEFT_OUT and done == 0:
             row += 1
-            done = 0
-        return filled, row, 0, 0, fields.END
+            continue
+        count = batches[fields.B_COUNT, row]
+        end = batches[fields.B_BODY_END, row]
+        if done == 0:
+            at = batches[fields.B_BODY, row]
+            if count < 0: return filled, row, at, done, fields.BAD_COUNT
+        if end > size or at < 0 or at > end: return filled, row, at, done, fields.BAD_START
+        append_time = batches[fields.B_ATTRIBUTES, row] & fields.TIMESTAMP_TYPE_FLAG
+        while done < count:
+            if filled >= capacity: return filled, row, at, done, fields.FULL
+            length, at = varint(data, at, end)
+            if at < 0: return filled, row, at, done, fields.BAD_VARINT
+            if length < 1 or length > end - at: return filled, row, at, done, fields.BAD_RECORD
+            body_end = at + length
+            at += 1
+            timestamp, at = varlong(data, at, body_end)
+            if at < 0: return filled, row, at, done, fields.BAD_VARINT
+            delta, at = varint(data, at, body_end)
+            if at < 0: return filled, row, at, done, fields.BAD_VARINT
+            if append_time:
+                records[fields.R_TIMESTAMP, filled] = batches[fields.B_MAX_TIMESTAMP, row]
+            else:
+                records[fields.R_TIMESTAMP, filled] = wrapped_sum(batches[fields.B_BASE_TIMESTAMP, row], timestamp)
+            records[fields.R_OFFSET, filled] = wrapped_sum(batches[fields.B_BASE_OFFSET, row], delta)
+            at, length, status = _field(data, at, body_end)
+            if status != fields.END: return filled, row, at, done, status
+            records[fields.R_KEY_POSITION, filled] = at
+            records[fields.R_KEY_SIZE, filled] = length
+            if length > 0: at += length
+            at, length, status = _field(data, at, body_end)
+            if status != fields.END: return filled, row, at, done, status
+            records[fields.R_VALUE_POSITION, filled] = at
+            records[fields.R_VALUE_SIZE, filled] = length
+            if length > 0: at += length
+            headers, at = varint(data, at, body_end)
+            if at < 0: return filled, row, at, done, fields.BAD_VARINT
+            if headers < 0 or headers > body_end - at: return filled, row, at, done, fields.BAD_RECORD
+            records[fields.R_HEADERS_POSITION, filled] = at
+            records[fields.R_HEADER_COUNT, filled] = headers
+            at, status = _skip_headers(data, at, body_end, headers)
+            if status != fields.END: return filled, row, at, done, status
+            if at != body_end: return filled, row, at, done, fields.BAD_RECORD
+            records[fields.R_BATCH, filled] = row
+            records[fields.R_CRC, filled] = 0
+            records[fields.R_VALID, filled] = 1
+            filled += 1
+            done += 1
+        if at != end: return filled, row, at, done, fields.BAD_COUNT
+        row += 1
+        done = 0
+    return filled, row, 0, 0, fields.END
 
 
 @cython.cfunc

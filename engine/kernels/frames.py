@@ -46,29 +46,34 @@ def inflate_lz4(data: cython.const[cython.uchar][::1], batches: cython.longlong[
     It stops before the first batch that has another codec, is not a frame of independent blocks without checksums, is
     damaged, or has no room: nothing of it is in the columns then.
     """
+    with cython.nogil:
+        return inflate_rows(data, batches, row, end, checksums, out, at)
+
+
+def inflate_rows(data, batches, row, end, checksums, out, at):  # typed in frames.pxd, so that other kernels call it as C
+    """See `inflate_lz4`."""
     start: cython.Py_ssize_t
     body_end: cython.Py_ssize_t
     behind: cython.Py_ssize_t
     if row < 0 or end > batches.shape[1] or at < 0 or at > out.shape[0] or checksums.shape[0] < 4: return row, at
-    with cython.nogil:
-        while row < end:
-            start = batches[fields.B_BODY, row]
-            if start == fields.LEFT_OUT:
-                row += 1
-                continue
-            body_end = batches[fields.B_BODY_END, row]
-            if is_legacy(batches, row): return row, at
-            if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK != fields.LZ4: return row, at
-            if start < 0 or start > body_end or body_end > data.shape[0]: return row, at
-            behind = at
-            if start < body_end or batches[fields.B_COUNT, row] != 0:
-                behind = _lz4_frame(data, start, body_end, checksums, out, at)
-                if behind < 0: return row, at
-            batches[fields.B_BODY, row] = at
-            batches[fields.B_BODY_END, row] = behind
-            at = behind
+    while row < end:
+        start = batches[fields.B_BODY, row]
+        if start == fields.LEFT_OUT:
             row += 1
-        return row, at
+            continue
+        body_end = batches[fields.B_BODY_END, row]
+        if is_legacy(batches, row): return row, at
+        if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK != fields.LZ4: return row, at
+        if start < 0 or start > body_end or body_end > data.shape[0]: return row, at
+        behind = at
+        if start < body_end or batches[fields.B_COUNT, row] != 0:
+            behind = _lz4_frame(data, start, body_end, checksums, out, at)
+            if behind < 0: return row, at
+        batches[fields.B_BODY, row] = at
+        batches[fields.B_BODY_END, row] = behind
+        at = behind
+        row += 1
+    return row, at
 
 
 @cython.cfunc

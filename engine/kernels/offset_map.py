@@ -62,6 +62,12 @@ def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, 
     status        END · FULL: the map holds CAPACITY entries and there is one more record to put · BAD_START (arguments
                   that do not fit each other)
     """
+    with cython.nogil:
+        return put_rows(data, records, first, end, start_offset, skipped, slots, secret_0, secret_1, state)
+
+
+def put_rows(data, records, first, end, start_offset, skipped, slots, secret_0, secret_1, state):  # typed in offset_map.pxd
+    """See `put_keys`."""
     count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -71,29 +77,28 @@ def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, 
     others: cython.ulonglong[32]
     if first < 0 or end > records.shape[1] or state.shape[0] < tables.MAP_FIELDS: return first, fields.BAD_START
     if records.shape[0] < fields.R_FIELDS or state[tables.MAP_CAPACITY] > count: return first, fields.BAD_START
-    if count == 0 or count > 0xFFFFFFFF or start_offset < 0: return first, fields.BAD_START
+    if count == 0 or count >> 32 or start_offset < 0: return first, fields.BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK
-    with cython.nogil:
-        for index in range(first, end):
-            if (index - first) % _BLOCK == 0 and not digest_ahead(
-                    data, records, index, min(end, index + _BLOCK), skipped, secret_0, secret_1, slots, count, ones,
-                    others):
-                return index, fields.BAD_START
-            if records[fields.R_KEY_SIZE, index] < 0 or records[fields.R_OFFSET, index] < start_offset: continue
-            if skipped[records[fields.R_BATCH, index]]: continue
-            if state[tables.MAP_ENTRIES] >= state[tables.MAP_CAPACITY]: return index, fields.FULL
-            one = ones[(index - first) % _BLOCK]
-            other = others[(index - first) % _BLOCK]
-            at = _slot(slots, count, one, other)
-            if at < 0: return index, fields.FULL
-            if slots[at] == 0 and slots[at + 1] == 0:
-                slots[at] = one
-                slots[at + 1] = other
-                state[tables.MAP_ENTRIES] += 1
-            slots[at + 2] = records[fields.R_OFFSET, index]
-            state[tables.MAP_LATEST] = records[fields.R_OFFSET, index]
-        return end, fields.END
+    for index in range(first, end):
+        if (index - first) % _BLOCK == 0 and not digest_ahead(
+                data, records, index, min(end, index + _BLOCK), skipped, secret_0, secret_1, slots, count, ones,
+                others):
+            return index, fields.BAD_START
+        if records[fields.R_KEY_SIZE, index] < 0 or records[fields.R_OFFSET, index] < start_offset: continue
+        if skipped[records[fields.R_BATCH, index]]: continue
+        if state[tables.MAP_ENTRIES] >= state[tables.MAP_CAPACITY]: return index, fields.FULL
+        one = ones[(index - first) % _BLOCK]
+        other = others[(index - first) % _BLOCK]
+        at = _slot(slots, count, one, other)
+        if at < 0: return index, fields.FULL
+        if slots[at] == 0 and slots[at + 1] == 0:
+            slots[at] = one
+            slots[at + 1] = other
+            state[tables.MAP_ENTRIES] += 1
+        slots[at + 2] = records[fields.R_OFFSET, index]
+        state[tables.MAP_LATEST] = records[fields.R_OFFSET, index]
+    return end, fields.END
 
 
 @cython.ccall

@@ -6,7 +6,9 @@ from array import array
 from typing import TYPE_CHECKING
 
 from engine.formats import BatchField, RecordField
+from engine.kernels import BUILD
 from engine.kernels.cleaning import check_order
+from engine.kernels.mapping import OUT_OF_ORDER
 from engine.kernels.transactions import pass_over
 from engine.log.cleaner.offset_map import NO_SURVIVORS
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
+_ROOM = 256 << 10  # bytes that batches are inflated into at once, while they are in the cache
+_NOBODY = bytes(BATCH_ROWS)
+
 
 def build_offset_map(
     log: UnifiedLog, start: int, end: int, offset_map: SkimpyOffsetMap, stats: CleanerStats, on_bytes: Callable[[int], None],
@@ -35,58 +40,69 @@ def build_offset_map(
     Returns the offsets that survive, as far as the records are such that an offset stands for one of them.
     """
     offset_map.clear(end - start)
-    order = _Order()
+    one = _KeyPass(offset_map, start, stats, on_bytes)
     dirty = log.segments.values(start, end)
     transactions = CleanedTransactionMetadata()
     transactions.add_aborted_transactions(aborted_transactions(log, start, end, segments_with_aborted(log, start)))
     for number, segment in enumerate(dirty):
         walk = SegmentWalk(segment, segment.offset_index.lookup(start).position, log.config.max_message_size, columns)
-        if not _map_segment(walk, start, offset_map, order, transactions, stats, on_bytes):
+        if not one.read(walk, transactions):
             break
         following = dirty[number + 1].base_offset if number + 1 < len(dirty) else end
         offset_map.update_latest_offset(following - 1)
-    return offset_map.survivors(start) if order.is_regular else NO_SURVIVORS
+    return offset_map.survivors(start) if one.is_regular else NO_SURVIVORS
 
 
-class _Order:
-    """Are all records as producers and brokers write them (see check_order)?"""
+class _KeyPass:
+    """Segment by segment into the map. `is_regular`: all records so far are as producers and brokers write them."""
 
-    def __init__(self) -> None:
-        self._last, self.is_regular = -1, True
+    def __init__(
+        self, offset_map: SkimpyOffsetMap, start: int, stats: CleanerStats, on_bytes: Callable[[int], None]
+    ) -> None:
+        self._map, self._start, self._stats, self._on_bytes = offset_map, start, stats, on_bytes
+        self._passed_over = memoryview(array("q", bytes(8 * BATCH_ROWS + 8)))  # records, by batch of a window
+        self._room = memoryview(bytearray(_ROOM))
+        self._last = -1  # offset
 
-    def check(self, chunk: Chunk) -> None:
+    @property
+    def is_regular(self) -> bool:
+        """See check_order."""
+        return self._last != OUT_OF_ORDER
+
+    def read(self, walk: SegmentWalk, transactions: CleanedTransactionMetadata) -> bool:
+        """One segment; False: the map is full."""
+        before = -1  # last offset of the batch before the window
+        for window in walk.windows():
+            table, stats, passed_over = window.batches.table, self._stats, self._passed_over
+            if not pass_over(table, window.rows, transactions.on_window_read(window, walk.control_kind), passed_over):
+                raise AssertionError("batches and flags that do not fit each other")
+            for chunk in walk.chunks(window, self._ordinary(walk, window)):
+                self._check_order(chunk)
+                at = self._map.put(chunk, self._start, _NOBODY)
+                stats.map_messages_read += at - chunk.first
+                if at < chunk.end:
+                    stats.map_messages_read += passed_over[chunk.records.table[RecordField.BATCH, at]]
+                    _settle_latest(self._map, self._start, _before(window, chunk, at, before))
+                    return False
+            stats.map_messages_read += passed_over[window.rows]
+            before = table[BatchField.LAST_OFFSET, window.rows - 1]
+            _settle_latest(self._map, self._start, before)
+            self._on_bytes(size_of(window))
+        return True
+
+    def _ordinary(self, walk: SegmentWalk, window: Window) -> int:
+        """What a window begins with, as far as it is ordinary, in one call → the batch behind it."""
+        if BUILD != "compiled":
+            return 0
+        row, read, self._last = self._map.put_batches(window, self._start, walk.records, self._room, self._last)
+        self._stats.map_messages_read += read
+        return row
+
+    def _check_order(self, chunk: Chunk) -> None:
         """Records that follow those before."""
         if self.is_regular and chunk.first < chunk.end and not chunk.control:
-            self._last = check_order(chunk.batches.table, chunk.records.table, chunk.first, chunk.end, self._last)
-            self.is_regular = self._last >= 0
-
-
-def _map_segment(
-    walk: SegmentWalk, start: int, offset_map: SkimpyOffsetMap, order: _Order, transactions: CleanedTransactionMetadata,
-    stats: CleanerStats, on_bytes: Callable[[int], None],
-) -> bool:  # fmt: skip
-    """One segment; False: the map is full."""
-    before = -1  # last offset of the batch before the window
-    by_row = memoryview(array("q", bytes(8 * BATCH_ROWS + 8)))  # records that were passed over
-    nobody = bytes(BATCH_ROWS)
-    for window in walk.windows():
-        table = window.batches.table
-        goes = transactions.on_window_read(window, walk.control_kind)
-        if not pass_over(table, window.rows, goes, by_row):
-            raise AssertionError("batches and flags that do not fit each other")
-        for chunk in walk.chunks(window):
-            order.check(chunk)
-            at = offset_map.put(chunk, start, nobody)
-            stats.map_messages_read += at - chunk.first
-            if at < chunk.end:
-                stats.map_messages_read += by_row[chunk.records.table[RecordField.BATCH, at]]
-                _settle_latest(offset_map, start, _before(window, chunk, at, before))
-                return False
-        stats.map_messages_read += by_row[window.rows]
-        before = table[BatchField.LAST_OFFSET, window.rows - 1]
-        _settle_latest(offset_map, start, before)
-        on_bytes(size_of(window))
-    return True
+            last = check_order(chunk.batches.table, chunk.records.table, chunk.first, chunk.end, self._last)
+            self._last = OUT_OF_ORDER if last < 0 else last
 
 
 def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:

@@ -10,14 +10,18 @@ from engine.files import zeros
 from engine.formats import Status
 from engine.kernels.cleaning import note_survivors
 from engine.kernels.digest import digest_keys
+from engine.kernels.mapping import map_batches
 from engine.kernels.offset_map import find_key, mark_retained, move_entries, put_keys, take_entries
 from engine.kernels.tables import SLOT_WORDS, MapState
+from engine.record.columns import BATCH_ROWS
+from engine.record.lz4_frames import written_checksums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.record.columns import BatchColumns
+    from engine.record.columns import BatchColumns, RecordColumns
     from engine.record.reader import Chunk
+    from engine.record.windows import Window
 
 BYTES_PER_ENTRY = 8 * SLOT_WORDS
 LOAD_FACTOR = 0.9  # log.cleaner.io.buffer.load.factor
@@ -28,6 +32,8 @@ _ROOMY = 0.6  # of the slots may be taken before it grows
 
 _SLOT_LIMIT = 2**32 - 1
 _MOST_WORDS = 1 << 22  # 32 MiB of bits
+_CHECKSUMS = memoryview(written_checksums())
+_NOBODY = memoryview(bytes(BATCH_ROWS))
 
 
 class Survivors(NamedTuple):
@@ -117,6 +123,20 @@ class SkimpyOffsetMap:
             if status == Status.END or len(self) >= self.capacity:
                 return int(at)
             self._grow()
+
+    def put_batches(
+        self, window: Window, start_offset: int, records: RecordColumns, room: memoryview, last: int
+    ) -> tuple[int, int, int]:
+        """Remember the keys of a window's batches as long as they are ordinary, in one call of a kernel (see map_batches).
+
+        records, room  working space        last  offset before them, −1: none
+        Returns the first batch that was not read, how many records were, and their last offset or OUT_OF_ORDER.
+        """
+        row, read, last = map_batches(
+            window.data, window.batches.table, 0, window.rows, _CHECKSUMS, room, records.table, start_offset, _NOBODY,
+            self._slots, *self._secret, memoryview(self._state), last,
+        )  # fmt: skip
+        return int(row), int(read), int(last)
 
     def get(self, key: bytes) -> int:
         """The last offset of `key`, −1 where it was never put."""

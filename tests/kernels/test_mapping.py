@@ -1,0 +1,178 @@
+"""`map_batches` leaves in the map what the calls it stands for leave, one after the other. For both builds."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from engine.formats import LEFT_OUT, BatchField, Codec, RecordField
+from engine.kernels.mapping import OUT_OF_ORDER
+from engine.kernels.tables import MapState
+from engine.record.builder import NewRecord, build_batch
+from engine.record.columns import RecordColumns
+from engine.record.lz4_frames import written_checksums
+from engine.record.reader import ChunkReader
+from engine.record.windows import LogWalk
+from tests.support.load_kernel import BUILDS, load_kernel
+from tests.support.memory_files import MemoryFile
+from tests.support.once import BOTH_BUILDS
+
+pytestmark = BOTH_BUILDS
+
+SECRET = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
+CHECKSUMS, NOBODY = memoryview(written_checksums()), memoryview(bytes(64))
+ORDINARY = ("plain", "lz4")
+KINDS = {
+    "plain": {}, "lz4": {"codec": Codec.LZ4}, "zstd": {"codec": Codec.ZSTD}, "control": {"control": True},
+    "v1": {"magic": 1}, "v1 lz4": {"magic": 1, "codec": Codec.LZ4},
+}  # fmt: skip
+kinds = st.sampled_from(["plain", "lz4"] * 4 + list(KINDS))
+keys = st.none() | st.binary(max_size=4) | st.integers(0, 9).map(lambda number: b"key%d" % number)
+batches = st.lists(
+    st.tuples(kinds, st.lists(st.tuples(keys, st.binary(max_size=30)), min_size=1, max_size=9), st.booleans()),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+@pytest.fixture(params=BUILDS, scope="module")
+def build(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def kernel(build):
+    return load_kernel("mapping", build)
+
+
+@pytest.fixture(scope="module")
+def offset_map(build):
+    return load_kernel("offset_map", build)
+
+
+def window_of(described, damaged=-1):
+    """The batches, one behind the other, as a window: (kind, records, left out?). A flipped byte in the body of one."""
+    log, offset, ends = b"", 0, []
+    for number, (kind, records, _) in enumerate(described):
+        what = dict(KINDS[kind])
+        made = [NewRecord(offset + step, 5, key, value, []) for step, (key, value) in enumerate(records)]
+        if "magic" not in what:
+            what |= {"base_offset": offset, "last_offset": offset + len(records) - 1}
+        batch = bytearray(build_batch(made, **{"magic": 2, **what}))
+        if number == damaged:
+            batch[61 + (len(batch) - 61) // 2] ^= 0xFF
+        log, offset = log + batch, offset + len(records)
+        ends.append(offset - 1)
+    (window,) = LogWalk(MemoryFile("x.log", log))
+    for row, (_, _, left_out) in enumerate(described):
+        if left_out and window.batches.table[BatchField.MAGIC, row] == 2:
+            window.batches.table[BatchField.BODY, row] = LEFT_OUT
+    return window
+
+
+class Map:
+    def __init__(self, capacity):
+        self.slots = memoryview(bytearray(24 * 2 * (capacity + 1))).cast("Q")
+        self.state = memoryview(array("q", (0, capacity, -1)))
+
+
+def one_by_one(offset_map, window, row, into, start=0):
+    """The other way, for the batches from `row` on → False: the map is full."""
+    for chunk in ChunkReader("x.log", lambda _finding: None).chunks(window, row):
+        at, _ = offset_map.put_keys(
+            chunk.data, chunk.records.table, chunk.first, chunk.end, start, NOBODY, into.slots, *SECRET, into.state
+        )
+        if at < chunk.end:
+            return False
+    return True
+
+
+def mapped(kernel, window, into, *, start=0, room=1 << 12, rows=100, last=-1):
+    return kernel.map_batches(
+        window.data, window.batches.table, 0, window.rows, CHECKSUMS, memoryview(bytearray(room)), RecordColumns(rows).table,
+        start, NOBODY, into.slots, *SECRET, into.state, last,
+    )  # fmt: skip
+
+
+def content(offset_map, into, described):
+    found = {
+        key: offset_map.find_key(memoryview(key), into.slots, *SECRET)
+        for _, records, _ in described for key, _ in records if key is not None
+    }  # fmt: skip
+    return found, list(into.state)
+
+
+@given(batches, st.integers(1, 60), st.integers(0, 30), st.integers(0, 400), st.integers(1, 30))
+@example([("lz4", [(b"a", b"")], False), ("plain", [(b"b", b"")], False), ("lz4", [(b"a", b"")], True)], 60, 0, 400, 30)
+@settings(deadline=None, max_examples=80)
+def test_with_the_rest_one_by_one_the_map_is_the_same(kernel, offset_map, described, capacity, start, room, rows):
+    alone, together = Map(capacity), Map(capacity)
+    window = window_of(described)
+    stop, read, _ = mapped(kernel, window, together, start=start, room=room, rows=rows)
+    assert read == sum(len(records) for _, records, left_out in described[:stop] if not left_out)
+    full = one_by_one(offset_map, window, stop, together, start)
+    assert one_by_one(offset_map, window_of(described), 0, alone, start) == full
+    assert content(offset_map, together, described) == content(offset_map, alone, described)
+
+
+@given(batches, st.integers(0, 60))
+@settings(deadline=None, max_examples=80)
+def test_it_stops_only_where_it_must(kernel, described, capacity):
+    """Before the first batch that is not ordinary, or that may have more keys than the map has room for."""
+    seen, wanted = set(), len(described)
+    for row, (kind, records, left_out) in enumerate(described):
+        if left_out and not kind.startswith("v1"):
+            continue
+        if kind not in ORDINARY or len(records) > capacity - len(seen):
+            wanted = row
+            break
+        seen |= {key for key, _ in records if key is not None}
+    assert mapped(kernel, window_of(described), Map(capacity))[0] == wanted
+
+
+@given(batches, st.data())
+@settings(deadline=None, max_examples=80)
+def test_damage_is_left_to_those_who_name_it(kernel, described, data):
+    damaged = data.draw(st.integers(0, len(described) - 1))
+    window, before = window_of(described, damaged), window_of(described, damaged)
+    stop, _, _ = mapped(kernel, window, Map(200))
+    for field in (BatchField.BODY, BatchField.BODY_END):
+        behind = [window.batches.table[field, row] for row in range(stop, window.rows)]
+        assert behind == [before.batches.table[field, row] for row in range(stop, window.rows)]
+
+
+@pytest.mark.parametrize(
+    ("records", "last", "wanted"),
+    [
+        ([(b"a", b""), (b"b", b"")], -1, 1),
+        ([(b"a", b""), (None, b"")], -1, OUT_OF_ORDER),  # a record without key
+        ([(b"a", b"")], 0, OUT_OF_ORDER),  # an offset that was there before
+        ([(b"a", b"")], OUT_OF_ORDER, OUT_OF_ORDER),
+    ],
+)
+def test_order(kernel, records, last, wanted):
+    assert mapped(kernel, window_of([("lz4", records, False)]), Map(9), last=last) == (1, len(records), wanted)
+
+
+def test_batches_without_records_change_no_offset(kernel):
+    assert mapped(kernel, window_of([("plain", [(b"a", b"")], True)]), Map(9), last=-1) == (1, 0, -1)
+
+
+def test_arguments_that_do_not_fit_each_other(kernel):
+    window = window_of([("plain", [(b"a", b"")], False)])
+    into, columns, room = Map(9), RecordColumns(9).table, memoryview(bytearray(9))
+    what = {"batches": window.batches.table, "row": 0, "end": 1, "records": columns, "nobody": NOBODY, "state": into.state}
+    for wrong in (
+        {"row": -1}, {"end": window.batches.table.shape[1] + 1}, {"nobody": NOBODY[:0]}, {"state": into.state[:2]},
+        {"records": columns[:3]},
+    ):  # fmt: skip
+        now = {**what, **wrong}
+        assert kernel.map_batches(
+            window.data, now["batches"], now["row"], now["end"], CHECKSUMS, room, now["records"], 0, now["nobody"], into.slots,
+            *SECRET, now["state"], -1,
+        ) == (now["row"], 0, -1)  # fmt: skip
+    assert into.state[MapState.ENTRIES] == 0
+    assert window.batches.table[BatchField.COUNT, 0] == 1
+    assert columns[RecordField.OFFSET, 0] == 0
