@@ -40,7 +40,7 @@ def _dump(name: str) -> Callable[[Bench], Iterable[Result]]:
 
 def _compact(codec: str) -> Callable[[Bench], Iterator[Result]]:
     def measured(bench: Bench) -> Iterator[Result]:
-        yield compaction.compare(bench.engine, bench.kafkalog, bench.home, codec, _to_compact(bench), bench.runs)
+        yield compaction.compare_codec(bench.engine, bench.kafkalog, bench.home, codec, _to_compact(bench), bench.runs)
 
     return measured
 
@@ -48,6 +48,10 @@ def _compact(codec: str) -> Callable[[Bench], Iterator[Result]]:
 def _compact_two(bench: Bench) -> Iterator[Result]:
     two = compaction.two_at_once(bench.engine, bench.kafkalog, bench.home, _to_compact(bench), bench.runs)
     yield two._replace(work="compact --jobs 2", rival="--jobs 1")
+
+
+def _compact_transactions(bench: Bench) -> Iterator[Result]:
+    yield compaction.compare_transactions(bench.engine, bench.kafkalog, bench.home, bench.records, bench.runs)
 
 
 def _compact_keys(bench: Bench) -> Iterable[Result]:
@@ -76,6 +80,7 @@ GROUPS = {
     "raw": Group(_APPEND, reading.raw),
     "lookup": Group(_APPEND, reading.lookup),
     **{f"compact-{codec}": Group(_COMPACT, _compact(codec), int(codec == "none")) for codec in compaction.CODECS},
+    "compact-transactions": Group(_COMPACT, _compact_transactions),
     "compact-two": Group(_COMPACT, _compact_two),
     "compact-keys": Group(_COMPACT, _compact_keys),
     "start": Group(_START, dumping.starts),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import statistics
 import subprocess
@@ -18,6 +19,7 @@ from engine.formats import BATCH_HEADER, CODEC_MASK, BatchField, Codec
 from engine.record.codecs import inflate
 from engine.record.windows import LogWalk
 from tests.bench.measure import Run, WrongRunError, median, run, seconds_side_by_side
+from tests.bench.producing import shifted, transactions
 from tests.bench.report import Result
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ MAP = 128 << 20
 NOW = "1700000500000"
 CODECS = {"none": "uncompressed", "lz4": "lz4", "zstd": "zstd"}
 TARGET = 3
+_SMALL_TRANSACTION, _REPEATED = 5, 5  # records of a transaction; segments that hold the same
 TWO_AT_ONCE = 1.7  # times as fast as one after the other
 CURVE = (1_000_000, 10_000_000, 100_000_000)  # keys
 _NOT_LINEAR = 2  # times as long per record as with the fewest keys: a map that no cache holds is slower, but no more than that
@@ -37,9 +40,21 @@ PEAK_LIMIT = MAP + (100 << 20)
 SETTINGS = ("--config", "cleanup.policy=compact", "--config", "segment.bytes=200000000")
 
 
-def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, records: int, runs: int) -> Result:
-    """Both clean a copy each of the same partition, in turn, in whole processes."""
+def compare_codec(java: list[str], kafkalog: list[str], home: Path, codec: str, records: int, runs: int) -> Result:
+    """`compare` for one codec."""
     source = generated(java, home, codec, records, KEYS)
+    return compare(java, kafkalog, home, source, (CODECS[codec], f"compact {records} records, {KEYS} keys"), runs)
+
+
+def compare_transactions(java: list[str], kafkalog: list[str], home: Path, records: int, runs: int) -> Result:
+    """`compare` where every transaction has few records, in one small batch, and a marker."""
+    source = _transactional(kafkalog, home, records)
+    work = (f"lz4, transactions of {_SMALL_TRANSACTION} records", f"compact {records} records, {KEYS} keys")
+    return compare(java, kafkalog, home, source, work, runs)
+
+
+def compare(java: list[str], kafkalog: list[str], home: Path, source: Path, work: tuple[str, str], runs: int) -> Result:
+    """Both clean a copy each of the same partition, in turn, in whole processes. `work`: what it is, as the row says it."""
     ours, theirs = home / "compact-ours/topic-0", home / "compact-kafka/topic-0"
     our_runs: list[Run] = []
     their_runs: list[Run] = []
@@ -54,8 +69,7 @@ def compare(java: list[str], kafkalog: list[str], home: Path, codec: str, record
     our, their = median(our_runs), median(their_runs)
     for target in (ours, theirs):
         shutil.rmtree(target)
-    work = f"compact {records} records, {KEYS} keys"
-    return Result(CODECS[codec], work, our.seconds, their.seconds, TARGET, our.peak_bytes, their.peak_bytes, None, PEAK_LIMIT,
+    return Result(*work, our.seconds, their.seconds, TARGET, our.peak_bytes, their.peak_bytes, None, PEAK_LIMIT,
                   our.cpu_seconds, their.cpu_seconds)  # fmt: skip
 
 
@@ -146,6 +160,27 @@ def _batches(path: Path) -> Iterator[tuple[bytes, bytes]]:
                     yield bytes(head), bytes(body)
                 else:
                     yield bytes(head), bytes(inflate(codec, body, 1 << 30).data)
+
+
+def _transactional(kafkalog: list[str], home: Path, records: int) -> Path:
+    """A partition of small transactions in several segments, a fifth of them written once and repeated."""
+    directory = home / f"compact-transactions-{records}/topic-0"
+    if directory.exists():
+        return directory
+    fresh = directory.with_name("fresh-0")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    rng, count = random.Random(5), records // _REPEATED // _SMALL_TRANSACTION
+    contents = ([(b"key%09d" % rng.randrange(KEYS), rng.randbytes(82)) for _ in range(_SMALL_TRANSACTION)] for _ in range(count))
+    block = transactions(contents, Codec.LZ4)
+    for number in range(_REPEATED):
+        base = number * count * (_SMALL_TRANSACTION + 1)
+        with (fresh / f"{base:020d}.log").open("wb") as out:
+            out.writelines(shifted(block, base))
+    run([*kafkalog, "recover", "--no-quarantine", "--now", NOW, "--recovery-point", "0", str(fresh)], home, home / "recover.out",
+        (0, 1))  # fmt: skip
+    fresh.rename(directory)
+    return directory
 
 
 def generated(

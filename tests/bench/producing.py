@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.files import ReadOnlyFiles
-from engine.formats import BATCH_HEADER, ControlType
+from engine.formats import BATCH_HEADER, Codec, ControlType
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c
 from tests.bench.data import SEGMENT
@@ -15,7 +15,7 @@ from tests.bench.measure import WrongRunError, median, run
 from tests.bench.report import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from engine.formats import ProducerSnapshotEntry
@@ -85,28 +85,39 @@ def _copy(source: Path, partition: Path) -> Path:
 
 
 def _transactions(target: Path) -> Path:
-    """A log of so many transactions, one behind the other. Producers come again with the same sequences: the copies of a
-    block differ only in their base offsets, which stand outside the checksums."""
+    """A log of so many transactions, one behind the other. Producers come again with the same sequences."""
     if target.exists():
         return target
     target.parent.mkdir(exist_ok=True)
-    stamp = int(NOW)
-    block: list[tuple[int, bytes]] = []  # offset in the block, batch
-    for producer in range(PRODUCERS):
-        offset = producer * (_RECORDS + 1)
-        records = [NewRecord(at, stamp, b"key", b"value", []) for at in range(offset, offset + _RECORDS)]
-        block.append((offset, bytes(build_batch(records, base_offset=offset, producer_id=producer, producer_epoch=0,
-                                                base_sequence=0, transactional=True))))  # fmt: skip
-        kind = ControlType.ABORT if producer % 10 == 0 else ControlType.COMMIT
-        marker = end_txn_batch(kind, 0, base_offset=offset + _RECORDS, timestamp=stamp, producer_id=producer, producer_epoch=0)
-        block.append((offset + _RECORDS, bytes(marker)))
+    block = transactions([[(b"key", b"value")] * _RECORDS] * PRODUCERS, Codec.NONE)
     fresh = target.with_suffix(".tmp")
     with fresh.open("wb") as out:
         for number in range(TRANSACTIONS // PRODUCERS):
-            shift = number * PRODUCERS * (_RECORDS + 1)
-            out.writelines((offset + shift).to_bytes(8, "big") + batch[8:] for offset, batch in block)
+            out.writelines(shifted(block, number * PRODUCERS * (_RECORDS + 1)))
     fresh.replace(target)
     return target
+
+
+def transactions(contents: Iterable[list[tuple[bytes, bytes]]], codec: Codec) -> list[tuple[int, bytes]]:
+    """A batch of keys and values and a marker for each transaction, by producers in turn; every tenth is aborted: (offset, batch)."""
+    stamp, offset = int(NOW), 0
+    block: list[tuple[int, bytes]] = []
+    for number, pairs in enumerate(contents):
+        producer = number % PRODUCERS
+        records = [NewRecord(offset + at, stamp, key, value, []) for at, (key, value) in enumerate(pairs)]
+        block.append((offset, bytes(build_batch(records, base_offset=offset, codec=codec, producer_id=producer, producer_epoch=0,
+                                                base_sequence=0, transactional=True))))  # fmt: skip
+        offset += len(records)
+        kind = ControlType.ABORT if number % 10 == 0 else ControlType.COMMIT
+        marker = end_txn_batch(kind, 0, base_offset=offset, timestamp=stamp, producer_id=producer, producer_epoch=0)
+        block.append((offset, bytes(marker)))
+        offset += 1
+    return block
+
+
+def shifted(block: list[tuple[int, bytes]], by: int) -> Iterator[bytes]:
+    """The batches, so many offsets later: base offsets stand outside the checksums."""
+    return ((offset + by).to_bytes(8, "big") + batch[8:] for offset, batch in block)
 
 
 def _idempotent(target: Path, count: int) -> Path:
