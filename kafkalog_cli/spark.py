@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.session import Work
 
 _JAVAS_WORDS = re.compile(r"An error occurred while calling \S+|: [\w.$]+(?:Exception|Error): ")  # before what Java says
+_NOT_MADE = re.compile(r"Mkdirs failed to create (?:file:)?(.+?)(?:/_temporary/.*)? \(exists=")  # Hadoop says so
 _IN_PLACE = ("recover", "compact")
 _CAUSES = 20  # of an error, that are looked at
 _CELL = 60  # characters of a value in a table for people
@@ -118,7 +119,9 @@ def _leave_quietly() -> None:
 
 
 def _fail(message: str) -> None:
-    click.echo(f"error[job-failed] {printable(message.removeprefix('kafkalog: '))}", err=True)
+    from kafkalog_spark.errors import for_command
+
+    click.echo(f"error[job-failed] {printable(for_command(message))}", err=True)
 
 
 def _sentence(error: Exception) -> str:
@@ -128,6 +131,9 @@ def _sentence(error: Exception) -> str:
         if "kafkalog: " in line:
             return line.partition("kafkalog: ")[2]
     said = [next(filter(None, (_JAVAS_WORDS.sub("", line) for line in lines)), "") for lines in pages]
+    for line in said:
+        if found := _NOT_MADE.match(line):
+            return f"{found[1]}: nothing can be written there"
     first, last = said[0] or type(error).__name__, said[-1]
     return first if last in first else f"{first.rstrip(' .:')}: {last}"
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 PREFIX = "kafkalog: "
 
+# what can be done about it, by options of the data source
+GO_ON_WITHOUT = "; set failOnDataLoss to false to go on without"
+GO_ON_BEHIND_DAMAGE = "set onCorruption to skip or report to go on without what is damaged"
+_GO_ON_WITH_LOSS = "If you do not want the query to fail on such cases, set the source option failOnDataLoss to false."
+
 
 class OptionError(ValueError):
     """An option that makes no sense, or is not there."""
@@ -25,6 +30,15 @@ class DataLossError(ValueError):
     def __init__(self, message: str) -> None:
         super().__init__(
             f"{PREFIX}{message} Some data may have been lost because they are not available in the log any more; either "
-            "the data was aged out, or the topic was deleted before all of it was read. If you do not want the query to "
-            "fail on such cases, set the source option failOnDataLoss to false."
+            f"the data was aged out, or the topic was deleted before all of it was read. {_GO_ON_WITH_LOSS}"
         )
+
+
+def for_command(sentence: str) -> str:
+    """The sentence of an error in the words of `kafkalog spark`, which has other options than the data source."""
+    return (
+        sentence.removeprefix(PREFIX)
+        .replace(GO_ON_WITHOUT, "")
+        .replace(GO_ON_BEHIND_DAMAGE, "--on-corruption skip or report goes on without what is damaged")
+        .replace(_GO_ON_WITH_LOSS, "What is left can be read by running it again.")
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,6 +37,9 @@ def _ddl(kind: pa.DataType) -> str:
 def wanted_schema(asked: StructType, types: Mapping[str, pa.DataType] = COLUMN_TYPES) -> pa.Schema:
     """The Arrow schema of a user's schema, which is the column pruning. Raises OptionError for what is no column of ours."""
     fields = []
+    for name, count in Counter(asked.names).items():
+        if count > 1:
+            raise OptionError(f"the schema has the column '{name}' {count} times")
     for field in asked.fields:
         kind = types.get(field.name)
         if kind is None:

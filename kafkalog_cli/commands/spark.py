@@ -54,23 +54,24 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
               help="stats, export: give up at damage, leave it out, or leave it out and write it to the executors' logs.")
 @click.option("--by", type=click.Choice(["topic", "codec", "producer", "hour", "header", "key"]), default="topic",
-              show_default=True, help="What to add up by.")
-@click.option("--top", type=Whole(1), default=20, show_default=True, metavar="N", help="By key: so many of the largest.")
-@click.option("--to", metavar="DIR", help="Where tables go; of import, where partition directories go.")
+              show_default=True, help="stats: what records and bytes are added up by.")
+@click.option("--top", type=Whole(1), default=20, show_default=True, metavar="N", help="stats by key: so many of the largest.")
+@click.option("--to", metavar="DIR", help="export: where the table goes. import: where partition directories go.")
 @click.option("--mode", type=click.Choice(["error", "append", "overwrite"]), default="error", show_default=True,
-              help="What if there are some already.")
+              help="What to do where tables or partition directories are there already: give up, add to them, or replace them.")
 @click.option("--table", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet", show_default=True,
-              help="What tables are; the last two need their packages in the session (spark.jars.packages).")
+              help="What kind of table it is; the last two need their packages in the session (spark.jars.packages).")
 @click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="A topic setting over those of the metadata log; may be repeated.")
-@click.option("--now", type=Whole(0), metavar="MS", help="The clock, in ms since 1970. Default: this machine's.")
+              help="A setting of all topics, over those of the metadata log; may be repeated.")
+@click.option("--now", type=Whole(0), metavar="MS",
+              help="recover, compact: the clock of the job, in ms since 1970. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches behind damage.")
 @click.option("--force", is_flag=True, help="compact: also logs that are less dirty than their settings ask for.")
 @size_option("--dedupe-buffer-size", default=128 << 20, help="compact: memory of a task for keys, 24 bytes each.")
 @click.option("--shuffle", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
               help="compact: whether many tasks clean a partition together: where its keys may not fit one task's memory, "
                    "always, or never, which takes more rounds.")
-@click.option("--master", metavar="URL", help="Where to run; default: as spark-submit says, else all cores here.")
+@click.option("--master", metavar="URL", help="Where the job runs; default: as spark-submit says, else on all cores here.")
 @click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A setting of Spark; may be repeated.")
 @object_lines_option("Rows for people, or one JSON object a line.")

@@ -63,5 +63,7 @@ def _check(directory: str, leading: str, report: Callable[[Finding], None]) -> N
         if directory != leading:
             find_divergence(files, leading, directory, report)
     except KafkalogError as error:
-        report(Finding("path-unreadable", Where(error.path or directory), str(error)))
+        path = error.path or directory
+        what = str(error).removeprefix(f"{path}: ")  # a finding names its place by itself
+        report(Finding("path-unreadable", Where(path), what))
 

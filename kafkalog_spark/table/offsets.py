@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.formats import LONG_MAX
 from kafkalog_spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST = -1, -2
 TopicPartition = tuple[str, int]
+_LONG = re.compile(r"[+-]?[0-9]+")
 
 _OFFSETS_EXAMPLE = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _TIMES_EXAMPLE = '{"topicA": {"0": 123456789, "1": 123456789}, "topicB": {"0": 123456789}}'
@@ -23,20 +26,24 @@ class Limit:
     """One end of what is read.
 
     everywhere    EARLIEST, LATEST or None: for partitions of which nothing else is said
-    offsets       by partition; LATEST and EARLIEST have their special meaning
+    offsets       by partition; LATEST and EARLIEST have their special meaning; None: not asked for
     timestamp     ms, for all partitions; None: not asked for
-    timestamps    ms, by partition
+    timestamps    ms, by partition; None: not asked for
     """
 
     everywhere: int | None
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] | None = None
     timestamp: int | None = None
-    timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
+    timestamps: Mapping[TopicPartition, int] | None = None
 
     @property
     def is_by_time(self) -> bool:
         """Is it a matter of timestamps?"""
-        return self.timestamp is not None or bool(self.timestamps)
+        return self.timestamp is not None or self.timestamps is not None
+
+    def of_time(self, key: TopicPartition) -> int | None:
+        """The timestamp for a partition, ms; None: nothing is said of it."""
+        return (self.timestamps or {}).get(key) if self.timestamp is None else self.timestamp
 
 
 def read_limit(options: Mapping[str, str], side: str, default: int) -> Limit:
@@ -63,17 +70,17 @@ def check_batch_limits(start: Limit, end: Limit) -> None:
     """Refuse what makes no sense for a query that ends. Raises OptionError."""
     if start.everywhere == LATEST:
         raise OptionError("starting offset can't be latest for batch queries on Kafka")
-    for (topic, partition), offset in start.offsets.items():
+    for (topic, partition), offset in (start.offsets or {}).items():
         if offset == LATEST:
             raise OptionError(f"startingOffsets for {topic}-{partition} can't be latest for batch queries on Kafka")
     if end.everywhere == EARLIEST:
         raise OptionError("ending offset can't be earliest for batch queries on Kafka")
-    for (topic, partition), offset in end.offsets.items():
+    for (topic, partition), offset in (end.offsets or {}).items():
         if offset == EARLIEST:
             raise OptionError(f"ending offset for {topic}-{partition} can't be earliest for batch queries on Kafka")
     for first, last, what in ((start.offsets, end.offsets, "offset"), (start.timestamps, end.timestamps, "timestamp")):
-        for (topic, partition), value in first.items():
-            limit = last.get((topic, partition), LATEST)
+        for (topic, partition), value in (first or {}).items():
+            limit = (last or {}).get((topic, partition), LATEST)
             if 0 <= limit < value:
                 said = f"The specified start {what} {value} is greater than the end {what} {limit}"
                 raise OptionError(f"{said} for topic {topic} partition {partition}.")
@@ -101,7 +108,7 @@ def by_partition(name: str, text: str, example: str = _OFFSETS_EXAMPLE) -> dict[
 def assigned(text: str) -> set[TopicPartition]:
     """The partitions of option `assign`: {"topic": [0, 1]}. Raises OptionError."""
     try:
-        found = {(topic, _number(one)) for topic, partitions in json.loads(text).items() for one in partitions}
+        found = {(topic, _number(one)) for topic, partitions in json.loads(text).items() for one in _listed(partitions)}
     except (ValueError, AttributeError, TypeError):
         raise OptionError(f'assign: Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}') from None
     if not found:
@@ -109,15 +116,29 @@ def assigned(text: str) -> set[TopicPartition]:
     return found
 
 
+def _listed(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return value
+
+
 def _number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise TypeError(value)
-    return int(value)
+    return as_long(str(value))
+
+
+def as_long(text: str) -> int:
+    """A number as Java reads it, of 64 bits. Raises ValueError."""
+    value = int(text) if _LONG.fullmatch(text.strip()) else LONG_MAX + 1
+    if not -LONG_MAX <= value <= LONG_MAX:
+        raise ValueError(text)
+    return value
 
 
 def _milliseconds(name: str, text: str) -> int:
     try:
-        value = int(text)
+        value = as_long(text)
     except ValueError:
         value = -1
     if value < 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -222,8 +223,10 @@ def _pattern(options: Mapping[str, str]) -> re.Pattern[str] | None:
     if not text:
         raise OptionError("Pattern to subscribe is empty as specified value for option 'subscribePattern' is ''")
     try:
-        return re.compile(text)
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of brackets in brackets, which are no sets of sets here
+            return re.compile(text)
+    except (re.error, Warning) as error:
         raise OptionError(f"subscribePattern: '{text}' is no pattern: {error}") from None
 
 

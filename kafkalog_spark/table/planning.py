@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import KafkalogError
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
-from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
+from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
 from kafkalog_spark.table.partitions import Source, find_sources, open_view
 from kafkalog_spark.table.reading import on_corruption
@@ -121,12 +121,12 @@ def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
     there = {(source.topic, source.partition) for source in sources}
     check_names(options, there)
     for name, limit in (("starting", options.start), ("ending", options.end)):
-        if limit.offsets and set(limit.offsets) != there:
+        if limit.offsets is not None and set(limit.offsets) != there:
             raise OptionError(
                 f"If {name}Offsets contains specific offsets, you must specify all TopicPartitions. Use -1 for latest, -2 for "
                 f"earliest, if you don't care. Specified: {_shown(limit.offsets)} Assigned: {_shown(there)}"
             )
-        if limit.timestamps and set(limit.timestamps) != there:
+        if limit.timestamps is not None and set(limit.timestamps) != there:
             raise OptionError(
                 f"If {name}OffsetsByTimestamp contains specific offsets, you must specify all topics. "
                 f"Specified: {_shown(limit.timestamps)} Assigned: {_shown(there)}"
@@ -138,7 +138,7 @@ def check_names(options: ReadOptions, there: set[TopicPartition]) -> None:
     missing = [f"{topic}-{partition}" for topic, partition in sorted((options.partitions or frozenset()) - there)]
     names = missing + sorted((options.topics or frozenset()) - {topic for topic, _ in there})
     if names and options.fail_on_data_loss:
-        raise OptionError(f"not there: {', '.join(names)}; set failOnDataLoss to false to go on without")
+        raise OptionError(f"not there: {', '.join(names)}{GO_ON_WITHOUT}")
 
 
 def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> str:
@@ -182,7 +182,7 @@ def start_of(options: ReadOptions, source: Source, view: PartitionView, last: in
     """The first offset to read, by the starting options. Raises OptionError, KafkalogError."""
     limit, key = options.start, (source.topic, source.partition)
     if limit.is_by_time:
-        timestamp = limit.timestamps.get(key) if limit.timestamp is None else limit.timestamp
+        timestamp = limit.of_time(key)
         offset = None if timestamp is None else _by_time(view, timestamp, last)
         if offset is None and not options.start_at_latest:
             asked = f"topic-partition {source.topic}-{source.partition} and timestamp {timestamp}"
@@ -194,14 +194,14 @@ def start_of(options: ReadOptions, source: Source, view: PartitionView, last: in
 def _end_of(options: ReadOptions, source: Source, view: PartitionView, last: int) -> int:
     limit, key = options.end, (source.topic, source.partition)
     if limit.is_by_time:
-        timestamp = limit.timestamps.get(key) if limit.timestamp is None else limit.timestamp
+        timestamp = limit.of_time(key)
         offset = None if timestamp is None else _by_time(view, timestamp, last)
         return last if offset is None else offset
     return _named(limit, key, view, last)
 
 
 def _named(limit: Limit, key: TopicPartition, view: PartitionView, last: int) -> int:
-    offset = limit.offsets.get(key, limit.everywhere)
+    offset = limit.everywhere if limit.offsets is None else limit.offsets.get(key)
     if offset is None or offset == LATEST:
         return last
     return view.log_start_offset if offset == EARLIEST else offset

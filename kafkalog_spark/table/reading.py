@@ -11,7 +11,7 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, RecordFetcher
-from kafkalog_spark.errors import DataLossError, LogDirError
+from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError
 from kafkalog_spark.table.partitions import open_view
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.planning import Piece
 
 _LOG = logging.getLogger("kafkalog")
-_GO_ON = "set onCorruption to skip or report to go on without what is damaged"
 
 
 def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -50,7 +49,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             builder = BatchBuilder(columns, piece.topic, piece.partition, piece.directory)
             yield from builder.batches(fetcher.runs())
         except CorruptRecord as error:  # in the way of the first record, where onCorruption is `fail`
-            raise LogDirError(f"{error}; {_GO_ON}") from None
+            raise LogDirError(f"{error}; {GO_ON_BEHIND_DAMAGE}") from None
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
         finally:
@@ -87,7 +86,7 @@ def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:
 
 def _fail(finding: Finding) -> None:
     if finding.severity is not Severity.INFO:
-        raise LogDirError(f"{said(finding)}; {_GO_ON}")
+        raise LogDirError(f"{said(finding)}; {GO_ON_BEHIND_DAMAGE}")
 
 
 def _skip(_finding: Finding) -> None:

@@ -9,6 +9,7 @@ from engine.files import Files
 from engine.layout import PartitionKind
 from engine.log.logdir.log_dirs import find_log_dirs, list_log_dir
 from tests.support.memory_files import MemoryFiles
+from tests.support.permissions import without_permission
 
 _LOG = "00000000000000000000.log"
 FILES = MemoryFiles({
@@ -54,6 +55,18 @@ def test_what_is_neither():
         find_log_dirs(FILES, ["/other"])
     with pytest.raises(UnreadableFile):
         find_log_dirs(FILES, ["/none"])
+
+
+def test_a_partition_that_may_not_be_looked_into_hides_no_other(tmp_path):
+    for name in ("a-0", "b-0"):
+        (tmp_path / "d" / name).mkdir(parents=True)
+    (tmp_path / "d/b-0" / _LOG).touch()
+    with without_permission(tmp_path / "d/a-0"):
+        [log_dir] = find_log_dirs(Files(), [str(tmp_path)])
+    assert [place.name.topic for place in log_dir.places] == ["a", "b"]
+    (tmp_path / "d/b-0" / _LOG).unlink()
+    with without_permission(tmp_path / "d/a-0"), pytest.raises(UnreadableFile, match="a-0: Permission"):  # it could hold one
+        find_log_dirs(Files(), [str(tmp_path)])
 
 
 def test_one_directory_is_one_however_it_is_spelled(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -16,8 +17,8 @@ from click.testing import CliRunner
 from engine.files import ReadOnlyFiles
 from engine.log.verify.partition import verify_partition
 from kafkalog_cli.main import cli
-from kafkalog_cli.spark import _JOBS, _sentence
-from kafkalog_spark.errors import OptionError
+from kafkalog_cli.spark import _JOBS, _sentence, run_job
+from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, OptionError
 from kafkalog_spark.jobs.export import bring_back
 from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.session import Work
@@ -83,6 +84,7 @@ def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corp
     ])  # fmt: skip
     with without_permission(tmp_path / "logs" / "multi-1"):
         rows = job.verify(None, str(tmp_path))
+    assert rows[0]["what"] == "Permission denied"  # of what, the column file says
     assert [(row["code"], row["directory"].rpartition("/")[2]) for row in rows] == [("path-unreadable", "multi-1"), ("path-unreadable", "multi-2")]
     monkeypatch.setattr("kafkalog_cli.spark._shown", lambda *_: rows)
     monkeypatch.setattr(job, "verify", lambda *_, **__: None)
@@ -226,6 +228,22 @@ def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
     assert (status, out) == (8, "")
     assert what in err
     assert len(err.strip().splitlines()) == 1
+    assert "failOnDataLoss" not in err  # which is an option of the data source, and not of the command
+
+
+@pytest.mark.parametrize(("error", "said"), [
+    (DataLossError("t-0: gone."), "t-0: gone. Some data may have been lost"), (LogDirError(f"x: bad; {GO_ON_BEHIND_DAMAGE}"), "--on-corruption skip"),
+])  # fmt: skip
+def test_advice_is_that_of_the_command(error, said, monkeypatch, capsys):
+    monkeypatch.setattr("kafkalog_spark.session.Work", lambda *_: SimpleNamespace(wait=lambda: None, result=lambda: _raise(error)))
+    assert run_job("stats", None, None, ()) == 8
+    err = capsys.readouterr().err
+    assert said in err
+    assert not {"failOnDataLoss", "onCorruption"} & {*re.findall(r"\w+", err)}
+
+
+def _raise(error):
+    raise error
 
 
 @pytest.mark.parametrize("size", ["x", "0", "-1k"])
@@ -340,6 +358,8 @@ def test_import_says_which_pyspark_it_needs(monkeypatch, tmp_path):
     ("An error occurred while calling o331.save.\n: java.io.IOException: No space left\n\tat a.b.C", "No space left"),
     ("An error occurred while calling o1.load.\n: org.apache.spark.SparkClassNotFoundException: [NO] Failed", "[NO] Failed"),
     ("Traceback\n  File x\nkafkalog_spark.errors.OptionError: kafkalog: level is 'x'\n", "level is 'x'"),
+    ("An error occurred while calling o1.save.\n: java.io.IOException: Mkdirs failed to create file:/a b/_temporary/0/x=1 (exists=false, cwd=file:/c)",
+     "/a b: nothing can be written there"),
     ("", "ValueError"),
 ])  # fmt: skip
 def test_of_javas_pages_the_sentence_is_shown(said, shown):
@@ -368,7 +388,7 @@ class JavaError(Exception):
     (("Exception thrown in awaitResult: ", "Job aborted.", "Cannot run program: error=13"), "Exception thrown in awaitResult: Cannot run program: error=13"),
     (("Task failed.", "Mkdirs failed\n\tat a.b"), "Task failed: Mkdirs failed"), (("Task failed.", None), "Task failed: Oops"),
     (("It failed: no room", "no room"), "It failed: no room"), (("one", "OptionError: kafkalog: level is 'x'", "two"), "level is 'x'"),
-    (("alone",), "alone"),
+    (("alone",), "alone"), (("[TASK_WRITE_FAILED] Task failed", "Mkdirs failed to create file:/x/_temporary/0 (exists=false, cwd=file:/c)"), "/x: nothing can be written there"),
 ])  # fmt: skip
 def test_of_javas_causes_the_first_is_shown(messages, shown):
     assert _sentence(JavaError(*messages)) == shown

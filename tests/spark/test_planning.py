@@ -14,7 +14,7 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.record.columns import RecordColumns
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
-from kafkalog_spark.schema import fitted
+from kafkalog_spark.schema import fitted, wanted_schema
 from kafkalog_spark.table.columns import LEVELS, level_schema
 from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.following import first_offsets, last_offsets
@@ -53,11 +53,16 @@ def splits(path, bounds=None, **options):
     ({"startingOffsets": "soon"}, "got soon"),
     ({"startingOffsets": '{"bulk":{"0":0,"1":0}}'}, "you must specify all TopicPartitions"),
     ({"startingOffsets": '{"bulk":{"0":99999999}}'}, "are asked for and [0,"),
-    ({"startingTimestamp": "99999999999999"}, "No offset matched"),
+    ({"startingOffsets": "{}"}, "you must specify all TopicPartitions"), ({"endingOffsets": '{"bulk":{}}'}, "Specified: {} Assigned: {bulk-0}"),
+    ({"startingOffsetsByTimestamp": "{}"}, "you must specify all topics"), ({"endingOffsetsByTimestamp": "{}"}, "you must specify all topics"),
+    ({"startingOffsets": '{"bulk":{"0":9223372036854775808}}'}, "startingOffsets: Expected e.g."),
+    ({"startingOffsets": '{"bulk":{"0":"1_0"}}'}, "startingOffsets: Expected e.g."), ({"assign": '{"bulk":"01"}'}, "assign: Expected e.g."),
+    ({"startingTimestamp": "99999999999999"}, "No offset matched"), ({"startingTimestamp": "1_000"}, "Expected a single long value"),
+    ({"endingTimestamp": "9223372036854775808"}, "Expected a single long value"),
     ({"subscribe": "a", "assign": '{"a":[0]}'}, "Only one of the following options"),
     ({"subscribe": " ,"}, "No topics to subscribe to"),
     ({"subscribe": "nothing"}, "not there: nothing"),
-    ({"subscribePattern": "("}, "is no pattern"),
+    ({"subscribePattern": "("}, "is no pattern"), ({"subscribePattern": "[a-z&&[^b]]ulk"}, "is no pattern: Possible set intersection"),
     ({"subscribePattern": " "}, "Pattern to subscribe is empty"),
     ({"startingOffsets": '{"bulk":{"0":9}}', "endingOffsets": '{"bulk":{"0":8}}'}, "start offset 9 is greater than the end offset 8"),
     ({"startingOffsetsByTimestamp": '{"bulk":{"0":9}}', "endingOffsetsByTimestamp": '{"bulk":{"0":8}}'}, "start timestamp 9 is"),
@@ -161,6 +166,14 @@ def test_nulls_where_the_schema_says_none_are_one_sentence():
     assert fitted(batch, wanted).schema == wanted
     with pytest.raises(LogDirError, match="kafkalog: column 'value' has nulls, and the schema says that it has none"):
         fitted(batch, pa.schema([wanted.field(0), wanted.field(1).with_nullable(False)]))
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_schema_that_names_a_column_twice_is_one_sentence():
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    with pytest.raises(OptionError, match="kafkalog: the schema has the column 'offset' 2 times"):
+        wanted_schema(StructType([StructField("offset", LongType())] * 2))
 
 
 def test_pieces_follow_each_other_without_a_hole(bulk):

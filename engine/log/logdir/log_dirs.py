@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind
-from engine.errors import EMPTY_PATH, UsageError
+from engine.errors import EMPTY_PATH, UnreadableFile, UsageError
 from engine.files import look
 from engine.layout import (
     FileKind,
@@ -173,15 +173,26 @@ def _log_dirs_below(files: ReadOnlyFiles, path: str, depth: int) -> list[str]:
 
 
 def _is_log_dir(files: ReadOnlyFiles, path: str, names: list[str]) -> bool:
-    """Does it hold a file that brokers keep in log dirs, or a partition with files in it?"""
+    """Does it hold a file that brokers keep in log dirs, or a partition with files in it?
+
+    Raises UnreadableFile where only a partition that may not be looked into could tell.
+    """
     for name in names:
         parsed = parse_file_name(name)
         if parsed is not None and parsed.kind in _LOG_DIR_FILES and not parsed.suffix:
             return True
+    closed: UnreadableFile | None = None
     for name in names:
         one = f"{path}/{name}"
-        if parse_partition_dir(name) is not None and _is_directory(files, one):
+        if parse_partition_dir(name) is None or not _is_directory(files, one):
+            continue
+        try:
             inside = files.list(one)
-            if directory_kind(inside) is DirectoryKind.PARTITION:
-                return True
+        except UnreadableFile as error:
+            closed = closed or error
+            continue
+        if directory_kind(inside) is DirectoryKind.PARTITION:
+            return True
+    if closed is not None:
+        raise closed
     return False
