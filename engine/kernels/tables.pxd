@@ -46,7 +46,8 @@ cdef enum:  # TxnState, and a producer
     TXN_PRODUCERS = 0
     TXN_NEXT = 1
     TXN_KEPT = 2
-    TXN_FIELDS = 3
+    TXN_UNTOLD = 3
+    TXN_FIELDS = 4
     TXN_WORDS = 3
 
 cdef enum:  # TxnFlag

@@ -83,6 +83,7 @@ class TxnState(IntEnum):
     PRODUCERS = 0  # in the table
     NEXT = 1  # aborted transaction that lies ahead
     KEPT = 2  # numbers in the output for aborted transactions whose data were seen
+    UNTOLD = 3  # 1 + offset of the last abort marker behind data that nobody had said to be aborted; 0: there was none
 
 
 class TxnFlag(IntEnum):

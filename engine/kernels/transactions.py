@@ -103,7 +103,9 @@ def _decide(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cy
         if not flags & tables.TXN_COMMITTED: return 1
         slots[at + 1] = flags & ~tables.TXN_COMMITTED
         return 0
-    if not flags & tables.TXN_ABORTED: return 1
+    if not flags & tables.TXN_ABORTED:
+        if flags & tables.TXN_COMMITTED: state[tables.TXN_UNTOLD] = last_offset + 1
+        return 1
     slots[at + 1] = flags & ~(tables.TXN_ABORTED | tables.TXN_OBSERVED)
     if not flags & tables.TXN_OBSERVED: return 1
     kept[state[tables.TXN_KEPT]] = slots[at + 2]

@@ -26,6 +26,7 @@ from engine.log.cleaner.pieces import KeyReader, transaction_events, write_plann
 from engine.log.cleaner.round_plan import TransactionEvent, resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.survivor_bits import OffsetBits, offsets_of, survivors_of
+from engine.log.cleaner.walk import Uncleanable
 from kafkalog_spark.schema import ddl_of
 from kafkalog_spark.table.levels import rows_as_batches
 from kafkalog_spark.tasks import run
@@ -81,7 +82,12 @@ def clean_by_shuffle(
     memory  bytes of a task for an offset map, which brings records of one key together before the shuffle
     Raises Unsuited, and what Spark raises where a task fails for good.
     """
-    step = Step(plan, resolve_transactions(plan, _events(spark, plan)), secret, memory, directory)
+    events = _events(spark, plan)
+    try:
+        transactions = resolve_transactions(plan, events)
+    except Uncleanable as error:
+        raise Unsuited(str(error)) from error
+    step = Step(plan, transactions, secret, memory, directory)
     tokens = _tokens(spark, len(plan.groups))
     ddl = ddl_of(_BITS)
     bits = _last_offsets(spark, step).mapInArrow(lambda batches: _bits(batches, plan, tokens), ddl)

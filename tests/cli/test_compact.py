@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from random import Random
+from shutil import copytree
 
 import pytest
 
@@ -113,6 +115,61 @@ def test_what_was_aborted_stays_aborted_where_a_segment_is_split(log_dir):
     assert "a round begins anew: " in done.out.decode()
     assert lost_keys(before, logs(partition)) == []
     assert {key: last.value for key, last in last_records(logs(partition)).items()} == {b"a": b"committed", b"b": b"2", b"z": b"z"}
+
+
+def write_aborted(partition):
+    """Key a: committed at 0, aborted at 1 by a marker at 2. Another key behind it, and in a second segment."""
+    def put(offset, value, **options):
+        return build_batch([NewRecord(offset, NOW - 10_000, b"a" if offset < 3 else b"b", value)], **options)
+
+    partition.mkdir()
+    (partition / "00000000000000000000.log").write_bytes(
+        put(0, b"committed") + put(1, b"aborted", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        + end_txn_batch(ControlType.ABORT, 0, base_offset=2, timestamp=NOW - 10_000, producer_id=7, producer_epoch=0)
+        + put(3, b"later")
+    )  # fmt: skip
+    (partition / "00000000000000000004.log").write_bytes(put(4, b"active"))
+    kafkalog("recover", "--no-quarantine", "--now", str(NOW), str(partition))
+
+
+def test_without_its_transaction_index_a_log_is_left_as_it_is(log_dir):
+    """Kafka takes the aborted record for the last one of its key, and the committed one is lost."""
+    partition = log_dir / "a-0"
+    write_aborted(partition)
+    index = partition / "00000000000000000000.txnindex"
+    assert index.stat().st_size
+    index.unlink()
+    before = logs(partition)
+    done = compact("--force", partition)
+    assert done.status == 4
+    [report] = reports(done)
+    assert "offset 2: this marker aborts a transaction that the transaction index does not know" in str(report["events"])
+    assert f"kafkalog verify-index --rebuild {partition}" in str(report["events"])
+    assert "a round would fail" in compact("--explain", partition).out.decode()
+    assert logs(partition) == before
+    assert kafkalog("verify-index", "--rebuild", str(partition)).status in (1, 4)
+    assert compact("--force", partition).status == 0
+    assert lost_keys(before, logs(partition)) == []
+    assert logs(partition) != before
+
+
+def test_an_aborted_transaction_in_front_of_what_is_read_needs_no_index(log_dir):
+    partition = log_dir / "a-0"
+    write_aborted(partition)
+    (partition / "00000000000000000000.txnindex").unlink()
+    assert compact("--force", "--first-dirty-offset", "3", partition).status == 0
+
+
+def test_offset_indexes_of_nonsense_are_not_believed(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a", "b", "a"])
+    twin = log_dir / "b-0"
+    copytree(log_dir / "a-0", twin)
+    for number, index in enumerate(sorted(twin.glob("*.index"))):
+        index.write_bytes(Random(number).randbytes(64))
+    for partition in (log_dir / "a-0", twin):
+        done = compact("--force", partition)
+        assert done.status == 0, done.err
+    assert logs(twin) == logs(log_dir / "a-0")
 
 
 def test_the_metadata_log_is_never_compacted(log_dir):

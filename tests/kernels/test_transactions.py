@@ -28,6 +28,7 @@ class Model:
     def __init__(self, transactions):
         self.ahead = sorted(transactions, key=lambda txn: txn.first_offset)
         self.aborted, self.observed, self.committed, self.kept = {}, set(), set(), []
+        self.untold = -1
 
     def add(self, transactions):
         self.ahead = sorted([*self.ahead, *transactions], key=lambda txn: txn.first_offset)
@@ -47,6 +48,8 @@ class Model:
             self.committed.discard(producer_id)
             return not seen
         txn = self.aborted.pop(producer_id, None)
+        if txn is None and producer_id in self.committed:
+            self.untold = last_offset
         if txn is None or producer_id not in self.observed:
             return True
         self.observed.discard(producer_id)
@@ -87,6 +90,7 @@ def test_what_may_go_is_what_the_model_says(log, first, more, middle):
         goes = met.on_window_read(window, lambda *_: pytest.fail("plain markers"))
         expected = [model.met(producer, start + n, kind) for n, (kind, producer) in enumerate(part)]
         assert list(goes) == expected
+        assert met.untold == model.untold
         for n, (kind, producer) in enumerate(part):
             control = {TxnBatch.COMMIT: ControlType.COMMIT, TxnBatch.ABORT: ControlType.ABORT}.get(kind)
             alone = copied.on_data_read(producer, start + n) if control is None else copied.on_control_batch_read(producer, start + n, control)

@@ -17,8 +17,9 @@ from engine.log.cleaner.compaction import CompactionOptions, compact, note_round
 from engine.log.cleaner.manager import log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import Changed, KeyReader, OutOfOrder, put_planned, transaction_events
-from engine.log.cleaner.round_plan import plan_round
+from engine.log.cleaner.round_plan import plan_round, resolve_transactions
 from engine.log.cleaner.survivor_bits import OffsetBits, survivors_of
+from engine.log.cleaner.walk import Uncleanable
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.support.cases import cases, differences
@@ -119,6 +120,24 @@ def planned(tmp_path):
     log.update_high_watermark(log.log_end_offset)
     target = log_to_clean(log, None, NOW)
     yield log, plan_round(log, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
+    log.close_handlers()
+
+
+def test_aborted_transactions_that_no_index_knows_are_refused(tmp_path):
+    write_keyed_log(tmp_path / "t-0", 1, now=NOW)
+    opened(tmp_path / "t-0", SETTINGS, NOW, clean_shutdown=False).close()
+    for index in (tmp_path / "t-0").glob("*.txnindex"):
+        index.unlink()
+    log = opened(tmp_path / "t-0", SETTINGS, NOW)
+    log.update_high_watermark(log.log_end_offset)
+    with pytest.raises(Uncleanable) as refused:
+        compact(log, CompactionOptions(force=True), lambda _: None, lambda _: None)
+    target = log_to_clean(log, None, NOW)
+    plan = plan_round(log, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
+    events = {segment.base_offset: list(transaction_events(Files(), plan, segment)) for segment in plan.segments}
+    with pytest.raises(Uncleanable) as refused_too:
+        resolve_transactions(plan, events)
+    assert str(refused_too.value) == str(refused.value)
     log.close_handlers()
 
 

@@ -177,7 +177,7 @@ def _size_before(segments: LogSegments, offset: int) -> int:
     before = segments.values(0, offset)
     if not before or offset in segments:
         return _size(before)
-    return _size(before[:-1]) + before[-1].offset_index.lookup(offset).position
+    return _size(before[:-1]) + before[-1].position_before(offset)
 
 
 def legacy_delete_horizon(log: UnifiedLog, first_dirty_offset: int) -> int:

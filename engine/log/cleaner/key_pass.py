@@ -45,7 +45,7 @@ def build_offset_map(
     transactions = CleanedTransactionMetadata()
     transactions.add_aborted_transactions(aborted_transactions(log, start, end, segments_with_aborted(log, start)))
     for number, segment in enumerate(dirty):
-        walk = SegmentWalk(segment, segment.offset_index.lookup(start).position, log.config.max_message_size, columns)
+        walk = SegmentWalk(segment, segment.position_before(start), log.config.max_message_size, columns)
         if not one.read(walk, transactions):
             break
         following = dirty[number + 1].base_offset if number + 1 < len(dirty) else end
@@ -74,7 +74,10 @@ class _KeyPass:
         before = -1  # last offset of the batch before the window
         for window in walk.windows():
             table, stats, passed_over = window.batches.table, self._stats, self._passed_over
-            if not pass_over(table, window.rows, transactions.on_window_read(window, walk.control_kind), passed_over):
+            goes = transactions.on_window_read(window, walk.control_kind)
+            if transactions.untold >= self._start:
+                walk.refuse_untold(window, transactions.untold)
+            if not pass_over(table, window.rows, goes, passed_over):
                 raise AssertionError("batches and flags that do not fit each other")
             for chunk in walk.chunks(window, self._ordinary(walk, window)):
                 self._check_order(chunk)

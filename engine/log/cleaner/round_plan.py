@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import AbortedTxn, ControlType
+from engine.layout import log_file_name
 from engine.log.cleaner.cleaner import legacy_delete_horizon, with_ends
 from engine.log.cleaner.groups import group_segments_by_size
 from engine.log.cleaner.last_records import LastRecords
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
-from engine.log.cleaner.walk import aborted_transactions, segments_with_aborted
+from engine.log.cleaner.walk import aborted_transactions, segments_with_aborted, untold_abort
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.config import LogConfig
     from engine.log.partition.unified_log import UnifiedLog
@@ -98,7 +99,7 @@ def plan_round(log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offse
         tuple(
             SegmentToClean(
                 segment.base_offset, behind[segment.base_offset], segment.size,
-                segment.offset_index.lookup(first_dirty_offset).position if segment.base_offset in dirty else None,
+                segment.position_before(first_dirty_offset) if segment.base_offset in dirty else None,
                 tuple(aborted_transactions(log, segment.base_offset, following, indexed)),
             )
             for segment, following in with_ends(group)
@@ -114,7 +115,10 @@ def plan_round(log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offse
 
 
 def resolve_transactions(plan: RoundPlan, events: Mapping[int, Sequence[TransactionEvent]]) -> ResolvedTransactions:
-    """What each pass knows of transactions where it reaches a segment, from the events of all segments by base offset."""
+    """What each pass knows of transactions where it reaches a segment, from the events of all segments by base offset.
+
+    Raises Uncleanable where a transaction was aborted that no transaction index knows.
+    """
     resolved = ResolvedTransactions({}, {})
     keys, filtering = CleanedTransactionMetadata(), CleanedTransactionMetadata()
     keys.add_aborted_transactions(plan.aborted)
@@ -126,11 +130,15 @@ def resolve_transactions(plan: RoundPlan, events: Mapping[int, Sequence[Transact
             _follow(filtering, here)
             if segment.key_position is not None:
                 resolved.of_keys[segment.base_offset] = keys.copy()
-                _follow(keys, (event for event in here if event.position >= segment.key_position))
+                mine = [event for event in here if event.position >= segment.key_position]
+                _follow(keys, mine)
+                if keys.untold >= plan.first_dirty_offset:
+                    position = next(event.position for event in mine if event.last_offset == keys.untold)
+                    raise untold_abort(f"{plan.directory}/{log_file_name(segment.base_offset)}", position, keys.untold)
     return resolved
 
 
-def _follow(transactions: CleanedTransactionMetadata, events: Sequence[TransactionEvent] | Iterator[TransactionEvent]) -> None:
+def _follow(transactions: CleanedTransactionMetadata, events: Sequence[TransactionEvent]) -> None:
     for _, producer_id, last_offset, control in events:
         if control == DATA:
             transactions.on_data_read(producer_id, last_offset)

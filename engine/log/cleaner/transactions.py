@@ -46,6 +46,11 @@ class CleanedTransactionMetadata:
         other._state, other._slots = self._state[:], self._slots[:]
         return other
 
+    @property
+    def untold(self) -> int:
+        """Offset of the last abort marker whose transaction was not among the aborted ones although data of it were met; −1."""
+        return self._state[TxnState.UNTOLD] - 1
+
     def add_aborted_transactions(self, transactions: Iterable[AbortedTxn]) -> None:
         """Aborted transactions that may lie ahead."""
         more = sorted(transactions, key=lambda txn: txn.first_offset)

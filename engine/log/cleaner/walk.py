@@ -6,6 +6,7 @@ from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from engine.advice import argument
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CONTROL_FLAG, BatchField, ControlType
@@ -37,10 +38,10 @@ class Uncleanable(KafkalogError):
 
     code = "uncleanable"
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: Finding, do: str | None = None) -> None:
         where = finding.where
         place = f"{where.file} at byte {where.position}, offset {where.offset}"
-        super().__init__(f"{place}: {finding.what}", do=whole_recovery(parent_of(where.file)))
+        super().__init__(f"{place}: {finding.what}", do=do or whole_recovery(parent_of(where.file)))
         self.finding = finding
         self.cleaned_below: int | None = None
 
@@ -126,6 +127,11 @@ class SegmentWalk:
                 return ControlType.LEADER_CHANGE if kind is None else kind
         return None
 
+    def refuse_untold(self, window: Window, offset: int) -> None:
+        """Raise Uncleanable for the batch that ends with `offset`, see `untold_abort`."""
+        row = bisect_left(window.batches.field(BatchField.LAST_OFFSET), offset, 0, window.rows)
+        raise untold_abort(self._path, window.base + window.batches.table[BatchField.POSITION, row], offset)
+
     def _check(self) -> None:
         if self._findings:
             raise Uncleanable(self._findings[0])
@@ -142,6 +148,14 @@ class SegmentWalk:
         table = window.batches.table
         position = window.base + table[BatchField.POSITION, row]
         return Uncleanable(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
+
+
+def untold_abort(path: str, position: int, offset: int) -> Uncleanable:
+    """The marker at `position` aborts a transaction that no transaction index knows, so that its records would count."""
+    what = ("this marker aborts a transaction that the transaction index does not know: its records would be taken for the "
+            "last ones of their keys, and those that count would go")
+    do = f"kafkalog verify-index --rebuild {argument(parent_of(path))}    # makes the transaction index anew"
+    return Uncleanable(Finding("txnindex-incomplete", Where(path, position, offset), what), do)
 
 
 def size_of(window: Window) -> int:

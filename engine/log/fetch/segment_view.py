@@ -11,7 +11,7 @@ from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.log.errors import CorruptRecord
-from engine.log.scan.batch_search import heads, largest_timestamp_after, search_for_offset, sound_windows, whole_windows
+from engine.log.scan.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
 from engine.log.segment.reading import ReadableSegment
 
 if TYPE_CHECKING:
@@ -96,11 +96,6 @@ class SegmentView(ReadableSegment):
             self._largest = largest
         return self._largest
 
-    def position_before(self, offset: int) -> int:
-        """As the offset index has it where that leads to the batch that it names; else the beginning of the log."""
-        entry = self.offset_index.lookup(offset)
-        return entry.position if self._leads_to_its_batch(entry) else 0
-
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
         """As for a segment that is written; an index entry that leads anywhere but to its batch is not believed."""
         entry = self.offset_index.lookup(offset) if offset > self.base_offset else OffsetPosition(self.base_offset, 0)
@@ -115,13 +110,6 @@ class SegmentView(ReadableSegment):
         if (found is None or found.base_offset > offset) and not self._leads_to_its_batch(entry):
             return search_for_offset(self.log_file, offset, starting_position, self.size, whole_windows)
         return found
-
-    def _leads_to_its_batch(self, entry: OffsetPosition) -> bool:
-        try:
-            first = next(heads(self.log_file, entry.position, self.size), None)
-        except CorruptRecord:
-            return False
-        return first is not None and self.base_offset <= first.base_offset <= entry.offset
 
     def find_offset(self, offset: int) -> BatchHead | None:
         """As `translate_offset`, also behind damage."""

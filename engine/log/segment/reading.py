@@ -18,7 +18,7 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
-from engine.log.errors import SegmentTooLarge, no_offset_left
+from engine.log.errors import CorruptRecord, SegmentTooLarge, no_offset_left
 from engine.log.scan.batch_search import (
     BatchHead,
     TimestampAndOffset,
@@ -176,8 +176,20 @@ class ReadableSegment:
         return 0 <= offset - self.base_offset <= INT_MAX
 
     def position_before(self, offset: int) -> int:
-        """Byte of a batch at or before the one that holds `offset`, as the offset index has it; 0 where it has none."""
-        return self.offset_index.lookup(offset).position
+        """Byte of a batch at or before the one that holds `offset`: as the offset index has it where that leads to the batch
+        that it names, else 0.
+        """
+        entry = self.offset_index.lookup(offset)
+        return entry.position if self._leads_to_its_batch(entry) else 0
+
+    def _leads_to_its_batch(self, entry: OffsetPosition) -> bool:
+        if not 0 <= entry.position < self.size:
+            return False
+        try:
+            first = next(heads(self.log_file, entry.position, self.size), None)
+        except CorruptRecord:
+            return False
+        return first is not None and self.base_offset <= first.base_offset <= entry.offset
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
         """The batch that holds `offset`, else the first one above it; None: neither is here.
