@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.progress import Progress
 
 _NAP = 0.2  # seconds: Ctrl-C is heard in between
+_CREDIT = 0.3  # seconds in which nothing was read that may be made up for, as in Kafka's Throttler
 
 
 def run(values: dict[str, Any]) -> int:
@@ -69,16 +70,16 @@ class Throttle:
 
     def __init__(self, bytes_per_second: int | None) -> None:
         self._rate = bytes_per_second
-        self._start = time.monotonic()
-        self._done = 0
+        self._free = time.monotonic()  # when all that was read so far may have been
         self._lock = Lock()
 
     def __call__(self, size: int) -> None:
         """`size` more bytes were read: wait until they may have been."""
         if self._rate:
             with self._lock:
-                self._done += size
-                ahead = self._done / self._rate - (time.monotonic() - self._start)
+                now = time.monotonic()
+                self._free = max(self._free, now - _CREDIT) + size / self._rate
+                ahead = self._free - now
             while ahead > 0:
                 time.sleep(min(ahead, _NAP))
                 INTERRUPTION.check()

@@ -147,7 +147,7 @@ def _event_json(event: Event) -> dict[str, Any]:
     values: dict[str, Any] = {
         "action": event.action.value, "severity": event.severity.value, "file": event.path or None, "to": event.to,
         "firstOffset": event.first_offset, "endOffset": event.end_offset, "records": event.records, "bytes": event.size,
-        "producerId": event.producer_id, "ageMs": event.age_ms,
+        "producerId": event.producer_id, "ageMs": event.age_ms, "keys": event.keys, "tombstones": event.tombstones,
         "reason": event.reason,
     }
     return {name: value for name, value in values.items() if value is not None}

@@ -47,6 +47,7 @@ class Event(NamedTuple):
                   · ERROR: records lost
     to            a new name
     producer_id, age_ms        of a transaction: whose, and for how long it has been open; None where unknown or meaningless
+    keys, tombstones           of a compaction: distinct keys of what was dirty, tombstones that go; None where meaningless
     """
 
     action: Action
@@ -60,6 +61,8 @@ class Event(NamedTuple):
     to: str | None = None
     producer_id: int | None = None
     age_ms: int | None = None
+    keys: int | None = None
+    tombstones: int | None = None
 
 
 def leaves_doubt(action: Action, severity: Severity) -> bool:
@@ -120,9 +123,11 @@ class Report:
     def add(
         self, action: Action, path: str, reason: str, *, offsets: tuple[int | None, int | None] = (None, None),
         records: int | None = None, size: int | None = None, severity: Severity = Severity.INFO, to: str | None = None,
+        keys: int | None = None, tombstones: int | None = None,
     ) -> None:
         """Note one event."""
-        self._events.append(Event(action, path, reason, offsets[0], offsets[1], records, size, severity, to))
+        event = Event(action, path, reason, *offsets, records, size, severity, to, keys=keys, tombstones=tombstones)
+        self._events.append(event)
 
     def drop(self, action: Action, path: str) -> None:
         """Forget what was noted of this kind about `path`: it happened once more."""

@@ -42,9 +42,14 @@ _EXAMPLES = (
 @size_option("--dedupe-buffer-size", default=128 << 20,
              help="Memory for the keys of a round, 24 bytes each; all --jobs share it. Without this option "
              "log.cleaner.dedupe.buffer.size of --config-file counts.")
-@size_option("--io-buffer-size", default=512 << 10, help="Accepted for the broker's sake: it does not show in the result.")
-@size_option("--max-io-buffer-size", default=1 << 20, help="The same.")
-@size_option("--max-bytes-per-second", default=None, help="Read no faster than this.", least=1)
+@size_option("--io-buffer-size", default=512 << 10,
+             help="Taken so that a broker's settings can be given (half of log.cleaner.io.buffer.size): neither result nor "
+             "memory depend on it.")
+@size_option("--max-io-buffer-size", default=1 << 20,
+             help="Taken so that a broker's settings can be given: larger batches are compacted all the same.")
+@size_option("--max-bytes-per-second", default=None, least=1,
+             help="Read no faster than this, all --jobs together. What the opening of a log reads after an unclean stop is not "
+             "held back.")
 def command(**values: Any) -> int:
     """Delete records whose key has a later value, as the broker's log cleaner does.
 
@@ -54,8 +59,8 @@ def command(**values: Any) -> int:
 
     Of a log dir the logs of compacted topics are taken that need it, the dirtiest first, up to the offsets that replicas are
     known to have (replication-offset-checkpoint); a log that is named itself is taken too if it is dirty enough, or with
-    --force. Which topics are compacted stands in the metadata log (name its log dir too), --config-file or --config. Of
-    cleanup.policy=compact,delete this is the one half, retain the other.
+    --force. Which topics are compacted stands in the metadata log (name its log dir too), --config-file or --config. Topics
+    with cleanup.policy=compact,delete are compacted as others are; what their retention allows to delete, retain deletes.
 
     The active segment is never touched (roll begins a new one), nor what an open transaction or min.compaction.lag.ms
     protects. Records without a key go. A tombstone goes in a round at least delete.retention.ms behind the first one that
@@ -67,7 +72,8 @@ def command(**values: Any) -> int:
     less, --jobs 1 and a smaller --config segment.bytes=N do. A disk that gets full leaves the segments at hand as they were.
 
     New segments are written beside the old ones and take their place at once when they are whole: a stop at any moment loses
-    nothing, and another run goes on. Of a batch that can not be read the log is left as it is: recover comes first.
+    nothing, and another run goes on. A log with a batch that can not be read is left as it is: recover comes first. So is one
+    whose transaction index lacks an aborted transaction: verify-index --rebuild comes first.
     """
     from kafkalog_cli.compacting import run
 

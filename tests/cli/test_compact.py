@@ -153,6 +153,47 @@ def test_without_its_transaction_index_a_log_is_left_as_it_is(log_dir):
     assert logs(partition) != before
 
 
+def test_explain_says_how_young_a_segment_is(log_dir):
+    append(log_dir, "a-0", ["a", "b", "a", "b", "a"])  # at NOW - 10,000 and on, 1 ms apart
+    lag = ("--config", "min.compaction.lag.ms=9998", "--explain", log_dir / "a-0")
+    [report] = reports(compact(*lag))
+    [limit] = [event["reason"] for event in report["events"] if "uncleanable from" in event["reason"]]
+    assert limit == (f"dirty from offset 0, uncleanable from 3: min.compaction.lag.ms; the largest timestamp of that segment, "
+                     f"{NOW - 9997}, is 9997 ms old, 9998 must be over: it may be cleaned from {NOW + 1} on")  # fmt: skip
+    assert "uncleanable from 4: active segment" in compact("--now", str(NOW + 1), *lag).out.decode()
+
+
+@pytest.mark.parametrize("option", ["--force", "--dry-run", "--explain"])
+def test_keys_and_tombstones_are_numbers_in_json(option, log_dir):
+    write_tombstones(log_dir / "a-0", horizon=NOW - 1)
+    [report] = reports(compact("--force", option, log_dir / "a-0"))
+    [one] = [event for event in report["events"] if "tombstones" in event]
+    assert (one["records"], one["keys"], one["tombstones"]) == (2, 2, 1)
+
+
+def write_tombstones(partition, *, horizon):
+    """Key a: a value, and a tombstone with a delete horizon. Another key, and a second segment."""
+    partition.mkdir()
+    value, gone, other = (NewRecord(at, NOW - 10_000, key, value) for at, key, value in ((0, b"a", b"1"), (1, b"a", None), (2, b"b", b"2")))
+    batches = build_batch([value]), build_batch([gone], delete_horizon_ms=horizon), build_batch([other])
+    (partition / "00000000000000000000.log").write_bytes(b"".join(batches))
+    (partition / "00000000000000000003.log").write_bytes(build_batch([NewRecord(3, NOW - 10_000, b"a", b"active")]))
+
+
+def test_an_index_without_room_leaves_the_log_as_it_is(log_dir):
+    """Kafka's cleaner dies of it."""
+    partition = log_dir / "a-0"
+    write_tombstones(partition, horizon=NOW + 1)
+    kafkalog("recover", "--no-quarantine", "--now", str(NOW), str(partition))
+    before = tree(ReadOnlyFiles(), str(partition))
+    done = compact("--force", "--config", "segment.index.bytes=12", "--config", "index.interval.bytes=0", partition)
+    assert done.status == 4
+    [report] = reports(done)
+    assert [event["action"] for event in report["events"]] == ["refused"]
+    assert "segment.index.bytes=N with a larger N" in report["events"][0]["reason"]
+    assert tree(ReadOnlyFiles(), str(partition)) == before
+
+
 def test_an_aborted_transaction_in_front_of_what_is_read_needs_no_index(log_dir):
     partition = log_dir / "a-0"
     write_aborted(partition)

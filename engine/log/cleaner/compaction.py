@@ -162,7 +162,8 @@ def note_round(log: UnifiedLog, stats: CleanerStats, first_dirty: int, end_offse
     )
     log.report.add(
         Action.COMPACTED, "", what, offsets=(first_dirty, end_offset),
-        records=stats.messages_gone, size=stats.bytes_read - stats.bytes_written,
+        records=stats.messages_gone, size=stats.bytes_read - stats.bytes_written, keys=stats.map_entries,
+        tombstones=stats.tombstones_removed,
     )  # fmt: skip
     if stats.invalid_messages_read:
         log.report.add(Action.REMOVED, "", without_key(stats, "are dropped"), records=stats.invalid_messages_read)
@@ -193,4 +194,5 @@ def _note_all(log: UnifiedLog, rounds: list[CleanerStats], first_dirty: int, end
     log.report.add(
         Action.EXPLAINED, "", what, offsets=(first_dirty, end_offset),
         records=gone, size=sum(stats.bytes_read - stats.bytes_written for stats in rounds),
+        tombstones=sum(stats.tombstones_removed for stats in rounds),
     )  # fmt: skip

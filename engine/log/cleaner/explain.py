@@ -33,7 +33,7 @@ def explain_compaction(
         log.report.add(Action.EXPLAINED, "", f"nothing would go: {METADATA_LOG}")
         return
     target = log_to_clean(log, options.first_dirty_offset, log.now)
-    for reason in (_policy(log), _due(log, target, options), *_limits(target)):
+    for reason in (_policy(log), _due(log, target, options), *_limits(log, target)):
         log.report.add(Action.EXPLAINED, "", reason)
     if target.offsets.bound is Bound.OPEN_TRANSACTION:
         log.report.events.extend(open_transactions(log))
@@ -62,6 +62,7 @@ def explain_compaction(
         Action.EXPLAINED, "", f"of {stats.messages_met} records {gone} would go, of {stats.bytes_read} bytes "
         f"{stats.bytes_written} would stay; {stats.segments_before} segments would become {stats.segments_after}",
         offsets=(offsets.first_dirty_offset, end_offset), records=gone, size=stats.bytes_read - stats.bytes_written,
+        keys=stats.map_entries, tombstones=stats.tombstones_removed,
     )  # fmt: skip
 
 
@@ -88,13 +89,23 @@ def _due(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> str
     return f"{what}; " + (f"due, it is above {ratio:.2f}" if target.is_due(ratio) else f"not due, {ratio:.2f} must be exceeded")
 
 
-def _limits(target: LogToClean) -> Iterator[str]:
+def _limits(log: UnifiedLog, target: LogToClean) -> Iterator[str]:
     offsets = target.offsets
     if offsets.force_update_checkpoint:
         yield OUTSIDE
     yield (
         f"dirty from offset {offsets.first_dirty_offset}, uncleanable from {offsets.first_uncleanable_dirty_offset}: "
-        f"{offsets.bound.value}"
+        f"{offsets.bound.value}{_lag(log, target)}"
     )
     if target.first_uncleanable_offset < offsets.first_uncleanable_dirty_offset:
         yield f"whole segments only: the one that begins at {target.first_uncleanable_offset} stays as it is"
+
+
+def _lag(log: UnifiedLog, target: LogToClean) -> str:
+    """Of a segment that is too young: how young, and until when."""
+    segment = log.segments.get(target.first_uncleanable_offset)
+    if target.offsets.bound is not Bound.MIN_COMPACTION_LAG or segment is None:
+        return ""
+    newest, least = segment.largest_timestamp, log.config.min_compaction_lag_ms
+    age = f"is {log.now - newest} ms old, {least} must be over: it may be cleaned from {newest + least} on"
+    return f"; the largest timestamp of that segment, {newest}, {age}"

@@ -17,6 +17,7 @@ from engine.log.cleaner.explain import explain_compaction
 from engine.log.cleaner.metrics import CleanerMetrics
 from engine.log.cleaner.offset_map import refuse_too_small
 from engine.log.cleaner.walk import Uncleanable
+from engine.log.errors import IndexFull
 from engine.log.operations.compaction_targets import Which, dirtiest_first, why_none
 from engine.log.report import Action, Report
 
@@ -105,6 +106,11 @@ class LogCompactor:
         except Uncleanable as error:
             log.report.findings.append(error.finding)
             log.report.add(Action.REFUSED, "", f"{_how_far(log, error)}: {error}; {error.do}", severity=Severity.ERROR)
+            self.metrics.note_uncleanable(log)
+        except IndexFull as error:
+            do = "--config segment.index.bytes=N with a larger N, or a larger index.interval.bytes, lets it go on"
+            what = f"not compacted to the end, what is left is as it was: the index of a new segment has no room: {error}; {do}"
+            log.report.add(Action.REFUSED, "", what, severity=Severity.ERROR)
             self.metrics.note_uncleanable(log)
         else:
             self.metrics.note(done)
