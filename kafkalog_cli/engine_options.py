@@ -75,8 +75,8 @@ _OPTIONS = (
 
 _HIGH_WATERMARK = click.option(
     "--high-watermark", type=Whole(0), metavar="N",
-    help="Records below this offset are on all replicas: no segment above it is deleted or compacted. Default: as the checkpoint of the "
-    "log dir says, else the end of the log.",
+    help="Records below this offset are on all replicas: no segment above it is deleted or compacted. Default: as the "
+    "checkpoint of the log dir says, else the end of the log.",
 )  # fmt: skip
 
 
