@@ -271,6 +271,7 @@ class Status(IntEnum):
     BAD_VARINT = 5  # a varint longer than its type
     BAD_RECORD = 6  # a length inside a record that does not fit
     BAD_COUNT = 7  # the batch holds more or fewer bytes than its records
+    BAD_VALUE = 8  # a value longer than its message; all else of it is there
     BAD_CODEC = 9  # a compressed message inside a compressed one
 
 

@@ -120,7 +120,8 @@ class JsonRenderer(KernelRenderer):
         super().batches(window, row, last_row)
 
     def records(self, chunk: Chunk, base: int) -> None:
-        """Objects `batch` and `record`, interleaved."""
+        """Objects `batch` and `record`, interleaved. A message that is shorter than its value is a finding only."""
+        chunk = chunk.without_records() if chunk.is_overlong else chunk
         self._stream.counts["batch"] += chunk.last_row - chunk.first_row
         self._stream.counts["record"] += chunk.end - chunk.first
         super().records(chunk, base)

@@ -35,7 +35,8 @@ class LogDump:
     ) -> None:
         self._file, self._path, self._options, self._renderer = file, path, options, renderer
         self._report, self._gaps = report, gaps
-        self._reader = ChunkReader(path, report, options.max_decompressed_bytes, on_remark=lambda remark, _kind: report(remark))
+        self._reader = ChunkReader(path, report, options.max_decompressed_bytes, on_remark=lambda remark, _kind: report(remark),
+                                   with_overlong=True)  # fmt: skip
         self._selector = selector
 
     def run(self, start: int = 0) -> None:
@@ -70,7 +71,7 @@ class LogDump:
             self._renderer.batches(window, 0, window.rows)
             return
         for chunk in self._reader.chunks(window):
-            self._gaps.feed(chunk, window.base)
+            self._gaps.feed(chunk.without_records() if chunk.is_overlong else chunk, window.base)
             self._renderer.records(chunk, window.base)
 
     def _select(self, selector: Selector, window: Window) -> None:
@@ -82,6 +83,8 @@ class LogDump:
                 self._renderer.batches(window, *selector.batches(row, last_row))
                 continue
             for chunk in self._reader.chunks(window, row, last_row):
+                if chunk.is_overlong:
+                    continue  # who selects asks for records
                 for part in selector.records(chunk, window.base):
                     self._renderer.records(part, window.base)
 

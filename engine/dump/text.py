@@ -109,6 +109,14 @@ class TextRenderer(KernelRenderer):
         self._printer = printer_for(path, partition, options) if options.print_data else None
         self._contents = CONTENTS if options.print_data and self._printer is None else 0
 
+    def records(self, chunk: Chunk, base: int) -> None:
+        """Batches and records, interleaved. Of a message that is shorter than its value Kafka prints what its fields say."""
+        if not chunk.is_overlong:
+            super().records(chunk, base)
+            return
+        shown = chunk.without_records() if self._options.skip_metadata and self._options.print_data else chunk
+        self._put(shown, base, shown.first_row, shown.last_row, shown.first, shown.end, self._flags)
+
     def trailing(self, count: int) -> None:
         """Kafka's line for what is behind the last batch."""
         name = file_name(self._path)

@@ -22,6 +22,7 @@ cdef enum:  # formats.Status
     BAD_VARINT = 5
     BAD_RECORD = 6
     BAD_COUNT = 7
+    BAD_VALUE = 8
     BAD_CODEC = 9
 
 cdef enum:  # formats.BatchField

@@ -60,7 +60,8 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
                  HEADER_COUNT is 0. Timestamps of format 0 are -1
     ieee         tables of CRC-32
     status       END · FULL (columns used up: call again from where it stopped) · TORN · BAD_SIZE · BAD_START
-                 · BAD_RECORD (a key or value that does not fit) · BAD_CODEC (the message is compressed)
+                 · BAD_RECORD (a key or size field that does not fit) · BAD_VALUE (the value does not: all else of the
+                 message is in row `filled`, its size as stored) · BAD_CODEC (the message is compressed)
                  The messages before the damage are in the columns.
     """
     capacity: cython.Py_ssize_t = records.shape[1]
@@ -100,7 +101,6 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             if message_end - field < 4: return filled, at, fields.BAD_RECORD
             length = i32(data, field)
             field += 4
-            if length > message_end - field: return filled, at, fields.BAD_RECORD
             records[fields.R_VALUE_POSITION, filled] = field
             records[fields.R_VALUE_SIZE, filled] = length
             records[fields.R_BATCH, filled] = batch
@@ -110,6 +110,7 @@ def decode_messages(data: cython.const[cython.uchar][::1], start: cython.Py_ssiz
             crc = u32(data, at + fields.V1_CRC_AT)
             records[fields.R_CRC, filled] = crc
             records[fields.R_VALID, filled] = crc == crc32(data, at + fields.V1_MAGIC_AT, message_end, ieee)
+            if length > message_end - field: return filled, at, fields.BAD_VALUE
             filled += 1
             batch += step
             at = message_end

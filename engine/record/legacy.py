@@ -40,6 +40,7 @@ _EMPTY = memoryview(b"")
 _NAMED = 1000  # messages of one entry with problems of their own
 
 _WHAT = {
+    Status.BAD_VALUE: "a length inside message {} does not fit",
     Status.BAD_RECORD: "a length inside message {} does not fit",
     Status.BAD_CODEC: "message {} of a compressed set is compressed itself",
     Status.BAD_SIZE: "message {} is smaller than any message",
@@ -72,6 +73,14 @@ class Wrapper(NamedTuple):
     value: memoryview | None
 
 
+class Span(NamedTuple):
+    """Messages that are in the columns first … end − 1. is_overlong: it is one, and its value longer than the message."""
+
+    first: int
+    end: int
+    is_overlong: bool = False
+
+
 class InnerSet(NamedTuple):
     """The inflated messages of a wrapper: `base` is what to add to their offsets, `remark` what Kafka passes over."""
 
@@ -81,10 +90,10 @@ class InnerSet(NamedTuple):
 
 
 class LegacyEntry:
-    """The records of one entry, decoded while `counts` is iterated.
+    """The records of one entry, decoded while `spans` is iterated.
 
     data      the bytes that key and value positions count in: the window, or the inflated inner set
-    problems  what is wrong with it, only known when `counts` is done; of very many the first ones, and how many more
+    problems  what is wrong with it, only known when `spans` is done; of very many the first ones, and how many more
     remark    what is wrong although Kafka reads over it in silence
     """
 
@@ -110,10 +119,11 @@ class LegacyEntry:
         self._append_time = append_time
         self.remark = remark
 
-    def counts(self) -> Iterator[int]:
-        """Fill the columns as often as needed; each number is how many records are in them now. At least one.
+    def spans(self, *, with_overlong: bool = False) -> Iterator[Span]:
+        """Fill the columns as often as needed. At least one span, which may be empty, and the last is not overlong.
 
         A message with a length that does not fit is passed over: its own size says where the next one begins.
+        with_overlong  not if it is only its value
         """
         at, count, done, status = self._start, 0, 0, int(Status.FULL)
         while status != Status.END:
@@ -124,17 +134,21 @@ class LegacyEntry:
             )
             done += count - before
             if status == Status.FULL:
-                yield count
+                yield Span(0, count)
                 count = 0
             elif status != Status.END:
                 self._note(Status(status), done)
-                if status != Status.BAD_RECORD:
+                if status not in (Status.BAD_RECORD, Status.BAD_VALUE):
                     break
+                if status == Status.BAD_VALUE and with_overlong:
+                    yield Span(0, count)
+                    yield Span(count, count + 1, is_overlong=True)
+                    count = 0
                 at += LOG_OVERHEAD + LEGACY_V1.field("message_size", self.data, at)
                 done += 1
         if self._more:
             self.problems.append(Problem("record-invalid", f"{self._more} more messages with lengths that do not fit"))
-        yield count
+        yield Span(0, count)
 
     def _note(self, status: Status, number: int) -> None:
         if len(self.problems) < _NAMED:
@@ -146,7 +160,7 @@ class LegacyEntry:
 def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: RecordColumns, limit: int) -> LegacyEntry:
     """The records of the entry in `row` of a scanned window.
 
-    data     the window                            records  filled while the result's `counts` is iterated
+    data     the window                            records  filled while the result's `spans` is iterated
     limit    bytes that an inner set may inflate to
 
     Never raises for bad bytes: see LegacyEntry.problems.
@@ -168,9 +182,10 @@ def decode_entry(data: memoryview, batches: BatchColumns, row: int, records: Rec
 
 def decode_plain(
     data: memoryview, batches: BatchColumns, row: int, last_row: int, records: RecordColumns
-) -> tuple[int, int, Problem | None]:
-    """Decode plain entries row … last_row - 1, which stand one behind the other: (records, next row, problem).
+) -> tuple[int, int, Problem | None, bool]:
+    """Decode plain entries row … last_row - 1, which stand one behind the other: (records, next row, problem, overlong).
 
+    overlong  the problem is a value that is longer than its message; all else of it is in the column behind the records
     Stops before `last_row` where the columns are full, or behind the entry that has the problem. Much cheaper than
     `decode_entry` one by one.
     """
@@ -181,8 +196,8 @@ def decode_plain(
         data, start, end, row, 1, 0, False, 0, records.table, 0, _TABLES  # a kernel's arguments
     )
     if status in (Status.END, Status.FULL):
-        return count, row + count, None
-    return count, row + count + 1, Problem("record-invalid", _WHAT[Status(status)].format(0))
+        return count, row + count, None, False
+    return count, row + count + 1, Problem("record-invalid", _WHAT[Status(status)].format(0)), status == Status.BAD_VALUE
 
 
 def read_wrapper(data: memoryview, position: int, end: int) -> Wrapper | Problem:

@@ -52,6 +52,11 @@ class Chunk(NamedTuple):
     first: int  # the chunk's records are the columns first … end − 1
     end: int
     control: bool
+    is_overlong: bool = False  # it is one message of format 0 or 1 whose value is longer than the message: not to be read
+
+    def without_records(self) -> Chunk:
+        """Its batches alone."""
+        return self._replace(end=self.first, is_overlong=False)
 
     def key(self, record: int) -> bytes | None:
         """Key of one record; None is null."""
@@ -176,6 +181,7 @@ class ChunkReader:
     report   takes what is wrong
     limit    bytes that one batch may inflate to (--max-decompressed-bytes)
     records  columns to reuse: many small files are otherwise busy with making new ones
+    with_overlong  give messages of which only the value does not fit too, each as a chunk (see Chunk.is_overlong)
     on_remark  takes what is wrong in inner sets although Kafka reads over it in silence, and of which kind it is; None: nobody
                wants to know
     """
@@ -183,8 +189,9 @@ class ChunkReader:
     def __init__(
         self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES,
         records: RecordColumns | None = None, *, on_remark: Callable[[Finding, RemarkKind], None] | None = None,
+        with_overlong: bool = False,
     ) -> None:  # fmt: skip
-        self._on_remark = on_remark
+        self._on_remark, self._with_overlong = on_remark, with_overlong
         self._path = path
         self._report = report
         self._limit = limit
@@ -227,8 +234,8 @@ class ChunkReader:
         entry = decode_entry(window.data, window.batches, row, self._records, self._limit)
         self._large = entry.data if len(entry.data) > _ARENA else None
         due = row
-        for count in entry.counts():
-            yield Chunk(entry.data, window.batches, due, row + 1, self._records, 0, count, control=False)
+        for first, end, overlong in entry.spans(with_overlong=self._with_overlong):
+            yield Chunk(entry.data, window.batches, due, row + 1, self._records, first, end, False, overlong)
             due = row + 1
         for problem in entry.problems:
             self._finding(problem.code, window, row, problem.what)
@@ -238,8 +245,12 @@ class ChunkReader:
     def _messages(self, window: Window, row: int, end: int) -> Iterator[Chunk]:
         """Plain v0/v1 entries row … end − 1, one message each."""
         while row < end:
-            count, after, problem = decode_plain(window.data, window.batches, row, end, self._records)
-            yield Chunk(window.data, window.batches, row, after, self._records, 0, count, control=False)
+            count, after, problem, overlong = decode_plain(window.data, window.batches, row, end, self._records)
+            overlong = overlong and self._with_overlong
+            whole = Chunk(window.data, window.batches, row, after - overlong, self._records, 0, count, control=False)
+            yield whole
+            if overlong:
+                yield whole._replace(first_row=after - 1, last_row=after, first=count, end=count + 1, is_overlong=True)
             if problem is not None:
                 self._finding(problem.code, window, after - 1, problem.what)
             row = after

@@ -61,7 +61,7 @@ def window_of(described, damaged=-1):
         if "magic" not in what:
             what |= {"base_offset": offset, "last_offset": offset + len(records) - 1}
         batch = bytearray(build_batch(made, **{"magic": 2, **what}))
-        if number == damaged:
+        if number == damaged and len(batch) > 61:
             batch[61 + (len(batch) - 61) // 2] ^= 0xFF
         log, offset = log + batch, offset + len(records)
         ends.append(offset - 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +21,7 @@ from engine.record.legacy import RemarkKind, decode_entry, decode_plain
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.floors import saw_enough
+from tests.support.legacy_messages import message, overlong, wrapper
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
 
@@ -42,23 +42,6 @@ def kernel(request):
         yield module
 
 
-def message(offset, key=None, value=None, *, magic=1, attributes=0, timestamp=1000, crc=None, tail=b""):
-    body = struct.pack(">bB", magic, attributes)
-    if magic != 0:
-        body += struct.pack(">q", timestamp)
-    for field in (key, value):
-        body += struct.pack(">i", -1) if field is None else struct.pack(">i", len(field)) + field
-    body += tail
-    stored = zlib.crc32(body) if crc is None else crc
-    return struct.pack(">qiI", offset, len(body) + 4, stored) + body
-
-
-def wrapper(offset, inner, codec=GZIP, *, magic=1, attributes=0, **options):
-    data = inner if isinstance(inner, bytes) else b"".join(inner)
-    packed = deflate(codec, data, magic=max(magic, 0))
-    return message(offset, None, packed, magic=magic, attributes=attributes | codec, **options)
-
-
 def scan(data):
     batches = BatchColumns()
     rows, stop, status = scan_batches(memoryview(data), 0, len(data), batches.table, *TABLES)
@@ -72,7 +55,7 @@ def decode(data, limit=LIMIT, capacity=100):
     assert rows == 1
     records = RecordColumns(capacity)
     entry = decode_entry(memoryview(data), batches, 0, records, limit)
-    found = [seen(entry.data, records, column) for count in entry.counts() for column in range(count)]
+    found = [seen(entry.data, records, column) for span in entry.spans() for column in range(span.first, span.end)]
     first = entry.problems[0] if entry.problems else None
     return found, first and first.code, first.what if first else ""
 
@@ -182,7 +165,7 @@ def test_negative_sizes_are_nulls_given_as_stored():
     data[18:26] = struct.pack(">ii", -5, -(2**31))
     batches, _ = scan(data)
     records = RecordColumns(1)
-    assert list(decode_entry(memoryview(data), batches, 0, records, LIMIT).counts()) == [1]
+    assert list(decode_entry(memoryview(data), batches, 0, records, LIMIT).spans()) == [(0, 1, False)]
     assert (records.row(0)[RecordField.KEY_SIZE], records.row(0)[RecordField.VALUE_SIZE]) == (-5, -(2**31))
 
 
@@ -213,7 +196,7 @@ def test_runs_of_plain_entries():
     records = RecordColumns(4)
     got, row = [], 0
     while row < rows:
-        count, after, problem = decode_plain(data, batches, row, rows, records)
+        count, after, problem, _ = decode_plain(data, batches, row, rows, records)
         assert (after, problem) == (row + count, None)
         assert [records.row(column)[RecordField.BATCH] for column in range(count)] == list(range(row, after))
         got += [seen(data, records, column) for column in range(count)]
@@ -228,10 +211,31 @@ def test_a_bad_entry_in_a_run():
     data = memoryview(message(0) + bytes(bad) + message(2))
     batches, rows = scan(data)
     records = RecordColumns(4)
-    count, row, problem = decode_plain(data, batches, 0, rows, records)
-    assert (count, row, problem.code) == (1, 2, "record-invalid")
-    assert decode_plain(data, batches, row, rows, records) == (1, 3, None)
+    count, row, problem, is_overlong = decode_plain(data, batches, 0, rows, records)
+    assert (count, row, problem.code, is_overlong) == (1, 2, "record-invalid", False)
+    assert decode_plain(data, batches, row, rows, records) == (1, 3, None, False)
     assert records.row(0)[RecordField.OFFSET] == 2
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("pack", [b"".join, lambda inner: wrapper(2, inner)])
+def test_a_value_longer_than_its_message(magic, pack):
+    """Nobody gets it who does not ask for it; who does gets what its fields say, in its place."""
+    inner = [message(0, magic=magic), overlong(1, b"key", b"value", magic=magic), message(2, magic=magic)]
+    data = pack(inner) if magic else b"".join(inner)
+    (window,) = LogWalk(MemoryFiles({"x.log": data}).open("x.log"))
+
+    def offsets_of(findings, **options):
+        for chunk in ChunkReader("x.log", findings.append, **options).chunks(window):
+            for column in range(chunk.first, chunk.end):
+                row = chunk.records.row(column)
+                yield row[RecordField.OFFSET], chunk.is_overlong, row[RecordField.KEY_SIZE], row[RecordField.VALUE_SIZE]
+
+    found, more = [], []
+    assert [one[:2] for one in offsets_of(found)] == [(0, False), (2, False)]
+    assert list(offsets_of(more, with_overlong=True)) == [(0, False, -1, -1), (1, True, 3, 4113), (2, False, -1, -1)]
+    assert [one.what for one in found] == [one.what for one in more]
+    assert "does not fit" in found[0].what
 
 
 # ---- wrappers
@@ -368,7 +372,7 @@ def test_messages_whose_lengths_do_not_fit_hide_no_others(monkeypatch, capacity)
     batches, _ = scan(data)
     records = RecordColumns(capacity)
     entry = decode_entry(memoryview(data), batches, 0, records, LIMIT)
-    found = [seen(entry.data, records, column)[0] for count in entry.counts() for column in range(count)]
+    found = [seen(entry.data, records, column)[0] for span in entry.spans() for column in range(span.first, span.end)]
     assert len(found) == 3
     assert [problem.what for problem in entry.problems] == [
         "a length inside message 1 does not fit", "a length inside message 2 does not fit",
