@@ -184,7 +184,11 @@ def _export(spark: SparkSession, given: Given) -> int:
 def _import(spark: SparkSession, given: Given) -> int:
     from kafkalog_spark.jobs.export import bring_back
 
-    bring_back(spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=given.topics)
+    left_out = bring_back(
+        spark, *given.paths, to=given.to, mode=given.mode, table=given.table, config=given.config, topics=given.topics
+    )
+    for topic in left_out:
+        click.echo(f"left out: {topic}, which only controllers write", err=True)
     click.echo(f"written to {printable(given.to)}", err=True)
     return 0
 

@@ -55,6 +55,10 @@ if TYPE_CHECKING:
 
 STAGING = ".kafkalog-compaction"  # in a partition directory, where brokers look for no directories
 SHUFFLE = ("auto", "always", "never")
+_OTHER_WORDS = {
+    "--explain tells": "kafkalog compact --explain tells",
+    "--min-dirty-ratio sets another": "--config min.cleanable.dirty.ratio=… sets another",
+}
 _TASK_BYTES = 64 << 20  # of logs: a partition larger than that has a task of its own
 
 
@@ -95,7 +99,14 @@ def compact(
         for log_dir, marker in markers.items():
             if marker is not None and log_dir.path not in job.half_done:
                 put_marker(job.manager, log_dir, marker)
-    return frame_of(spark, rows)
+    return frame_of(spark, [row | {"reason": _in_words_of_the_job(row["reason"])} for row in rows])
+
+
+def _in_words_of_the_job(reason: str) -> str:
+    """What the command says can be done, where the job has no such option."""
+    for option, other in _OTHER_WORDS.items():
+        reason = reason.replace(option, other)
+    return reason
 
 
 def _by_shuffle(

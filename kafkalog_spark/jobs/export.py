@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from engine.layout import METADATA_TOPIC
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.mapped import read_mapped
 from kafkalog_spark.table.columns import EXPORTED
@@ -37,8 +38,10 @@ def export(
 def bring_back(
     spark: SparkSession, *tables: str, to: str, mode: str = "error", table: str = "parquet",
     config: Mapping[str, str] | None = None, topics: tuple[str, ...] = (),
-) -> None:  # fmt: skip
+) -> list[str]:  # fmt: skip
     """Write what `export` wrote into partition directories below `to`, with the offsets and timestamps that it had.
+
+    Returns the topics that were left out: the cluster's metadata log, which only controllers write, unless it is in `topics`.
 
     mode    error where something is there, append, or overwrite the topics that come
     config  settings of the topics; compression.type is that of the batches as well
@@ -55,11 +58,14 @@ def bring_back(
     if mode == "error":
         _refuse_what_is_there(to)
     kept = rows.select(*(name for name in _BACK if name in rows.columns))
+    metadata = [] if topics else [METADATA_TOPIC]
+    there = {row["topic"] for row in kept.where(kept["topic"].isin([*topics, *metadata])).select("topic").distinct().collect()}
     if topics:
         kept = kept.where(kept["topic"].isin(list(topics)))
-        there = {row["topic"] for row in kept.select("topic").distinct().collect()}
         if nowhere := sorted(set(topics) - there):
             raise OptionError(f"{', '.join(tables)}: no topic {', '.join(nowhere)} in it")
+    elif there:
+        kept = kept.where(~kept["topic"].isin(metadata))
     order = [name for name in ("topic", "partition", "offset") if name in kept.columns]
     whole = kept.repartition("topic", "partition").sortWithinPartitions(*order)
     options = {f"topic.{name}": value for name, value in (config or {}).items()}
@@ -67,6 +73,7 @@ def bring_back(
         options["kafka.compression.type"] = (config or {})[_COMPRESSION]
     options |= {"keepOffsets": str("offset" in order), "keepTimestamps": str("timestamp" in kept.columns)}
     whole.write.format("kafkalog").mode("overwrite" if mode == "overwrite" else "append").options(**options).save(to)
+    return [] if topics else sorted(there)
 
 
 def _check(table: str) -> None:

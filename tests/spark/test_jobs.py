@@ -321,6 +321,17 @@ def test_a_topic_that_is_nowhere_is_not_found_sound(spark, own_corpus, tmp_path)
     assert not (tmp_path / "back").exists()
 
 
+def test_a_whole_broker_comes_back_but_for_the_metadata_log(spark, own_corpus, tmp_path):
+    for name in ("__cluster_metadata-0", "multi-1"):
+        shutil.copytree(next(own_corpus.glob(f"kafka-4.3.1/logs/clean/*/{name}")), tmp_path / "logs" / name)
+    assert command("export", "--to", tmp_path / "lake", tmp_path / "logs")[0] == 0
+    status, out, err = command("import", "--to", tmp_path / "back", tmp_path / "lake")
+    assert (status, out, err.splitlines()[0]) == (0, "", "left out: __cluster_metadata, which only controllers write")
+    assert [path.name for path in (tmp_path / "back").iterdir() if path.is_dir() and path.name[0] != "."] == ["multi-1"]
+    status, out, err = command("import", "--topic", "__cluster_metadata", "--to", tmp_path / "asked", tmp_path / "lake")
+    assert (status, out, "only controllers write it" in err) == (8, "", True)
+
+
 def test_export_and_back(spark, own_corpus, tmp_path):
     top = own_corpus / "kafka-4.3.1/logs/clean"
     for name, source in (("007-0", "bulk-0"), ("edge-0", "edge-keys_and.headers-0"), ("edge-1", "multi-1")):

@@ -114,6 +114,16 @@ def test_compact_leaves_what_the_command_leaves(spark, own_corpus, tmp_path):
     assert status_of(rows) == 1
 
 
+def test_compact_names_no_option_that_the_job_has_not(no_session, own_corpus, tmp_path):
+    shutil.copytree(next(own_corpus.glob("kafka-4.3.1/logs/clean/*/multi-1")), tmp_path / "d" / "multi-1")
+    config = {"cleanup.policy": "compact"}
+    for directory in ("d", "d/multi-1"):
+        rows = compact(None, str(tmp_path / directory), now=NOW, config=config)
+        said = " ".join(row["reason"] for row in rows).replace("kafkalog compact --explain tells", "OURS")
+        assert ("OURS" in said or "--config min.cleanable.dirty.ratio=" in said, "--explain" in said, "--min-dirty" in said) == (
+            True, False, False), rows  # fmt: skip
+
+
 def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(own_corpus, tmp_path, monkeypatch):
     """In Spark's pages only what begins with our name is found again; on the driver `opened` sees to it."""
     logs = tmp_path / "logs"
