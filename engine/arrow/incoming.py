@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _FEW = 256  # records that there is room for at first
 _RECORD = 8 * RECORD_FIELDS  # bytes of a record in columns
 _MICROS = 1000
+_EARLIEST = -(2**63) // _MICROS
 _NOTHING = memoryview(b"")
 
 
@@ -261,11 +262,12 @@ class Sheet:
         ))  # fmt: skip
 
     def _timestamps(self, column: Numbers, chosen: memoryview, first: int, end: int, now: int) -> None:
-        done, refused = take_numbers(
-            *column, chosen, first, end, _MICROS, now, -1, False, self.records.table, self.filled, RecordField.TIMESTAMP
+        """Before 1970 too: Kafka's producers send no such records, but brokers take them, and backups of those have them."""
+        done, _ = take_numbers(
+            *column, chosen, first, end, _MICROS, now, _EARLIEST, False, self.records.table, self.filled, RecordField.TIMESTAMP
         )
         if _sound(done) < end - first:
-            raise RowRefused(f"Invalid timestamp: {refused}. Timestamp should always be non-negative or null.")
+            raise BadRows("a timestamp of more than 64 bits")
 
     def _offsets(self, column: Numbers, chosen: memoryview, first: int, end: int, least: int) -> None:
         done, refused = take_numbers(

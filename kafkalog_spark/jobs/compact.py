@@ -99,7 +99,7 @@ def compact(
         for log_dir, marker in markers.items():
             if marker is not None and log_dir.path not in job.half_done:
                 put_marker(job.manager, log_dir, marker)
-    return frame_of(spark, [row | {"reason": _in_words_of_the_job(row["reason"])} for row in rows])
+    return frame_of(spark, [row | {"reason": _in_words_of_the_job(str(row["reason"]))} for row in rows])
 
 
 def _in_words_of_the_job(reason: str) -> str:

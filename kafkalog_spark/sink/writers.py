@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from engine.discovery import DirectoryKind, directory_kind
 from engine.errors import KafkalogError
 from engine.files import Files, now_ms
 from kafkalog_spark.errors import LogDirError
@@ -50,6 +51,8 @@ class Sink:
         try:
             if files.exists(root) and not files.info(root).is_directory:
                 raise LogDirError(f"{root}: a file; name the directory that the partition directories go to")
+            if files.exists(root) and directory_kind(files.list(root)) is DirectoryKind.PARTITION:
+                raise LogDirError(f"{root}: a partition directory; name the directory that such directories go to")
             jobs.make_directories(files, root)
             with jobs.holding(files, root, patience=_OTHERS):
                 jobs.clear_leftovers(files, root, now_ms())

@@ -209,7 +209,9 @@ def test_what_fails_leaves_everything_as_it_was(spark, tmp_path):
     )
     assert "unknown option 'topik'" in said(lambda: write(kept, root, topik="t"))
     assert "a file; name the directory" in said(lambda: write(kept, root / "t-0" / "partition.metadata"))
+    assert "a partition directory; name the directory" in said(lambda: write(kept, root / "t-0"))
     assert read(FILES, str(root)) == before
+    assert sorted(path.name for path in (root / "t-0").iterdir() if path.is_dir()) == []
     assert not staged(root)
 
 

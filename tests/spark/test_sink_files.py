@@ -11,11 +11,16 @@ import os
 
 import pytest
 
+from engine.arrow.batches import BatchBuilder
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, replace
 from engine.formats import CODEC_NAMES, Codec
 from engine.log.errors import LogDamaged
+from engine.log.fetch.reading import FetchIsolation
+from engine.log.fetch.records import RecordFetcher
+from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_manager import CHECKPOINTS
+from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.options import check_topic, read_sink_options
@@ -139,7 +144,6 @@ def test_a_partition_that_is_said_goes_before_the_key(root):
     (values("a", topic=["a b"]), "Topic name is invalid: 'a b'"),
     (values("a", topic=["__cluster_metadata"]), "only controllers write it"),
     (values("a", headers=[[{"key": None, "value": b""}]]), "a header without a key"),
-    (values("a", timestamp=[dt.datetime(1969, 12, 31, tzinfo=dt.UTC)]), "Invalid timestamp: -86400000"),
     (values("a" * 900_000), "exceeds the maximum configured segment size of 800000"),
     (values("a" * 2_000_000), "which exceeds the maximum configured value of 1048588"),
 ])  # fmt: skip
@@ -149,6 +153,23 @@ def test_rows_that_no_record_can_be_made_of(root, rows, said):
     with pytest.raises((KafkalogError, OptionError), match=said):
         job.write([rows])
     assert read(FILES, root) == {}
+
+
+def test_times_before_1970_are_kept(root):
+    """Producers send no such records, but brokers take them: backups have them, and are written back."""
+    moments = [-4_999_000, -86_400_001, -1, 0, 7]
+    times = [dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=one) for one in moments]
+    for codec in ("none", "lz4"):  # the second lot is appended to the first
+        options = {"keepTimestamps": "true", "kafka.compression.type": codec, "topic": "t", "numPartitions": "1"}
+        SinkRun(FILES, root, **options).write([values(*"abcde", timestamp=times)])
+    view = PartitionView(FILES, f"{root}/t-0", pytest.fail)
+    runs = RecordFetcher(view, 0, FetchIsolation.HIGH_WATERMARK, pytest.fail).runs()
+    rows = [row for one in BatchBuilder(("timestamp",), "t", 0, "").batches(runs) for row in one.column(0).cast("int64").to_pylist()]
+    view.close()
+    assert rows == [one * 1000 for one in moments] * 2
+    found = []
+    verify_partition(FILES, f"{root}/t-0", found.append)
+    assert found == []
 
 
 def test_overwriting_replaces_the_topics_that_are_written(root):
