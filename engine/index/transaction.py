@@ -109,6 +109,11 @@ class TransactionIndex(IndexFile):
         self._refuse_later_version()
         return self.aborted_in(fetch_offset, upper_bound_offset)
 
+    def checked(self) -> Iterator[AbortedTxn]:
+        """All entries, one by one. Raises CorruptIndex before the first where one has a version that Kafka does not know."""
+        self._refuse_later_version()
+        return iter(self)
+
     def sanity_check(self) -> None:
         """Raises CorruptIndex where the broker would. Mirrors TransactionIndex.sanityCheck."""
         error = self.broker_error(self.path)

@@ -68,8 +68,9 @@ def command(**values: Any) -> int:
 
     Expect the files that the broker's cleaner would leave; it goes on from the checkpoint. Memory is 100 MB and 27 bytes for
     each key of a round, up to --dedupe-buffer-size: 128 MiB hold 5 million keys. More of them take more rounds, each of which
-    reads what is clean again. The disk needs room for one new segment for each of --jobs, up to segment.bytes; where there is
-    less, --jobs 1 and a smaller --config segment.bytes=N do. A disk that gets full leaves the segments at hand as they were.
+    reads what is clean again. A million producers or aborted transactions take 100 MB more. The disk needs room for one new
+    segment for each of --jobs, up to segment.bytes; where there is less, --jobs 1 and a smaller --config segment.bytes=N do. A
+    disk that gets full leaves the segments at hand as they were.
 
     New segments are written beside the old ones and take their place at once when they are whole: a stop at any moment loses
     nothing, and another run goes on. A log with a batch that can not be read is left as it is: recover comes first. So is one

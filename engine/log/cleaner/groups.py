@@ -62,7 +62,7 @@ def group_segments_by_size(
 
 
 def write_group(
-    place: SwapPlace, group: Iterable[tuple[LogSegment, Sequence[AbortedTxn]]], base_offset: int, this_round: Round,
+    place: SwapPlace, group: Iterable[tuple[LogSegment, Iterable[AbortedTxn]]], base_offset: int, this_round: Round,
     transactions: CleanedTransactionMetadata, *, dry_run: bool = False,
 ) -> LogSegment | Counted:  # fmt: skip
     """Write segments anew as one, whose files end in `.cleaned`: on the disk and with the time of the last of them.

@@ -6,21 +6,24 @@ Mirrors CleanedTransactionMetadata.
 from __future__ import annotations
 
 from array import array
+from itertools import islice
+from operator import gt
 from typing import TYPE_CHECKING
 
-from engine.formats import BatchField, ControlType, Status
+from engine.formats import AbortedTxn, BatchField, ControlType, Status
 from engine.kernels.tables import TXN_FIELDS, TXN_WORDS, TxnBatch, TxnFlag, TxnState
 from engine.kernels.transactions import decide, decide_rows, move_producers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.formats import AbortedTxn
     from engine.record.windows import Window
 
 _LEAST = 64  # producers that the table has room for, twice
 _MOST_KEPT = 1024  # numbers of aborted transactions that are collected before they are handed on
+_RUN = 4096  # aborted transactions that are objects at the same time
 _MANY = 10_000  # aborted transactions that are over are let go of when they are so many
+_FIRST, _OWNER = AbortedTxn._fields.index("first_offset"), AbortedTxn._fields.index("producer_id")
 _MARKERS = {ControlType.COMMIT: TxnBatch.COMMIT, ControlType.ABORT: TxnBatch.ABORT}
 
 
@@ -32,8 +35,7 @@ class CleanedTransactionMetadata:
 
     def __init__(self, keep: Callable[[AbortedTxn], None] | None = None) -> None:
         self.keep = keep
-        self._aborted: list[AbortedTxn] = []  # ahead, or under way: by first offset
-        self._firsts, self._owners = array("q"), array("q")  # of them: first offset, producer id
+        self._aborted = _columns()  # transactions that are ahead, or under way, by first offset: there may be a million
         self._state = array("q", bytes(8 * TXN_FIELDS))
         self._slots = array("q", bytes(8 * TXN_WORDS * 2 * _LEAST))
         self._kept = array("q", bytes(8 * _MOST_KEPT))
@@ -41,8 +43,7 @@ class CleanedTransactionMetadata:
     def copy(self) -> CleanedTransactionMetadata:
         """Another one that has read what this one has, and keeps nothing."""
         other = CleanedTransactionMetadata()
-        other._aborted = list(self._aborted)
-        other._firsts, other._owners = self._firsts[:], self._owners[:]
+        other._aborted = [column[:] for column in self._aborted]
         other._state, other._slots = self._state[:], self._slots[:]
         return other
 
@@ -53,14 +54,20 @@ class CleanedTransactionMetadata:
 
     def add_aborted_transactions(self, transactions: Iterable[AbortedTxn]) -> None:
         """Aborted transactions that may lie ahead."""
-        more = sorted(transactions, key=lambda txn: txn.first_offset)
-        if not more:
+        known = len(self._aborted[_FIRST])
+        left = iter(transactions)
+        while some := list(islice(left, _RUN)):
+            for column, numbers in zip(self._aborted, zip(*some, strict=True), strict=True):
+                column.extend(numbers)
+        if len(self._aborted[_FIRST]) == known:
             return
         self._forget()
         place = self._state[TxnState.NEXT]
-        self._aborted[place:] = sorted([*self._aborted[place:], *more], key=lambda txn: txn.first_offset)
-        self._firsts[place:] = array("q", (txn.first_offset for txn in self._aborted[place:]))
-        self._owners[place:] = array("q", (txn.producer_id for txn in self._aborted[place:]))
+        firsts = self._aborted[_FIRST][place:]
+        if any(map(gt, firsts, islice(firsts, 1, None))):
+            order = sorted(range(len(firsts)), key=firsts.__getitem__)
+            for column in self._aborted:
+                column[place:] = array("q", map(column[place:].__getitem__, order))
 
     def on_control_batch_read(self, producer_id: int, last_offset: int, kind: ControlType | None) -> bool:
         """A control batch was met: can it be dropped, as far as its transaction goes?
@@ -95,7 +102,8 @@ class CleanedTransactionMetadata:
 
     def _memory(self) -> tuple[memoryview, ...]:
         """What kernels take."""
-        return tuple(memoryview(one) for one in (self._slots, self._state, self._firsts, self._owners, self._kept))
+        firsts, owners = self._aborted[_FIRST], self._aborted[_OWNER]
+        return tuple(memoryview(one) for one in (self._slots, self._state, firsts, owners, self._kept))
 
     def _decide(self, producer_id: int, last_offset: int, kind: TxnBatch) -> bool:
         while (answer := decide(*self._memory(), producer_id, last_offset, kind)) < 0:
@@ -107,7 +115,7 @@ class CleanedTransactionMetadata:
         """Aborted transactions whose markers were met behind data of theirs, in that order."""
         if self.keep is not None:
             for number in self._kept[: self._state[TxnState.KEPT]]:
-                self.keep(self._aborted[number])
+                self.keep(AbortedTxn(*(column[number] for column in self._aborted)))
         self._state[TxnState.KEPT] = 0
 
     def _make_room(self) -> None:
@@ -128,12 +136,16 @@ class CleanedTransactionMetadata:
         place = self._state[TxnState.NEXT]
         if place < _MANY:
             return
-        live: list[AbortedTxn] = []
+        live = array("q")  # their numbers
         for at in range(0, len(self._slots), TXN_WORDS):
             if self._slots[at + 1] & TxnFlag.ABORTED:
-                live.append(self._aborted[self._slots[at + 2]])
+                live.append(self._slots[at + 2])
                 self._slots[at + 2] = len(live) - 1
-        self._aborted[:place] = live
-        self._firsts[:place] = array("q", (txn.first_offset for txn in live))
-        self._owners[:place] = array("q", (txn.producer_id for txn in live))
+        for column in self._aborted:
+            column[:place] = array("q", map(column.__getitem__, live))
         self._state[TxnState.NEXT] = len(live)
+
+
+def _columns() -> list[array[int]]:
+    """The fields of AbortedTxn, a column each."""
+    return [array("q") for _ in AbortedTxn._fields]

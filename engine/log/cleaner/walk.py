@@ -187,7 +187,7 @@ def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment
 
 def aborted_transactions(
     log: UnifiedLog, start_offset: int, end_offset: int, segments: Sequence[LogSegment] | None = None
-) -> list[AbortedTxn]:
+) -> Iterator[AbortedTxn]:
     """Aborted transactions of the segments that the offsets lie in, but for those that begin behind them.
 
     segments  see `segments_with_aborted`, of this offset or one before it; None: they are looked for
@@ -196,16 +196,15 @@ def aborted_transactions(
     producer writes next for aborted, up to its next marker. Those records only leave older ones of their keys where they
     are. Mirrors UnifiedLog.collectAbortedTransactions.
     """
-    found: list[AbortedTxn] = []
     first = log.segments.floor_segment(start_offset)
     asked = segments_with_aborted(log, start_offset) if segments is None else segments
     begin = 0 if first is None else bisect_left(asked, first.base_offset, key=lambda segment: segment.base_offset)
     for number in range(begin, len(asked)):
-        here = asked[number].collect_aborted_txns(log.log_start_offset, end_offset)
-        found += here.transactions
-        if here.is_complete:
-            break
-    return found
+        for txn in asked[number].txn_index.checked():
+            if txn.last_offset >= log.log_start_offset and txn.first_offset < end_offset:
+                yield txn
+            if txn.last_stable_offset >= end_offset:  # later ones begin behind
+                return
 
 
 def _reset_body(batches: BatchColumns, row: int) -> None:
