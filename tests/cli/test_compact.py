@@ -194,6 +194,34 @@ def test_an_index_without_room_leaves_the_log_as_it_is(log_dir):
     assert tree(ReadOnlyFiles(), str(partition)) == before
 
 
+def test_what_is_aborted_behind_a_full_map_is_met_before_anything_changes(log_dir):
+    def put(offset, key, **options):
+        return build_batch([NewRecord(offset, NOW - 10_000, key, b"%d" % offset)], **options)
+
+    partition = log_dir / "a-0"
+    partition.mkdir()
+    segments = {
+        0: put(0, b"a") + put(1, b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True) + put(2, b"b"),
+        3: put(3, b"c") + put(4, b"d"),
+        5: put(5, b"e") + end_txn_batch(ControlType.ABORT, 0, base_offset=6, timestamp=NOW - 10_000, producer_id=7, producer_epoch=0),
+        7: put(7, b"f"),
+    }  # fmt: skip
+    for base, data in segments.items():
+        (partition / f"{base:020d}.log").write_bytes(data)
+    kafkalog("recover", "--no-quarantine", "--now", str(NOW), str(partition))
+    before = logs(partition)
+    small = ("--force", "--dedupe-buffer-size", "72", "--config", "segment.bytes=400")
+    whole = log_dir / "b-0"
+    copytree(partition, whole)
+    (partition / "00000000000000000005.txnindex").unlink()
+    for option in ((), ("--rounds", "1")):
+        assert compact(*small, *option, partition).status == 4
+        assert logs(partition) == before
+    assert compact(*small, whole).status == 0
+    assert lost_keys(before, logs(whole)) == []
+    assert logs(whole) != before
+
+
 def test_an_aborted_transaction_in_front_of_what_is_read_needs_no_index(log_dir):
     partition = log_dir / "a-0"
     write_aborted(partition)

@@ -16,12 +16,13 @@ from engine.log.cleaner.walk import SegmentWalk, aborted_transactions, segments_
 from engine.record.columns import BATCH_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.log.cleaner.offset_map import SkimpyOffsetMap, Survivors
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.cleaner.walk import WalkColumns
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
@@ -47,6 +48,7 @@ def build_offset_map(
     for number, segment in enumerate(dirty):
         walk = SegmentWalk(segment, segment.position_before(start), log.config.max_message_size, columns)
         if not one.read(walk, transactions):
+            _see_to_their_ends(log, dirty[number:], one.position, start, transactions, columns)
             break
         following = dirty[number + 1].base_offset if number + 1 < len(dirty) else end
         offset_map.update_latest_offset(following - 1)
@@ -63,6 +65,7 @@ class _KeyPass:
         self._passed_over = memoryview(array("q", bytes(8 * BATCH_ROWS + 8)))  # records, by batch of a window
         self._room = memoryview(bytearray(_ROOM))
         self._last = -1  # offset
+        self.position = 0  # byte behind the last window that was read
 
     @property
     def is_regular(self) -> bool:
@@ -74,6 +77,7 @@ class _KeyPass:
         before = -1  # last offset of the batch before the window
         for window in walk.windows():
             table, stats, passed_over = window.batches.table, self._stats, self._passed_over
+            self.position = window.base + table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
             goes = transactions.on_window_read(window, walk.control_kind)
             if transactions.untold >= self._start:
                 walk.refuse_untold(window, transactions.untold)
@@ -106,6 +110,26 @@ class _KeyPass:
         if self.is_regular and chunk.first < chunk.end and not chunk.control:
             last = check_order(chunk.batches.table, chunk.records.table, chunk.first, chunk.end, self._last)
             self._last = OUT_OF_ORDER if last < 0 else last
+
+
+def _see_to_their_ends(
+    log: UnifiedLog, segments: Sequence[LogSegment], position: int, start: int, transactions: CleanedTransactionMetadata,
+    columns: WalkColumns,
+) -> None:  # fmt: skip
+    """The map is full: were transactions aborted behind it whose data are in it, and that no index knows? Raises Uncleanable.
+
+    position  in the first of `segments`, where to go on
+    """
+    undecided = transactions.undecided()
+    for segment in segments:
+        walk = SegmentWalk(segment, position, log.config.max_message_size, columns)
+        windows = walk.windows()
+        while undecided and (window := next(windows, None)) is not None:
+            transactions.on_window_read(window, walk.control_kind)
+            if transactions.untold >= start:
+                walk.refuse_untold(window, transactions.untold)
+            undecided &= transactions.undecided()
+        position = 0
 
 
 def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:

@@ -52,6 +52,11 @@ class CleanedTransactionMetadata:
         """Offset of the last abort marker whose transaction was not among the aborted ones although data of it were met; −1."""
         return self._state[TxnState.UNTOLD] - 1
 
+    def undecided(self) -> set[int]:
+        """Producers with data in a transaction that is not known to be aborted, and whose marker was not met yet."""
+        slots = self._slots
+        return {slots[at] for at in range(0, len(slots), TXN_WORDS) if slots[at + 1] & TxnFlag.COMMITTED}
+
     def add_aborted_transactions(self, transactions: Iterable[AbortedTxn]) -> None:
         """Aborted transactions that may lie ahead."""
         known = len(self._aborted[_FIRST])
