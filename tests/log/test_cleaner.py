@@ -188,7 +188,7 @@ def test_counting_writes_nothing():
     assert tried.list(f"/{TOPIC}") == names
 
 
-def test_a_full_disk_leaves_the_log_as_it_was():
+def test_a_disk_that_is_full_at_the_first_group_leaves_the_log_as_it_was():
     disk = disk_of((0, put(0, (b"a", b"1"), (b"b", b"1"))), (2, put(2, (b"a", b"2"))), (3, put(3, (b"c", b"1"))))
     whole = CrashFiles(disk)
     cleaned(disk, files=whole)
@@ -201,6 +201,37 @@ def test_a_full_disk_leaves_the_log_as_it_was():
             cleaned(disk, files=files)
         assert logs(files.disk()) == logs(disk)
         assert not [path for path in files.disk().contents if ".cleaned" in path or ".swap" in path]
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_round():
+    """What is in place stays, and is told: which offsets, how many records. What lies behind is as it was."""
+    segments = [(10 * n, put(10 * n, *((b"%d" % (i % 5), b"v" * 500) for i in range(10)))) for n in range(7)]
+    disk, settings = disk_of(*segments), {"segment.bytes": "6000"}  # each segment is a group
+    whole = CrashFiles(disk)
+    done, _ = cleaned(disk, files=whole, settings=settings)
+    writes = [number for number, operation in enumerate(whole.operations)
+              if operation.kind in WRITING and operation.path.endswith(".log.cleaned")]  # fmt: skip
+    told: list[int] = []
+    for number in writes:
+        files = CrashFiles(disk, trouble=Trouble(number, errno.ENOSPC, part=0.5))
+        log = open_log(files, f"/{TOPIC}", LogConfig.of(SETTINGS | settings), now=NOW, clean_shutdown=False)
+        log.update_high_watermark(log.log_end_offset)
+        stats = []
+        with pytest.raises(UnwritableFile):
+            compact(log, CompactionOptions(force=True, secret=(1, 2)), lambda _: None, lambda _: None, on_stats=stats.append)
+        log.close()
+        before, after = logs(disk), logs(files.disk())
+        changed = [path for path in before if after.get(path) != before[path]]
+        events = log.report.find(Action.COMPACTED)
+        assert len(events) == len(stats) == bool(changed)
+        for event in events:
+            assert (event.first_offset, event.end_offset) == (0, 10 * len(changed))
+            assert changed == sorted(before)[: len(changed)]
+            assert event.size == sum(len(before[path]) - len(after.get(path, b"")) for path in changed)
+            assert event.records == stats[0].messages_gone == 10 * len(changed)
+            told.append(len(changed))
+        assert lost_keys(before, after) == []
+    assert set(told) == set(range(1, done.rounds[0].segments_before))
 
 
 @pytest.mark.parametrize("keep_deleted", [False, True])

@@ -15,7 +15,7 @@ from engine.files import replace
 from engine.layout import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from engine.files import Files, ReadOnlyFiles
 
@@ -34,16 +34,47 @@ def clean_offsets(files: ReadOnlyFiles, log_dir: str) -> tuple[Mapping[tuple[str
     return (offsets, None) if what is None else ({}, f"{NAME} of the log dir can not be read: {what}")
 
 
+class CheckpointFile:
+    """The file of one log dir, read once and written often: nobody else writes it meanwhile, for the log dir is locked.
+
+    `offsets` and `fault` are what `clean_offsets` gave. Raises UnreadableFile.
+    """
+
+    def __init__(self, files: ReadOnlyFiles, log_dir: str) -> None:
+        self._log_dir = log_dir
+        self.offsets, self.fault = clean_offsets(files, log_dir)
+        self._lines: dict[tuple[str, int], PartitionOffset] | None = None  # what the next writing begins with
+
+    def set_lines(self, files: Files, mine: Mapping[tuple[str, int], int]) -> None:
+        """Set the lines of these partitions. Raises UnreadableFile, UnwritableFile. See CleanerCheckpoint.write."""
+        path = f"{self._log_dir}/{NAME}"
+        if self._lines is None:
+            is_a_brokers = is_brokers_log_dir(files, self._log_dir)
+            self._lines = {
+                (line.topic, line.partition): line for line in _sound_lines(files, path)
+                if not is_a_brokers or (line.topic, line.partition) in mine
+                or files.exists(f"{self._log_dir}/{line.topic}-{line.partition}")
+            }  # fmt: skip
+        for partition, offset in mine.items():
+            self._lines.pop(partition, None)  # the last one written is the last line
+            self._lines[partition] = PartitionOffset(*partition, offset)
+        replace(files, path, [encode_offset_checkpoint(self._lines.values())])
+
+
 class CleanerCheckpoint:
     """The line of one partition in the file of its log dir.
 
     A partition that lies outside a log dir has no checkpoint: nothing is read, nothing is made. Nor has a copy that is on its
     way to another log dir, or a stray one: a line with their name speaks of the log that they are a copy of. Of a file that a
     broker can not read no line counts, as for the broker; lines that make sense are still there once it is written again.
+
+    file_of  the file of a log dir where it was read before, see CheckpointFile; default: it is read at each asking
     """
 
-    def __init__(self, files: ReadOnlyFiles, directory: str) -> None:
-        self._files = files
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, file_of: Callable[[ReadOnlyFiles, str], CheckpointFile] = CheckpointFile
+    ) -> None:
+        self._files, self._file_of = files, file_of
         self._log_dir = parent_of(directory)
         named = parse_partition_dir(file_name(directory))
         is_plain = named is not None and named.kind is PartitionKind.PLAIN
@@ -61,8 +92,9 @@ class CleanerCheckpoint:
         """The offset below which the log is clean; None: no line says so, or the file has a `fault`. Raises UnreadableFile."""
         if self._partition is None:
             return None
-        offsets, self.fault = clean_offsets(self._files, self._log_dir)
-        return offsets.get(self._partition)
+        file = self._file_of(self._files, self._log_dir)
+        self.fault = file.fault
+        return file.offsets.get(self._partition)
 
     def write(self, files: Files, offset: int) -> None:
         """Set the line of the partition. Raises UnreadableFile, UnwritableFile.
@@ -71,7 +103,7 @@ class CleanerCheckpoint:
         directory that partitions were copied to need not hold them all.
         """
         if self.is_kept and self._partition is not None:
-            _set_lines(files, self._log_dir, {self._partition: offset})
+            self._file_of(files, self._log_dir).set_lines(files, {self._partition: offset})
 
     def lower(self, files: Files, offset: int) -> int | None:
         """Set the line of the partition to `offset` where it says more → what it said; None: it did not, nothing is written.
@@ -97,15 +129,7 @@ def write_clean_offsets(files: Files, offsets: Mapping[str, int]) -> None:
         if named is not None and CleanerCheckpoint(files, directory).is_kept:
             of_dirs.setdefault(parent_of(directory), {})[named.topic, named.partition] = offset
     for log_dir, mine in of_dirs.items():
-        _set_lines(files, log_dir, mine)
-
-
-def _set_lines(files: Files, log_dir: str, mine: Mapping[tuple[str, int], int]) -> None:
-    path, is_a_brokers = f"{log_dir}/{NAME}", is_brokers_log_dir(files, log_dir)
-    others = [entry for entry in _sound_lines(files, path) if (entry.topic, entry.partition) not in mine
-              and (not is_a_brokers or files.exists(f"{log_dir}/{entry.topic}-{entry.partition}"))]  # fmt: skip
-    own = [PartitionOffset(topic, partition, offset) for (topic, partition), offset in mine.items()]
-    replace(files, path, [encode_offset_checkpoint([*others, *own])])
+        CheckpointFile(files, log_dir).set_lines(files, mine)
 
 
 def _sound_lines(files: ReadOnlyFiles, path: str) -> list[PartitionOffset]:

@@ -8,7 +8,8 @@ damage, and who then cuts the log there loses both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.log.cleaner.filter_pass import Counted, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, group_segments_by_size, place_of, put_in_place, write_group
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segments import LogSegments
 
 
+class InPlace(NamedTuple):
+    """What a round that is under way has put in place: all of the log below `end_offset`."""
+
+    stats: CleanerStats
+    end_offset: int
+
+
 class LogCleaningAborted(Exception):
     """A round that ended early with the log as sound as before: an overflowed segment had to be split first."""
 
@@ -46,6 +54,8 @@ class Cleaner:
     dry_run   count what would be written, and write nothing
     keep_deleted  leave replaced segments, named `.deleted`, to whoever closes the log; else they go group by group, so that a
               disk needs room for one new segment only
+
+    `in_place` tells of the last round, where it did not come to its end; None: nothing of the log has changed, or it did
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class Cleaner:
         self._on_bytes, self._headway = on_bytes, Headway(on_share, offset_map.capacity, rounds)
         self._dry_run, self._keep_deleted, self._is_whole = dry_run, keep_deleted, whole
         self._space = Workspace()
+        self.in_place: InPlace | None = None
 
     def clean(
         self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, *, proven_below: int = 0
@@ -67,7 +78,7 @@ class Cleaner:
         proven_below  segments below this offset were looked through by an earlier round of a whole compaction
         Raises Uncleanable, LogCleaningAborted, IndexFull, UnwritableFile: the group at hand is then as it was.
         """
-        stats = CleanerStats()
+        stats, self.in_place = CleanerStats(), None
         config, segments = log.config, log.segments
         horizon = legacy_delete_horizon(log, first_dirty_offset)
         cleanable = _size(segments.values(0, first_uncleanable_offset))
@@ -101,12 +112,15 @@ class Cleaner:
         if self._is_whole and is_full:
             unread += (one for one in segments.values(end_offset, first_uncleanable_offset) if one.base_offset >= end_offset)
         self._read_ahead(log, [one for one in unread if one.base_offset >= proven_below])
-        for group in groups:
+        for number, group in enumerate(groups):
             try:
                 self._clean_group(log, group, indexed, transactions, this_round)
             except Uncleanable as error:
-                error.cleaned_below = group[0].base_offset if group is not groups[0] else None
+                error.cleaned_below = group[0].base_offset if number else None
                 raise
+            if not self._dry_run and number + 1 < len(groups):
+                self.in_place = InPlace(replace(stats), groups[number + 1][0].base_offset)
+        self.in_place = None
         self._headway.end_round()
         stats.map_entries = len(self.offset_map)
         stats.buffer_utilization = self.offset_map.utilization

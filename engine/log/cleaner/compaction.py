@@ -6,10 +6,10 @@ here rounds follow each other until the log is clean or `rounds` of them are don
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import KafkalogError
 from engine.layout import METADATA_TOPIC, file_name, parse_partition_dir
 from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.manager import LogToClean, log_to_clean
@@ -17,7 +17,7 @@ from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE, SkimpyOffsetMap
 from engine.log.report import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.log.cleaner.stats import CleanerStats
     from engine.log.partition.unified_log import UnifiedLog
@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 METADATA_LOG = "it is the cluster's metadata log, of which every record counts"
 OUTSIDE = "the offset up to which it is said to be clean lies outside the log: all of it counts as dirty"
-
-
-class MapTooSmall(KafkalogError):
-    """The offset map holds fewer keys than one batch of the log: cleaning would never come to an end."""
-
-    code = "offset-map-too-small"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ class Compaction(NamedTuple):
 def compact(
     log: UnifiedLog, options: CompactionOptions, on_bytes: Callable[[int], None], on_round: Callable[[int], None], *,
     clock: Callable[[], float] = lambda: 0.0, hand_over: Callable[[UnifiedLog, LogToClean], bool] | None = None,
-    on_share: Callable[[float], object] = lambda _: None,
+    on_share: Callable[[float], object] = lambda _: None, on_stats: Callable[[CleanerStats], object] = lambda _: None,
 ) -> Compaction:
     """Compact `log`, whose high watermark is set; what was done is noted in its report.
 
@@ -73,7 +67,9 @@ def compact(
     clock     seconds, for the duration of rounds
     hand_over  asked where there is something to clean: True, if somebody else will do it
     on_share  told how much of it is done, see Headway
-    Raises Uncleanable, MapTooSmall, UnwritableFile: the log is then as the last whole round left it.
+    on_stats  told what each round did, also one that did not come to its end
+    Raises Uncleanable, IndexFull, UnwritableFile: the group of segments that was being written is then as it was, and all
+    behind it. What a round had put in place before is noted as an event of its own.
     """
     target = log_to_clean(log, options.first_dirty_offset, log.now)
     against = _reason_against(log, target, options)
@@ -83,7 +79,7 @@ def compact(
         return Compaction(target, [], None)
     if target.offsets.force_update_checkpoint:
         log.report.add(Action.EXPLAINED, "", OUTSIDE)
-    rounds, clean_until = _rounds(log, target, options, on_bytes, on_round, clock, on_share)
+    rounds, clean_until = _rounds(log, target, options, on_bytes, on_round, clock, on_share, on_stats)
     if len(rounds) > 1:
         _note_all(log, rounds, target.offsets.first_dirty_offset, clean_until)
     return Compaction(target, rounds, clean_until)
@@ -116,6 +112,7 @@ def is_metadata_log(log: UnifiedLog) -> bool:
 def _rounds(
     log: UnifiedLog, target: LogToClean, options: CompactionOptions, on_bytes: Callable[[int], None],
     on_round: Callable[[int], None], clock: Callable[[], float], on_share: Callable[[float], object],
+    on_stats: Callable[[CleanerStats], object],
 ) -> tuple[list[CleanerStats], int | None]:
     """Clean round by round, until nothing is left to clean → what each did, up to which offset the log is clean."""
     offset_map = SkimpyOffsetMap(options.dedupe_buffer_size, options.secret)
@@ -128,7 +125,8 @@ def _rounds(
     while current.offsets.first_dirty_offset < current.first_uncleanable_offset and len(rounds) != (options.rounds or -1):
         first_dirty, started = current.offsets.first_dirty_offset, clock()
         try:
-            end_offset, stats = cleaner.clean(log, first_dirty, current.first_uncleanable_offset, proven_below=proven_below)
+            with _part_noted(log, cleaner, on_stats):
+                end_offset, stats = cleaner.clean(log, first_dirty, current.first_uncleanable_offset, proven_below=proven_below)
         except LogCleaningAborted as error:
             if options.rounds == 1:
                 log.report.add(Action.REFUSED, "", f"not compacted: {error}; the segment is split, another round compacts it")
@@ -138,15 +136,33 @@ def _rounds(
             continue
         stats.seconds = clock() - started
         rounds.append(stats)
+        on_stats(stats)
         note_round(log, stats, first_dirty, end_offset)
         if end_offset <= first_dirty:
-            what = f"{log.directory}: an offset map of {options.dedupe_buffer_size} bytes is full before one batch is read"
-            raise MapTooSmall(what, do="give it more with --dedupe-buffer-size")
+            raise AssertionError("a map that is full without a key, or one that is not and has not read all")
         clean_until = end_offset
         proven_below = current.first_uncleanable_offset if options.rounds is None else 0
         on_round(end_offset)
         current = log_to_clean(log, end_offset, log.now)
     return rounds, clean_until
+
+
+@contextmanager
+def _part_noted(log: UnifiedLog, cleaner: Cleaner, on_stats: Callable[[CleanerStats], object]) -> Iterator[None]:
+    """However a round ends before its end: note what of it is in place."""
+    try:
+        yield
+    except BaseException:
+        if cleaner.in_place is not None:
+            stats, end_offset = cleaner.in_place
+            on_stats(stats)
+            what = (f"a round that did not come to its end: below offset {end_offset} {stats.messages_gone} of "
+                    f"{stats.messages_met} records went, {_kinds([stats])}; from there on the log is as it was")
+            log.report.add(
+                Action.COMPACTED, "", what, offsets=(log.segments.base_offsets[0], end_offset),
+                records=stats.messages_gone, size=stats.bytes_read - stats.bytes_written,
+            )  # fmt: skip
+        raise
 
 
 def _not_compacted(log: UnifiedLog, target: LogToClean, why: str, do: str, action: Action) -> Compaction:

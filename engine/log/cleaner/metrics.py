@@ -30,10 +30,14 @@ class CleanerMetrics:
         """These are looked at: each has numbers of its own, also where they are 0."""
         self._uncleanable |= dict.fromkeys(log_dirs, (0, 0))
 
+    def note_round(self, stats: CleanerStats) -> None:
+        """A round was done, or a part of one."""
+        with self._lock:
+            self._rounds.append(stats)
+
     def note(self, done: Compaction) -> None:
         """A log was compacted, or left."""
         with self._lock:
-            self._rounds += done.rounds
             self._dirtiest = max(self._dirtiest, done.target.cleanable_ratio)
             self._delay_ms = max(self._delay_ms, done.target.max_compaction_delay_ms)
 

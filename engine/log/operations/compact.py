@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
-from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.cleaner.checkpoint import CheckpointFile, CleanerCheckpoint
 from engine.log.cleaner.compaction import compact
 from engine.log.cleaner.explain import explain_compaction
 from engine.log.cleaner.metrics import CleanerMetrics
@@ -24,6 +24,7 @@ from engine.log.report import Action, Report
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.files import ReadOnlyFiles
     from engine.log.cleaner.compaction import CompactionOptions
     from engine.log.cleaner.manager import LogToClean
     from engine.log.logdir.log_manager import LogManager
@@ -50,7 +51,8 @@ class LogCompactor:
         self._options, self._explain, self._on_bytes, self._clock = options, explain, on_bytes, clock
         self._on_clean, self._hand_over = on_clean, hand_over
         self.on_share: Callable[[str, float], object] = lambda _directory, _share: None
-        self._checkpoints = Lock()  # one file for all logs of a log dir
+        self._checkpoints: dict[str, CheckpointFile] = {}  # by log dir: one file for all logs of it
+        self._checkpoint_lock = Lock()
         self.metrics = CleanerMetrics()
 
     def choose(self, manager: LogManager, jobs: int, memory: int | None = None) -> list[Report]:
@@ -78,9 +80,9 @@ class LogCompactor:
 
     def work(self, log: UnifiedLog) -> None:
         """Compact one open log, whose high watermark is set. What can not be cleaned is noted in its report."""
-        checkpoint, options = CleanerCheckpoint(log.local_log.files, log.directory), self._options
+        checkpoint, options = CleanerCheckpoint(log.local_log.files, log.directory, self._checkpoint_of), self._options
         if options.first_dirty_offset is None:
-            with self._checkpoints:
+            with self._checkpoint_lock:
                 options = replace(options, first_dirty_offset=checkpoint.read())
             if checkpoint.fault is not None:
                 log.report.add(
@@ -96,12 +98,13 @@ class LogCompactor:
             if self._on_clean is not None:
                 self._on_clean(log, offset)
                 return
-            with self._checkpoints:
+            with self._checkpoint_lock:
                 checkpoint.write(log.local_log.files, offset)
 
         try:
             done = compact(
                 log, options, self._on_bytes, note, clock=self._clock, hand_over=self._hand_over, on_share=on_share,
+                on_stats=self.metrics.note_round,
             )  # fmt: skip
         except Uncleanable as error:
             log.report.findings.append(error.finding)
@@ -114,6 +117,12 @@ class LogCompactor:
             self.metrics.note_uncleanable(log)
         else:
             self.metrics.note(done)
+
+    def _checkpoint_of(self, files: ReadOnlyFiles, log_dir: str) -> CheckpointFile:
+        """The checkpoint of a log dir, read at the first asking. The caller holds the lock."""
+        if log_dir not in self._checkpoints:
+            self._checkpoints[log_dir] = CheckpointFile(files, log_dir)
+        return self._checkpoints[log_dir]
 
 
 def _how_far(log: UnifiedLog, error: Uncleanable) -> str:
