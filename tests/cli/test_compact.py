@@ -16,6 +16,7 @@ from engine.record.batch import read_records
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
 from engine.record.crc import crc32c
 from tests.support.file_work import tree
+from tests.support.full_disk import full_disk
 from tests.support.keyed_logs import write_keyed_log
 from tests.support.live_keys import last_records, lost_keys
 from tests.support.memory_files import MemoryFile
@@ -220,6 +221,18 @@ def test_what_is_aborted_behind_a_full_map_is_met_before_anything_changes(log_di
     assert compact(*small, whole).status == 0
     assert lost_keys(before, logs(whole)) == []
     assert logs(whole) != before
+
+
+def test_a_full_disk_leaves_the_log_as_it_was_and_says_what_helps(log_dir, tmp_path):
+    append(log_dir, "a-0", ["a", "b", "c", "d", "e"])
+    before = logs(log_dir / "a-0")
+    with full_disk(tmp_path, 100):
+        done = compact("--force", log_dir / "a-0")
+    assert done.status == 8
+    [report] = reports(done)
+    assert report["error"]["code"] == "unwritable-file"
+    assert "a smaller --config segment.bytes=N" in report["error"]["do"]
+    assert logs(log_dir / "a-0") == before
 
 
 def test_an_aborted_transaction_in_front_of_what_is_read_needs_no_index(log_dir):

@@ -10,6 +10,8 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from engine.errors import UnwritableFile
+from engine.files import is_full
 from engine.findings import Severity
 from engine.log.cleaner.checkpoint import CheckpointFile, CleanerCheckpoint
 from engine.log.cleaner.compaction import compact
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from engine.log.cleaner.manager import LogToClean
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
+
+
+_ROOM = "free some space; --jobs 1 and a smaller --config segment.bytes=N need less of it at a time"
 
 
 class LogCompactor:
@@ -115,6 +120,10 @@ class LogCompactor:
             what = f"not compacted to the end, what is left is as it was: the index of a new segment has no room: {error}; {do}"
             log.report.add(Action.REFUSED, "", what, severity=Severity.ERROR)
             self.metrics.note_uncleanable(log)
+        except UnwritableFile as error:
+            if is_full(error) and error.do is None:
+                error.do = _ROOM
+            raise
         else:
             self.metrics.note(done)
 
