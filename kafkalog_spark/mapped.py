@@ -1,4 +1,4 @@
-"""`read`: the rows of the data source by `mapInArrow`, which costs half as much for each row and runs on pyspark 3.5 too."""
+"""`read`: the rows of the data source by `mapInArrow`, which costs less for each row and runs on pyspark 3.5 too."""
 
 from __future__ import annotations
 

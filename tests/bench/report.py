@@ -107,11 +107,11 @@ def table(results: Iterable[Result]) -> str:
 
 
 def markdown(results: Iterable[Result]) -> str:
-    """For the documents: what was measured."""
-    lines = ["| work | on | kafkalog | Kafka | times faster | memory | Kafka's |", "|---|---|---|---|---|---|---|"]
+    """For the documents."""
+    lines = ["| work | on | kafkalog | Kafka | times faster | wanted | memory | Kafka's |", "|---|---|---|---|---|---|---|---|"]
     lines += [
-        f"| {one.work} | {one.file} | {_seconds(one.ours)} | {_theirs(one)} | {_ratio(one)} | {_megabytes(one.peak)} "
-        f"| {_megabytes(one.kafka_peak)} |"
+        f"| {one.work} | {one.file} | {_seconds(one.ours)} | {_theirs(one)} | {_ratio(one)} | {_wanted(one)}"
+        f"{'' if one.met else ' (missed)'} | {_megabytes(one.peak)} | {_megabytes(one.kafka_peak)} |"
         for one in results
     ]
     return "\n".join(lines)
