@@ -14,6 +14,7 @@ from engine.formats import INT_MAX, LONG_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+JOB_LOCK, TASK_LOCK = ".kafkalog-job-", ".kafkalog-task-"  # of Spark's jobs, in a log dir, where brokers pass over them
 METADATA_TOPIC = "__cluster_metadata"  # of a KRaft cluster; one partition, which only controllers write
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
 

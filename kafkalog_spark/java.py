@@ -15,6 +15,7 @@ _STDERR = 2
 _CHUNK = 64 << 10
 _DYING = 2  # seconds that one takes that does not answer any more
 _LEAVING = 30  # seconds that a JVM may take to end
+_FIRST_LINE = b"Traceback (most recent call last):"
 _KEPT = 1 << 20  # bytes of what it says while it starts
 
 
@@ -106,8 +107,11 @@ class DaemonsTracebacks:
         return b"".join(one + b"\n" for line in lines for one in self._next(line))
 
     def rest(self) -> bytes:
-        """What is left at the end."""
-        return b"".join(line + b"\n" for line in self._traceback) + self._line
+        """What is left at the end. A traceback that was cut off behind its first line is the daemon's, as Java ends it."""
+        left = [*self._traceback, self._line]
+        if b"".join(left) == _FIRST_LINE or (self._traceback and any(b"pyspark/daemon.py" in one for one in left)):
+            return b""
+        return b"\n".join(left)
 
     def _next(self, line: bytes) -> list[bytes]:
         if not self._traceback and not line.startswith(b"Traceback "):

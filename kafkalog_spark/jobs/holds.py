@@ -17,16 +17,13 @@ from uuid import uuid4
 
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import is_locked
-from engine.layout import FileKind
+from engine.layout import JOB_LOCK, TASK_LOCK, FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import Files, Lock
 
-# plain files in a log dir are nothing to a broker
-_JOB = ".kafkalog-job-"
-_TASK = ".kafkalog-task-"
 _PATIENCE, _AGAIN, _GRACE = 600.0, 0.2, 2.0  # seconds: for another attempt; between two looks; for Spark to end the later one
 _LEAVING = 60.0  # seconds for tasks that Spark has ended, or given up, and that still hold a partition when their job ends
 _PROCESS = uuid4().hex
@@ -53,7 +50,7 @@ class Hold(NamedTuple):
 
     def check(self, files: Files, log_dir: str) -> None:
         """Raise JobIsOver where the job does not hold `log_dir` any more: a broker may run there."""
-        path = f"{log_dir}/{_JOB}{self.job}"
+        path = f"{log_dir}/{JOB_LOCK}{self.job}"
         if self.process == _this_process():  # asking for it would let it go
             return
         if not files.exists(path) or (sys.platform == "linux" and not is_locked(path)):
@@ -75,9 +72,9 @@ def held(files: Files, log_dirs: list[str]) -> Iterator[Hold]:
     try:
         for log_dir in dict.fromkeys(log_dirs):
             for name in files.list(log_dir):
-                if name.startswith(_JOB) and name != _JOB + hold.job:  # of a driver that died: `.lock` is ours
+                if name.startswith(JOB_LOCK) and name != JOB_LOCK + hold.job:  # of a driver that died: `.lock` is ours
                     files.remove(f"{log_dir}/{name}")
-            mine.append(files.lock(f"{log_dir}/{_JOB}{hold.job}"))
+            mine.append(files.lock(f"{log_dir}/{JOB_LOCK}{hold.job}"))
         yield hold
     except BaseException:
         try:
@@ -99,7 +96,7 @@ def _let_go(files: Files, log_dirs: list[str], mine: list[Lock]) -> None:
         if time.monotonic() >= until:
             for log_dir in dict.fromkeys(path.rpartition("/")[0] for path in at_work):  # a broker must not trust it
                 files.remove(f"{log_dir}/{FileKind.CLEAN_SHUTDOWN.value}")
-            named = ", ".join(path.replace(_TASK, "") for path in at_work)
+            named = ", ".join(path.replace(TASK_LOCK, "") for path in at_work)
             raise StillAtWork(
                 f"{named}: an attempt that Spark gave up is still at work there. Start no broker on it before: end the Python "
                 "process that holds the lock of that name (.kafkalog-task-…) on its executor, then do the job again"
@@ -111,7 +108,7 @@ def _remove_locks(files: Files, log_dir: str) -> list[str]:
     """Remove the locks of tasks that have ended → those of others."""
     held_still = []
     for name in files.list(log_dir):
-        if name.startswith(_TASK):
+        if name.startswith(TASK_LOCK):
             path = f"{log_dir}/{name}"
             try:
                 lock = files.lock(path)
@@ -134,7 +131,7 @@ def own_lock(files: Files, log_dir: str, partition: str) -> Lock:
     has_waited = False
     while True:
         try:
-            lock = files.lock(f"{log_dir}/{_TASK}{partition}")
+            lock = files.lock(f"{log_dir}/{TASK_LOCK}{partition}")
         except LogDirLocked:
             if time.monotonic() >= until:
                 raise

@@ -182,3 +182,9 @@ def test_a_failed_task_needs_no_traceback_of_sparks_daemon(step):
     words = DaemonsTracebacks()
     shown = b"".join(words.left_out_of(said[at : at + step]) for at in range(0, len(said), step)) + words.rest()
     assert shown == said.replace(DAEMON, b"")
+
+
+@pytest.mark.parametrize("size", [34, 35, 80, len(DAEMON) - 50])
+def test_a_traceback_of_sparks_daemon_that_is_cut_off_is_none_either(size):
+    words = DaemonsTracebacks()
+    assert words.left_out_of(b"one\n" + DAEMON[:size]) + words.rest() == b"one\n"

@@ -75,6 +75,23 @@ def test_recover_leaves_what_the_command_leaves(spark, twins):
     assert list(by_job.glob("d?.quarantine-*"))
 
 
+@pytest.mark.usefixtures("no_session")
+def test_restore_undoes_what_a_job_did_to_a_log_dir(torn):
+    """The quarantine of the log dir is closed while the locks of job and tasks lie in it."""
+    def files():
+        return {str(path): path.read_bytes() for path in torn.rglob("*") if path.is_file() and path.name != ".lock"}
+
+    before = files()
+    recover(None, str(torn), now=NOW)
+    assert files() != before
+    quarantines = sorted(torn.parent.glob("logs.quarantine-*"), key=lambda path: path.name.endswith("-log-dir"))
+    assert quarantines[-1].name.endswith("-log-dir")
+    for quarantine in quarantines:
+        done = kafkalog("restore", str(quarantine))
+        assert done.status == 0, done.err
+    assert files() == before
+
+
 def test_partitions_that_are_recovered_keep_the_marker_unless_something_is_wrong(spark, own_corpus, tmp_path):
     top = tmp_path / "d0"
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.layout import FileKind, parent_of
+from engine.layout import JOB_LOCK, TASK_LOCK, FileKind, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,13 +25,13 @@ class Difference(NamedTuple):
 
 
 def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
-    """By name, the plain files in `directory`; none where there is no such directory. `.lock` is no part of it."""
+    """By name, the plain files in `directory`; none where there is no such directory. Locks are no part of it."""
     found: dict[str, Stamp] = {}
     if not files.exists(directory):
         return found
     for name in files.list(directory):
         path = f"{directory}/{name}"
-        if name == FileKind.LOCK.value or not files.exists(path):
+        if _is_lock(name) or not files.exists(path):
             continue
         info = files.info(path)
         if info.is_file:
@@ -39,12 +39,16 @@ def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
     return found
 
 
+def _is_lock(name: str) -> bool:
+    return name == FileKind.LOCK.value or name.startswith((JOB_LOCK, TASK_LOCK))
+
+
 def differences(files: ReadOnlyFiles, wanted: Mapping[str, Mapping[str, Stamp]]) -> list[Difference]:
     """What is different in directories, of which `wanted` says by path how they stood. Raises UnreadableFile."""
     found: list[Difference] = []
     for directory, before in wanted.items():
         now = list_files(files, directory)
-        for name in sorted(before.keys() | now.keys()):
+        for name in sorted(name for name in before.keys() | now.keys() if not _is_lock(name)):
             what = _difference(before.get(name), now.get(name))
             if what is not None:
                 found.append(Difference(f"{directory}/{name}", what, name not in before))
