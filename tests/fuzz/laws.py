@@ -19,6 +19,7 @@ from engine.formats import LONG_MAX
 from engine.log.scan import recovery_walk
 from engine.log.segment.segment_scan import ScanStop, scan_segment
 from tests.fuzz.cases import LIMIT, ROOMY
+from tests.fuzz.compaction import compacts
 from tests.fuzz.seeds import LOGS
 from tests.fuzz.target import Result, run, sized
 from tests.support.memory_files import MemoryFiles
@@ -69,6 +70,7 @@ def check(case: Case) -> Result:
         assert result.error is None, f"a plain file can not be read: {result.error}"
         _finds_damage(case, result)
         _recovers(case)
+        compacts(case.files[case.path])
         if case.buffers != ROOMY and case.selection is None:  # a selection stops reading at the end of a window
             _same(result, run(case._replace(buffers=ROOMY)), "the size of buffers decides the answer")
         if case.form == "text" and case.selection is None:

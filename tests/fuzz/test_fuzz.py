@@ -13,6 +13,7 @@ import pytest
 from engine.kernels import BUILD
 from tests.fuzz import laws, sanitize, target
 from tests.fuzz.cases import make_case
+from tests.fuzz.compaction import compacts
 from tests.fuzz.mutate import repaired
 from tests.fuzz.seeds import LOGS, by_kind
 from tests.support.floors import absent, saw_enough
@@ -54,6 +55,11 @@ def test_no_mutant_upsets_the_sanitizers():
         words, cwd=tree, env=sanitize.environment(libraries), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_some_mutants_are_compacted_to_the_end():
+    cases = (make_case(SEED, number) for number in range(800))
+    assert sum(compacts(case.files[case.path]) for case in cases if case.kind in LOGS) > 10
 
 
 def test_there_are_seeds_of_every_kind():

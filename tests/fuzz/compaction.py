@@ -1,0 +1,59 @@
+"""The cleaner on a mutant of a log: it ends, in order or with an error of its own, and both ways of its first pass agree."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from engine.config import LogConfig
+from engine.errors import KafkalogError
+from engine.log.cleaner import key_pass
+from engine.log.cleaner.compaction import CompactionOptions, compact
+from engine.log.cleaner.offset_map import BYTES_PER_ENTRY
+from engine.log.loading.loader import open_log
+from tests.support.crash_files import CrashFiles
+from tests.support.disk_model import Disk
+
+_ONE_IN = 8  # logs are compacted: opening one takes longer than all the rest
+_PARTITION, _NOW = "d/fuzz-0", 1_700_000_000_000
+_CONFIG = LogConfig.of({"cleanup.policy": "compact"})
+_LAST_BASE = 2**62
+
+
+def compacts(data: bytes) -> bool:
+    """Compact what recovery leaves of a log, by the kernel for whole windows and without it, with much memory and with little.
+
+    Says whether it was done to the end. Not every log is taken.
+    """
+    base = int.from_bytes(data[:8], "big", signed=True)
+    if zlib.crc32(data) % _ONE_IN or not 0 <= base < _LAST_BASE:
+        return False
+    done = True
+    for keys in (1000, 3):
+        by_window, one_by_one = (_compacted(data, base, keys, build) for build in (key_pass.BUILD, "none"))
+        assert by_window == one_by_one, "the two ways of the first pass leave different logs"
+        done &= bool(by_window[0]) and not by_window[1]
+    return done
+
+
+def _compacted(data: bytes, base: int, keys: int, build: str) -> tuple[dict[str, bytes], str]:
+    """(the logs behind it, the error that it ended with)."""
+    files = CrashFiles(Disk({f"{_PARTITION}/{base:020}.log": data}, frozenset({"d", _PARTITION})))
+    error = ""
+    try:
+        log = open_log(files, f"/{_PARTITION}", _CONFIG, now=_NOW, clean_shutdown=False)
+    except KafkalogError as caught:
+        return {}, str(caught)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_pass, "BUILD", build)
+        try:
+            log.roll()
+            log.update_high_watermark(log.log_end_offset)
+            options = CompactionOptions(force=True, dedupe_buffer_size=BYTES_PER_ENTRY * 2 * keys, secret=(1, 2))
+            compact(log, options, lambda _: None, lambda _: None)
+        except KafkalogError as caught:
+            error = str(caught)
+        finally:
+            log.close()
+    return {path: content for path, content in files.disk().contents.items() if path.endswith(".log")}, error
