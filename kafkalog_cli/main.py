@@ -89,6 +89,7 @@ def main(arguments: list[str] | None = None) -> Any:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `kafkalog … | head` ends quietly, like cat
         atexit.register(gc.freeze)  # the end of the process need not look for garbage either
         prepare_streams()
+        _allow_many_files()
     try:
         status = cli.main(args=arguments, prog_name="kafkalog", standalone_mode=False, color=colour_choice())
         sys.stdout.flush()
@@ -115,6 +116,16 @@ def main(arguments: list[str] | None = None) -> Any:
             raise
         _abandon("old-kernels", _OLD_KERNELS, arguments)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _allow_many_files() -> None:
+    """Let the process have as many files open as its hard limit grants: shells begin with 1024."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # a system that grants no more: it goes on with what there is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _show(error: click.ClickException) -> None:

@@ -24,6 +24,7 @@ from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.support.cases import cases, differences
 from tests.support.keyed_logs import write_keyed_log
+from tests.support.open_files import open_below
 from tests.support.pieces import clean_in_pieces
 
 NOW = 1_700_000_100_000
@@ -170,6 +171,23 @@ def test_records_without_a_key_are_out_of_order(tmp_path):
     log.close()
     with pytest.raises(OutOfOrder):
         list(KeyReader(Files(), plan, SkimpyOffsetMap(1000, (1, 2))).read(plan.segments[0], None))
+
+
+def test_what_reads_segments_leaves_none_open(tmp_path, planned):
+    """Spark's workers outlive their tasks: what those leave open adds up."""
+    log, plan = planned
+    resolved = resolve_transactions(plan, {one.base_offset: list(transaction_events(Files(), plan, one)) for one in plan.segments})
+    log.close_handlers()
+    assert open_below(tmp_path) == []
+    reader = KeyReader(Files(), plan, SkimpyOffsetMap(1 << 16, (1, 2)))
+    for one in plan.segments:
+        list(reader.read(one, resolved.of_keys.get(one.base_offset)))
+    assert len(plan.segments) > 5
+    assert open_below(tmp_path) == []
+    next(reading := transaction_events(Files(), plan, plan.segments[0]))
+    assert len(open_below(tmp_path)) == 1
+    reading.close()  # whose task was given up
+    assert open_below(tmp_path) == []
 
 
 def test_bits_come_in_parts_as_memory_allows():

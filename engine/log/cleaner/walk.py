@@ -71,9 +71,8 @@ class SegmentWalk:
         self, segment: LogSegment, position: int, max_batch_bytes: int, columns: WalkColumns,
         on_remark: Callable[[Finding, RemarkKind], None] | None = None,
     ) -> None:
-        self._path, self._columns = segment.log_path, columns
-        largest = max(max_batch_bytes, MAX_BATCH_BYTES)
-        self._walk = LogWalk(segment.log_file, position, segment.size, max_batch_bytes=largest, batches=columns.batches)
+        self._segment, self._path, self._columns = segment, segment.log_path, columns
+        self._position, self._largest = position, max(max_batch_bytes, MAX_BATCH_BYTES)
         self._findings: list[Finding] = []
         self._reader = ChunkReader(self._path, self._findings.append, records=columns.records, on_remark=on_remark)
 
@@ -83,8 +82,16 @@ class SegmentWalk:
         return self._columns.records
 
     def windows(self) -> Iterator[Window]:
-        """Window by window, all batches with right checksums."""
-        for window in self._walk:
+        """Window by window, all batches with right checksums. Behind them nobody holds the .log open."""
+        try:
+            yield from self._sound_windows()
+        finally:
+            self._segment.release_log()
+
+    def _sound_windows(self) -> Iterator[Window]:
+        file, size = self._segment.log_file, self._segment.size
+        walk = LogWalk(file, self._position, size, max_batch_bytes=self._largest, batches=self._columns.batches)
+        for window in walk:
             if window.partial:
                 raise self._unreadable(
                     window, 0, "batch-too-large", f"{window.batches.table[BatchField.SIZE, 0]} bytes in one batch"
@@ -93,9 +100,9 @@ class SegmentWalk:
             if row < window.rows:
                 self._refuse(window, row)
             yield window
-        if self._walk.stop is not Stop.END:
-            what = f"no whole batch begins here, {self._walk.end - self._walk.position} bytes are left"
-            raise Uncleanable(Finding("torn-tail", Where(self._path, self._walk.position), what))
+        if walk.stop is not Stop.END:
+            what = f"no whole batch begins here, {walk.end - walk.position} bytes are left"
+            raise Uncleanable(Finding("torn-tail", Where(self._path, walk.position), what))
 
     def chunks(self, window: Window, row: int = 0, end: int | None = None) -> Iterator[Chunk]:
         """The records of the batches row … end − 1 of a window (default: all)."""

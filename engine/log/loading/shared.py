@@ -129,6 +129,10 @@ class Loading:
             if segment.base_offset not in self.unsplittable:
                 raise
             return recover_cut(log, segment, scan, error)
+        finally:
+            for one in (self.segments.lower_segment(segment.base_offset), segment):
+                if one is not None:
+                    one.release_log()
 
     def _end_of_epoch(self, segment: LogSegment, epoch: int, end_offset: int) -> tuple[int, int]:
         """See Recovering. Reads no further than to the first batch of another epoch."""

@@ -84,6 +84,8 @@ class LocalLog:
         segments = self.segments.values(point, offset)
         for segment in segments:
             segment.flush()
+            if segment is not self.segments.last_segment:  # which takes the next append
+                segment.release_log()
         if any(segment.base_offset >= point for segment in segments):
             self.files.sync_directory(self.directory)
 
@@ -120,6 +122,7 @@ class LocalLog:
                     self.report.add(Action.REMOVED, name(new_offset), "stood in the way of the new segment")
             active.on_become_inactive_segment()
             active.flush()  # first, and its name too: a new segment behind what is lost would leave a hole
+            active.release_log()
             self.files.sync_directory(self.directory)
             segment = self.new_segment(new_offset)
         self.report.add(Action.CREATED, log_file_name(new_offset), "a new segment", offsets=(new_offset, new_offset), size=0)

@@ -85,10 +85,10 @@ def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset
         if found is not None:
             end_position = found.position
     slice_ = segment.read(start_offset, INT_MAX, end_position)
-    if slice_ is None:
-        return
-    end_position = slice_.position + slice_.size
-    state.load_batches(producer_chunks(segment, slice_.position, end_position))
+    if slice_ is not None:
+        end_position = slice_.position + slice_.size
+        state.load_batches(producer_chunks(segment, slice_.position, end_position))
+    segment.release_log()
 
 
 def _will_recall(state: ProducerStateManager, segments: LogSegments, start_offset: int, now: int) -> None:
@@ -110,6 +110,7 @@ def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: in
         if slice_ is not None:
             yield from producer_chunks(segment, slice_.position, slice_.position + slice_.size)
         yield from producer_chunks(segment, end, segment.size)
+        segment.release_log()
 
 
 def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[RowChunk]:

@@ -354,7 +354,7 @@ class LogSegment(SegmentFiles):
             self.txn_index.close()
             self._trim_log()
             self.sync_changes()
-        self._release_log()
+        self.release_log()
 
     def _append_closing_entry(self) -> None:
         try:

@@ -126,14 +126,15 @@ class ReadableSegment:
             raise SegmentTooLarge(what)
         return None if found is None else found.size
 
-    def _release_log(self) -> None:
+    def release_log(self) -> None:
+        """Let go of the .log, which is opened anew when it is asked for: who reads many segments holds few descriptors."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def close_handlers(self) -> None:
         """Let go of all files. They are opened anew where the segment is used again."""
-        self._release_log()
+        self.release_log()
 
     def close(self) -> None:
         """As `close_handlers`: there is nothing to write back."""
@@ -280,8 +281,11 @@ class ReadableSegment:
     def rolling_based_timestamp(self) -> int | None:
         """Largest timestamp of the first batch, ms; None: there is no batch."""
         if self._rolling_based_timestamp is None and self.size:
+            is_in_use = self._file is not None
             first = next(iter(heads(self.log_file, 0, self.size)), None)
             self._rolling_based_timestamp = None if first is None else first.max_timestamp
+            if not is_in_use:  # it is asked of all segments of a log at once
+                self.release_log()
         return self._rolling_based_timestamp
 
     @property

@@ -54,7 +54,7 @@ class SegmentFiles(ReadableSegment):
 
     def _writable_log(self) -> WritableFile:
         if not isinstance(self._file, WritableFile):
-            self._release_log()
+            self.release_log()
             self._file = self.files.open_writable(self.log_path)
         return self._file
 
@@ -102,7 +102,7 @@ class SegmentFiles(ReadableSegment):
         for index in (self._offset_index, self._time_index, self.txn_index):
             if index is not None and not index.is_anew:
                 index.write_back()
-        self._release_log()
+        self.release_log()
 
     def change_file_suffixes(self, old: str, new: str) -> None:
         """Rename log, offset, time and transaction index, as far as they exist, in this order."""
@@ -111,7 +111,7 @@ class SegmentFiles(ReadableSegment):
         before = self.paths
         self.suffix = new
         after = self.paths
-        self._release_log()
+        self.release_log()
         self.files.rename(before[0], after[0])
         for index, path, to in zip((self._offset_index, self._time_index), before[1:3], after[1:3], strict=True):
             if index is not None:
@@ -122,7 +122,7 @@ class SegmentFiles(ReadableSegment):
 
     def delete_if_exists(self) -> None:
         """Remove log, offset, time and transaction index. What is missing is no error."""
-        self._release_log()
+        self.release_log()
         for path in self.paths[:3]:
             self.files.remove(path)
         self.txn_index.delete_if_exists()
