@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 from shutil import copytree
+from threading import Barrier
 
 import pytest
 
@@ -486,13 +487,25 @@ def test_after_a_roll_nothing_but_the_active_segment_is_in_the_way(log_dir):
     assert "dirty from offset 0, uncleanable from 3: active segment" in [event["reason"] for event in report["events"]]
 
 
-def test_several_logs_at_once_leave_what_one_after_the_other_does(log_dir, tmp_path):
+def test_several_logs_at_once_leave_what_one_after_the_other_does(log_dir, tmp_path, monkeypatch):
     for number in range(6):
         append(log_dir, f"t-{number}", [str(n % (number + 1)) for n in range(8)])
     before = {path.name: logs(path) for path in log_dir.iterdir() if path.is_dir()}
-    assert compact("--jobs", "4", "--max-bytes-per-second", "100000000", log_dir).status == 0
+    in_turn = copytree(log_dir, tmp_path / "in-turn")
+    options = ("--max-bytes-per-second", "100000000")
+    assert compact("--jobs", "1", *options, in_turn).status == 0
+    met, clean = Barrier(4, timeout=30), Cleaner.clean
+
+    def clean_beside_others(cleaner, log, *arguments, **options):
+        if int(log.directory[-1]) > 1:  # those of two keys and more: four of them, as there are jobs
+            met.wait()  # BrokenBarrierError where they come one after the other
+        return clean(cleaner, log, *arguments, **options)
+
+    monkeypatch.setattr(Cleaner, "clean", clean_beside_others)
+    assert compact("--jobs", "4", *options, log_dir).status == 0
     for name, data in before.items():
         assert lost_keys(data, logs(log_dir / name)) == []
+        assert logs(log_dir / name) == logs(in_turn / name) != data
     noted = (log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
     assert sorted(noted[2:]) == [f"t {number} 7" for number in range(6)]
 
