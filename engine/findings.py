@@ -122,6 +122,10 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "the batch expands past the limit; none of its records is decoded, so that memory stays bounded",
         "raise --max-decompressed-bytes if the producer really sends such batches",
     ),
+    "inflates-too-far": Kind(
+        Severity.WARNING, "the batch expands past what compact takes into memory for one; it may be sound all the same",
+        "let it: kafkalog compact --config max.message.bytes=N, with N the bytes that it becomes",
+    ),
     "batch-too-large": Kind(
         Severity.WARNING, "the batch is larger than any broker accepts by default; its records are not decoded",
         "raise --max-batch-bytes if the topic really holds such batches",

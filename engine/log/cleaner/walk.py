@@ -13,6 +13,8 @@ from engine.formats import BATCH_HEADER, CONTROL_FLAG, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound, next_in_transaction
 from engine.layout import parent_of
 from engine.log.errors import whole_recovery
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.codecs import FINDINGS, InflateStatus
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import ControlRecordInvalid, control_type, known_control_type
 from engine.record.reader import ChunkReader
@@ -29,8 +31,13 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
+_MORE_ROOM = ("the batch may be sound: --config max.message.bytes=N lets it become N bytes, up to 2147483647, which take as much "
+              "memory")
+
+
 class Uncleanable(KafkalogError):
-    """A partition that can not be cleaned: a batch in it is damaged. Its segment and those behind it are as they were.
+    """A partition that can not be cleaned: a batch in it is damaged, or inflates to more than a walk takes. Its segment and
+    those behind it are as they were.
 
     cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. A round looks for damage
                    before it changes anything: only what nobody foresaw is met so late
@@ -63,18 +70,20 @@ class SegmentWalk:
     """The batches of one segment from byte `position` on, each of them sound. Raises Uncleanable at the first that is not.
 
     What would be lost or spread by rewriting it is left to people: a wrong checksum, a message format above 2, a codec
-    that does not exist, records that do not decode, a batch that is not whole.
+    that does not exist, records that do not decode, a batch that is not whole. A batch may be as large as its segment: memory
+    is one window and the largest sound batch, with what it inflates to.
+    inflated   bytes that a batch may become in any case, or 256 MiB if that is more
     on_remark  takes what is wrong although Kafka reads over it in silence
     """
 
     def __init__(
-        self, segment: LogSegment, position: int, max_batch_bytes: int, columns: WalkColumns,
+        self, segment: LogSegment, position: int, inflated: int, columns: WalkColumns,
         on_remark: Callable[[Finding, RemarkKind], None] | None = None,
     ) -> None:
         self._segment, self._path, self._columns = segment, segment.log_path, columns
-        self._position, self._largest = position, max(max_batch_bytes, MAX_BATCH_BYTES)
+        self._position, self._limit = position, max(inflated, MAX_DECOMPRESSED_BYTES)
         self._findings: list[Finding] = []
-        self._reader = ChunkReader(self._path, self._findings.append, records=columns.records, on_remark=on_remark)
+        self._reader = ChunkReader(self._path, self._findings.append, self._limit, columns.records, on_remark=on_remark)
 
     @property
     def records(self) -> RecordColumns:
@@ -90,16 +99,18 @@ class SegmentWalk:
 
     def _sound_windows(self) -> Iterator[Window]:
         file, size = self._segment.log_file, self._segment.size
-        walk = LogWalk(file, self._position, size, max_batch_bytes=self._largest, batches=self._columns.batches)
+        batches = self._columns.batches
+        walk = LogWalk(file, self._position, size, max_batch_bytes=MAX_BATCH_BYTES, batches=batches)
         for window in walk:
-            if window.partial:
-                raise self._unreadable(
-                    window, 0, "batch-too-large", f"{window.batches.table[BatchField.SIZE, 0]} bytes in one batch"
-                )
             row = first_unsound(window.batches.table, window.rows)
             if row < window.rows:
                 self._refuse(window, row)
-            yield window
+            if window.partial:  # so that a size field without a sound batch behind it takes no memory
+                size_here = window.batches.table[BatchField.SIZE, 0]
+                at, end = window.base, window.base + size_here
+                yield from LogWalk(file, at, end, max_batch_bytes=size_here, window_size=size_here, batches=batches)
+            else:
+                yield window
         if walk.stop is not Stop.END:
             what = f"no whole batch begins here, {walk.end - walk.position} bytes are left"
             raise Uncleanable(Finding("torn-tail", Where(self._path, walk.position), what))
@@ -117,7 +128,7 @@ class SegmentWalk:
         body = table[BatchField.BODY, row], table[BatchField.BODY_END, row]
         _reset_body(window.batches, row)
         try:
-            reader = ChunkReader(self._path, self._findings.append, records=self._columns.more_records)
+            reader = ChunkReader(self._path, self._findings.append, self._limit, self._columns.more_records)
             yield from reader.chunks(window, row, row + 1)
         finally:  # it may point into an arena that the first reading is in the middle of
             table[BatchField.BODY, row], table[BatchField.BODY_END, row] = body
@@ -140,8 +151,12 @@ class SegmentWalk:
         raise untold_abort(self._path, window.base + window.batches.table[BatchField.POSITION, row], offset)
 
     def _check(self) -> None:
-        if self._findings:
-            raise Uncleanable(self._findings[0])
+        if not self._findings:
+            return
+        finding = self._findings[0]
+        if finding.code == FINDINGS[InflateStatus.OVER_LIMIT]:
+            raise Uncleanable(finding._replace(code="inflates-too-far"), _MORE_ROOM)
+        raise Uncleanable(finding)
 
     def _refuse(self, window: Window, row: int) -> None:
         table = window.batches.table
