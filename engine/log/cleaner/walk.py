@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
-_MORE_ROOM = ("the batch may be sound: --config max.message.bytes=N lets it become N bytes, up to 2147483647, which take as much "
-              "memory")
+_MORE_ROOM = ("the batch may be sound: --config max.message.bytes=N lets it become N bytes, up to 2147483647, which take so "
+              "much memory")
 
 
 class Uncleanable(KafkalogError):
