@@ -6,6 +6,7 @@ new segments in the place of the old ones once all of them are written.
 
 from __future__ import annotations
 
+import logging
 import pickle
 import time
 from dataclasses import replace
@@ -14,19 +15,20 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from engine.errors import KafkalogError
 from engine.files import Files, now_ms, remove_tree
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC
-from engine.log.cleaner.compaction import CompactionOptions, note_round
+from engine.log.cleaner.compaction import INSTEAD, METADATA_LOG, CompactionOptions, note_round
 from engine.log.cleaner.offset_map import capacity_of
 from engine.log.cleaner.pieces import put_planned
 from engine.log.cleaner.round_plan import plan_round
 from engine.log.logdir.log_manager import Settings
 from engine.log.operations.compact import LogCompactor
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
-from engine.log.report import Action
+from engine.log.report import Action, Report
 from engine.server_config import ServerConfig
-from kafkalog_spark.errors import OptionError
+from kafkalog_spark.errors import OptionError, first_sentence
 from kafkalog_spark.jobs.shuffling import Unsuited, clean_by_shuffle
 from kafkalog_spark.jobs.upkeep import (
     EVENT_TYPES,
@@ -44,12 +46,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.errors import KafkalogError
     from engine.log.cleaner.manager import LogToClean
     from engine.log.cleaner.round_plan import RoundPlan
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.report import Report
+    from kafkalog_spark.jobs.holds import Hold
     from kafkalog_spark.jobs.shuffling import WrittenGroups
     from kafkalog_spark.jobs.upkeep import Job
 
@@ -59,6 +60,8 @@ _OTHER_WORDS = {
     "--explain tells": "kafkalog compact --explain tells",
     "--min-dirty-ratio sets another": "--config min.cleanable.dirty.ratio=… sets another",
 }
+_CANCELLED = "cancelled"  # by the user: Spark says so in these words
+_LOG = logging.getLogger("kafkalog")
 _TASK_BYTES = 64 << 20  # of logs: a partition larger than that has a task of its own
 
 
@@ -84,7 +87,7 @@ def compact(
         for place in (place for log_dir in job.log_dirs for place in log_dir.places):  # whether it is due still or not
             remove_tree(Files(), f"{place.path}/{STAGING}")  # of a job that died
         chooser = LogCompactor(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter)
-        told = chooser.choose(job.manager, 1)
+        told = [*_metadata_logs(job), *chooser.choose(job.manager, 1)]
         places = [
             place for log_dir in job.manager.cluster.log_dirs for place in log_dir.places if place.name.topic != METADATA_TOPIC
         ]
@@ -95,11 +98,20 @@ def compact(
         rows += run_tasks(spark, job, places, work, _TASK_BYTES)
         for place in places:
             if place.path in job.plans:
-                rows += _by_shuffle(spark, job, place, asked, clean, work)
+                rows += _tried(spark, job, place, asked, clean, work)
         for log_dir, marker in markers.items():
             if marker is not None and log_dir.path not in job.half_done:
                 put_marker(job.manager, log_dir, marker)
     return frame_of(spark, [row | {"reason": _in_words_of_the_job(str(row["reason"]))} for row in rows])
+
+
+def _metadata_logs(job: Job) -> Iterator[Report]:
+    """Logs of the cluster's metadata that were named themselves: what the command says of them."""
+    for place in (place for log_dir in job.log_dirs if not log_dir.is_whole for place in log_dir.places):
+        if place.name.topic == METADATA_TOPIC:
+            report = Report(place.path, "compact")
+            report.add(Action.REFUSED, "", f"not compacted: {METADATA_LOG}; {INSTEAD}")
+            yield report
 
 
 def _in_words_of_the_job(reason: str) -> str:
@@ -107,6 +119,21 @@ def _in_words_of_the_job(reason: str) -> str:
     for option, other in _OTHER_WORDS.items():
         reason = reason.replace(option, other)
     return reason
+
+
+def _tried(
+    spark: SparkSession, job: Job, place: Place, asked: CompactionOptions, clean: set[str], work: Assignment
+) -> list[dict[str, Any]]:
+    """`_by_shuffle`; where that fails for good, one partition has failed: the others go on."""
+    try:
+        return _by_shuffle(spark, job, place, asked, clean, work)
+    except Exception as error:  # Spark's, of many classes
+        if _CANCELLED in str(error):
+            raise
+        job.half_done.add(place.log_dir)
+        report = Report(place.path, "compact")
+        report.failure = KafkalogError(f"not compacted: {first_sentence(error)}")
+        return [{name: row.get(name) for name in EVENT_TYPES} for row in event_rows(report)]
 
 
 def _by_shuffle(
@@ -119,9 +146,10 @@ def _by_shuffle(
     try:
         for path in (staging, directory):
             files.make_directory(path)
-        written = clean_by_shuffle(spark, plan, asked.secret, asked.dedupe_buffer_size, directory)
+        check = partial(_check, job.hold, place.log_dir)
+        written = clean_by_shuffle(spark, plan, asked.secret, asked.dedupe_buffer_size, directory, check)
     except Unsuited as error:
-        remove_tree(files, staging)
+        _clear(files, staging)
         told = {"directory": place.path, "operation": "compact", "action": Action.EXPLAINED.value, "file": "",
                 "reason": f"not by shuffle: {error}", "severity": Severity.INFO.value}  # fmt: skip
         alone = work._replace(operate=partial(_compact, asked, clean, "never"))
@@ -129,7 +157,19 @@ def _by_shuffle(
     else:
         return run_here(job, [place], work._replace(operate=partial(_put, plan, written, place.log_dir in clean)))
     finally:
+        _clear(files, staging)
+
+
+def _check(hold: Hold, log_dir: str) -> None:
+    hold.check(Files(), log_dir)
+
+
+def _clear(files: Files, staging: str) -> None:
+    """Remove what tasks wrote. An attempt that Spark gave up may still write there: what it leaves the next job removes."""
+    try:
         remove_tree(files, staging)
+    except KafkalogError as error:
+        _LOG.warning("%s is left behind: %s", staging, error)
 
 
 def _put(plan: RoundPlan, written: WrittenGroups, was_clean: bool, manager: TaskLogManager) -> Iterator[Report]:

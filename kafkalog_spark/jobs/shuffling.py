@@ -25,17 +25,18 @@ from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import KeyReader, transaction_events, write_planned
 from engine.log.cleaner.round_plan import TransactionEvent, resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.survivor_bits import OffsetBits, offsets_of, survivors_of
+from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits, offsets_of
 from engine.log.cleaner.walk import Uncleanable
 from kafkalog_spark.schema import ddl_of
 from kafkalog_spark.table.levels import rows_as_batches
 from kafkalog_spark.tasks import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
+    from engine.log.cleaner.offset_map import Survivors
     from engine.log.cleaner.round_plan import ResolvedTransactions, RoundPlan, SegmentToClean
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
 
@@ -57,13 +58,17 @@ class Unsuited(Exception):
 
 
 class Step(NamedTuple):
-    """What tasks of both later steps know. `secret` and `memory`: see SkimpyOffsetMap; `directory`: where attempts write."""
+    """What tasks of both later steps know. `secret` and `memory`: see SkimpyOffsetMap.
+
+    directory  where attempts write        check  raises JobIsOver where the job has ended
+    """
 
     plan: RoundPlan
     transactions: ResolvedTransactions
     secret: tuple[int, int]
     memory: int
     directory: str
+    check: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -75,19 +80,20 @@ class WrittenGroups:
 
 
 def clean_by_shuffle(
-    spark: SparkSession, plan: RoundPlan, secret: tuple[int, int], memory: int, directory: str
+    spark: SparkSession, plan: RoundPlan, secret: tuple[int, int], memory: int, directory: str, check: Callable[[], None]
 ) -> WrittenGroups:
     """Write all groups of `plan` anew, each into a directory of its own in `directory`, which is there and empty.
 
     memory  bytes of a task for an offset map, which brings records of one key together before the shuffle
+    check   raises JobIsOver in a task whose job has ended
     Raises Unsuited, and what Spark raises where a task fails for good.
     """
-    events = _events(spark, plan)
+    events = _events(spark, plan, check)
     try:
         transactions = resolve_transactions(plan, events)
     except Uncleanable as error:
         raise Unsuited(str(error)) from error
-    step = Step(plan, transactions, secret, memory, directory)
+    step = Step(plan, transactions, secret, memory, directory, check)
     tokens = _tokens(spark, len(plan.groups))
     ddl = ddl_of(_BITS)
     bits = _last_offsets(spark, step).mapInArrow(lambda batches: _bits(batches, plan, tokens), ddl)
@@ -101,15 +107,12 @@ def clean_by_shuffle(
     problems = sorted(row["problem"] for row in rows if row["problem"] is not None)
     if problems:
         raise Unsuited(problems[0])
-    return WrittenGroups({row["group"]: row["directory"] for row in rows}, _sum(json.loads(row["stats"]) for row in rows))
+    return WrittenGroups({row["group"]: row["directory"] for row in rows}, _sum(rows))
 
 
-def _sum(found: Iterable[dict[str, Any]]) -> CleanerStats:
-    total = CleanerStats()
-    for stats in found:
-        for name, value in stats.items():
-            setattr(total, name, getattr(total, name) + value)
-    return total
+def _sum(rows: Sequence[Row]) -> CleanerStats:
+    in_order = sorted(rows, key=lambda row: row["group"])
+    return sum((CleanerStats(**json.loads(row["stats"])) for row in in_order), start=CleanerStats())
 
 
 def _splits(segments: Sequence[SegmentToClean]) -> list[list[SegmentToClean]]:
@@ -138,11 +141,11 @@ def _tokens(spark: SparkSession, count: int) -> list[int]:
 # the first step
 
 
-def _events(spark: SparkSession, plan: RoundPlan) -> dict[int, list[TransactionEvent]]:
+def _events(spark: SparkSession, plan: RoundPlan, check: Callable[[], None]) -> dict[int, list[TransactionEvent]]:
     """Transactional and control batches by base offset of their segment, in order. Raises Unsuited."""
 
     def task(segments: list[SegmentToClean]) -> Iterator[pa.RecordBatch]:
-        yield from rows_as_batches(_event_rows(plan, segments), _EVENTS)
+        yield from rows_as_batches(_event_rows(plan, segments, check), _EVENTS)
 
     events: dict[int, list[TransactionEvent]] = {}
     for row in run(spark, _splits(plan.segments), _EVENTS, task).collect():
@@ -154,11 +157,12 @@ def _events(spark: SparkSession, plan: RoundPlan) -> dict[int, list[TransactionE
     return events
 
 
-def _event_rows(plan: RoundPlan, segments: list[SegmentToClean]) -> Iterator[dict[str, Any]]:
+def _event_rows(plan: RoundPlan, segments: list[SegmentToClean], check: Callable[[], None]) -> Iterator[dict[str, Any]]:
     """Rows of _EVENTS, each with many events of a segment as 64-bit numbers."""
     files = Files()
     try:
         for segment in segments:
+            check()
             events = transaction_events(files, plan, segment)
             while some := array("q", chain.from_iterable(islice(events, _EVENTS_AT_ONCE))):
                 yield {"segment": segment.base_offset, "events": some.tobytes()}
@@ -193,6 +197,7 @@ def _key_batches(step: Step, segments: list[SegmentToClean]) -> Iterator[pa.Reco
     reader = KeyReader(Files(), step.plan, offset_map)
     try:
         for segment in segments:
+            step.check()
             for columns in reader.read(segment, step.transactions.of_keys.get(segment.base_offset)):
                 yield _batch(columns)
         for columns in reader.take():
@@ -266,20 +271,24 @@ def _rows_of(part: tuple[int, bytes], starts: list[int], tokens: list[int]) -> I
 def _write(batches: Iterable[pa.RecordBatch], step: Step, tokens: list[int]) -> Iterator[dict[str, Any]]:
     """Write the groups whose tokens come, with the parts that come for them → rows of _WRITTEN."""
     group_of = {token: number for number, token in enumerate(tokens)}
-    parts: dict[int, dict[int, list[bytes]]] = {}
+    bits_of: dict[int, GroupBits] = {}
     keys = 0
     for batch in batches:
-        for token, number, bits, more in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            if number == _FAILED:
+        tokens_, parts, bits, more = batch.columns
+        for at, (token, part, count) in enumerate(zip(tokens_.to_pylist(), parts.to_pylist(), more.to_pylist(), strict=True)):
+            if part == _FAILED:
                 yield {"problem": "its records are damaged or out of order"}
                 return
-            mine = parts.setdefault(group_of[token], {})
-            keys += more
-            if number != _SEED:
-                mine.setdefault(number, []).append(bits)
-    for number in sorted(parts):
+            number = group_of[token]
+            if number not in bits_of:
+                group = step.plan.groups[number]
+                bits_of[number] = GroupBits(group[0].base_offset, group[-1].end_offset)
+            keys += count
+            if part != _SEED:
+                bits_of[number].add(part, memoryview(bits[at].as_buffer()))
+    for number in sorted(bits_of):
         try:
-            row = _write_group(step, number, parts.pop(number))
+            row = _write_group(step, number, bits_of.pop(number).survivors)
         except KafkalogError as error:
             yield {"problem": str(error)}
             return
@@ -287,12 +296,12 @@ def _write(batches: Iterable[pa.RecordBatch], step: Step, tokens: list[int]) -> 
         yield {**row, "stats": json.dumps(row["stats"])}
 
 
-def _write_group(step: Step, number: int, parts: dict[int, list[bytes]]) -> dict[str, Any]:
+def _write_group(step: Step, number: int, survivors: Survivors) -> dict[str, Any]:
+    step.check()
     files, group = Files(), step.plan.groups[number]
     base_offset = group[0].base_offset
     directory = f"{step.directory}/{base_offset}-{uuid4().hex}"
     files.make_directory(directory)
-    survivors = survivors_of(base_offset, group[-1].end_offset, parts)
     transactions: CleanedTransactionMetadata = step.transactions.of_groups[base_offset].copy()
     stats = write_planned(files, step.plan, group, transactions, survivors, directory)
     return {"group": base_offset, "directory": directory, "stats": asdict(stats)}

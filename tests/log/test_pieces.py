@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 from array import array
 from dataclasses import replace
 
@@ -18,7 +19,8 @@ from engine.log.cleaner.manager import log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import Changed, KeyReader, OutOfOrder, put_planned, transaction_events
 from engine.log.cleaner.round_plan import plan_round, resolve_transactions
-from engine.log.cleaner.survivor_bits import OffsetBits, survivors_of
+from engine.log.cleaner.stats import CleanerStats
+from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits
 from engine.log.cleaner.walk import Uncleanable
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
@@ -193,12 +195,34 @@ def test_what_reads_segments_leaves_none_open(tmp_path, planned):
 def test_bits_come_in_parts_as_memory_allows():
     offsets = [2**40 + n * 999 for n in range(3000)]
     start, end = offsets[0] - 5, offsets[-1] + 1
-    found = {}
+    group = GroupBits(start, end)
     bits = OffsetBits(start, end, 1)
     for part in (*bits.add(memoryview(array("q", offsets))), *bits.take()):
-        found.setdefault(part.number, []).append(part.bits)
-    known = survivors_of(start, end, found)
+        group.add(*part)
+    known = group.survivors
     octets = enumerate(known.bits.cast("B"))
     assert [known.start + 8 * at + n for at, octet in octets if octet for n in range(8) if octet >> n & 1] == offsets
     with pytest.raises(ValueError, match="outside"):
         list(bits.add(memoryview(array("q", [end + (1 << 20)]))))
+    for number, data in ((part.number + 1, part.bits), (part.number, part.bits[1:])):
+        with pytest.raises(ValueError, match="is none of"):
+            group.add(number, data)
+
+
+def test_parts_of_many_tasks_take_no_more_memory_than_one():
+    group, part = GroupBits(0, 64 << 18), bytes(32 << 10)
+    tracemalloc.start()
+    for task in range(50):
+        for number in range(64):
+            group.add(number, bytes([task + 1]) + part[1:])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+    assert group.survivors.bits[0] == 63
+
+
+def test_sums_of_what_groups_did():
+    one = CleanerStats(messages_read=2, buffer_utilization=0.5, sets_cut_off=1, first_cut_off="A at byte 1: x")
+    other = CleanerStats(messages_read=3, buffer_utilization=0.25, sets_cut_off=2, first_cut_off="B at byte 2: y")
+    both = one + other
+    assert (both.messages_read, both.buffer_utilization, both.sets_cut_off, both.first_cut_off) == (5, 0.5, 3, "A at byte 1: x")

@@ -14,13 +14,16 @@ import pytest
 from click.testing import CliRunner
 
 from engine.config import LogConfig
-from engine.files import Files
+from engine.errors import UnwritableFile
+from engine.files import Files, remove_tree
 from engine.log.cleaner.compaction import CompactionOptions
+from engine.log.cleaner.round_plan import SegmentToClean
 from engine.log.loading.loader import open_log
 from kafkalog_cli.main import cli
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs import shuffling
 from kafkalog_spark.jobs.compact import STAGING, compact
+from kafkalog_spark.jobs.holds import JobIsOver
 from tests.support.cases import cases, differences
 from tests.support.keyed_logs import write_keyed_log
 from tests.support.run import kafkalog
@@ -163,12 +166,6 @@ def write_killed(batches, step, tokens, real=shuffling._write):
     yield from rows
 
 
-def write_killed_always(batches, step, tokens, real=shuffling._write):
-    list(real(batches, step, tokens))
-    os.kill(os.getpid(), signal.SIGKILL)
-    yield {}
-
-
 def test_workers_that_are_killed_in_the_middle(spark, twins, monkeypatch):
     command, job = twins
     monkeypatch.setattr(shuffling, "_key_batches", keys_killed)
@@ -179,17 +176,36 @@ def test_workers_that_are_killed_in_the_middle(spark, twins, monkeypatch):
     assert not list(job.glob(f"*/{STAGING}"))
 
 
-def test_a_job_that_fails_changes_nothing_and_the_next_one_completes(spark, twins, monkeypatch):
+def test_partitions_that_fail_change_nothing_and_the_next_job_completes(spark, twins, monkeypatch):
+    """What failed is said of each of them; other log dirs are compacted, and clean as they were."""
     command, job = twins
+    other = job.parent / "other"
+    shutil.copytree(job, other)
+    for path in other.glob("t-*"):
+        path.rename(path.with_name(path.name.replace("t-", "u-")))
+    for top in (job, other):
+        (top / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+        (top / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
     logs_before = {name: data for name, data in state(job).items() if name.endswith(("log", "index"))}
+
+    def write(batches, step, tokens, real=shuffling._write):
+        if "/job/" in step.directory:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from real(batches, step, tokens)
+
+    options = CompactionOptions(force=True, dedupe_buffer_size=TINY)
     with monkeypatch.context() as patched:
-        patched.setattr(shuffling, "_write", write_killed_always)
-        with pytest.raises(Exception, match=r"(?i)worker|stage|abort"):
-            by_job(spark, job)
+        patched.setattr(shuffling, "_write", write)
+        rows = compact(spark, str(job), str(other), config=CONFIG, options=options, now=NOW).collect()
     assert {name: data for name, data in state(job).items() if name.endswith(("log", "index"))} == logs_before
-    assert not list(job.glob(f"*/{STAGING}"))
+    said = sorted((Path(row.directory).name, row.action, bool(row.exitStatus)) for row in rows)
+    assert said == [("t-0", "failed", True), ("t-1", "failed", True), ("u-0", "compacted", False), ("u-1", "compacted", False)]
+    assert (other / ".kafka_cleanshutdown").exists()
+    assert not (job / ".kafka_cleanshutdown").exists()
+    assert not list(job.parent.glob(f"*/*/{STAGING}"))
     by_job(spark, job)
-    assert state(job) == by_command(command)
+    wanted = {name: data for name, data in by_command(command).items() if not name.startswith("recovery-point")}
+    assert {name: state(job)[name] for name in wanted} == wanted
 
 
 DRIVER = """
@@ -228,6 +244,47 @@ def test_a_driver_that_is_killed_before_the_commit(spark, twins):
     by_job(spark, job)
     assert state(job) == by_command(command)
     assert not list(job.glob(f"*/{STAGING}"))
+
+
+def test_what_can_not_be_cleared_up_is_a_warning(spark, twins, monkeypatch, caplog):
+    command, job = twins
+
+    def stands(files, top, **how):
+        if top.endswith(STAGING) and files.exists(top):
+            raise UnwritableFile(f"{top}: Directory not empty")
+        return remove_tree(files, top, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kafkalog_spark.jobs.compact.remove_tree", stands)
+        rows = by_job(spark, job)
+    assert {row.action for row in rows} == {"recovered", "compacted"}
+    assert "is left behind" in caplog.text
+    assert {name: data for name, data in state(job).items() if STAGING not in name} == by_command(command)
+    by_job(spark, job)
+    assert not list(job.glob(f"*/{STAGING}"))
+
+
+def test_a_log_of_metadata_is_refused_as_by_the_command(spark, tmp_path):
+    logs(tmp_path / "d", 3)
+    target = tmp_path / "d" / "__cluster_metadata-0"
+    (tmp_path / "d" / "t-0").rename(target)
+    [row] = compact(spark, str(target), config=CONFIG, options=CompactionOptions(force=True), now=NOW).collect()
+    done = kafkalog("compact", "--force", "--format", "json", str(target))
+    assert row.action == "refused"
+    assert row.reason in done.out.decode()
+
+
+def test_tasks_whose_job_has_ended_do_nothing(tmp_path):
+    def over():
+        raise JobIsOver("the job has ended")
+
+    step = shuffling.Step(None, None, (1, 2), 1000, str(tmp_path), over)
+    segment = SegmentToClean(0, 1, 1, 0, ())
+    [row] = shuffling._event_rows(None, [segment], over)
+    assert "has ended" in row["problem"]
+    with pytest.raises(JobIsOver):
+        shuffling._write_group(step, 0, None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_wrong_way_is_named(spark, tmp_path):

@@ -10,7 +10,7 @@ from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import KeyReader, put_planned, transaction_events, write_planned
 from engine.log.cleaner.round_plan import resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.survivor_bits import OffsetBits, survivors_of
+from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits, parts_of
 
 if TYPE_CHECKING:
     from engine.files import Files
@@ -36,17 +36,17 @@ def clean_in_pieces(files: Files, log: UnifiedLog, plan: RoundPlan, top: str, me
     survivors = [*last.values(), *(at for one, other, at in asking if at > last.get((one, other), -1))]
     Random(7).shuffle(survivors)
     bits = OffsetBits(plan.segments[0].base_offset, plan.first_uncleanable_offset, 1)
-    parts: dict[int, list[bytes]] = {}
-    for part in (*bits.add(memoryview(array("q", survivors))), *bits.take()):
-        parts.setdefault(part.number, []).append(part.bits)
+    parts = [*bits.add(memoryview(array("q", survivors))), *bits.take()]
     written, total = {}, CleanerStats(map_entries=len(last))
     for group in reversed(plan.groups):
         base_offset = group[0].base_offset
         directory = written[base_offset] = f"{top}/{base_offset}"
         files.make_directory(directory)
         known = transactions.of_groups[base_offset].copy()
-        stats = write_planned(files, plan, group, known, survivors_of(base_offset, group[-1].end_offset, parts), directory)
-        for name, value in vars(stats).items():
-            setattr(total, name, getattr(total, name) + value)
+        mine = GroupBits(base_offset, group[-1].end_offset)
+        for part in parts:
+            if part.number in parts_of(base_offset, group[-1].end_offset):
+                mine.add(*part)
+        total += write_planned(files, plan, group, known, mine.survivors, directory)
     put_planned(log, plan, written)
     return total

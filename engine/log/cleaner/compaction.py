@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 METADATA_LOG = "it is the cluster's metadata log, of which every record counts"
+INSTEAD = "controllers let snapshots take the place of its records"
 OUTSIDE = "the offset up to which it is said to be clean lies outside the log: all of it counts as dirty"
 
 
@@ -88,7 +89,7 @@ def compact(
 def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOptions) -> tuple[str, str, Action] | None:
     """Why nothing is to be cleaned, what to do about it, and how to note it; None: there is something to clean."""
     if is_metadata_log(log):
-        return METADATA_LOG, "controllers let snapshots take the place of its records", Action.REFUSED
+        return METADATA_LOG, INSTEAD, Action.REFUSED
     if not log.config.compact:
         policy = f"cleanup.policy is {log.config.cleanup_policy or 'empty'}, not compact"
         do = "if the topic is a compacted one, say --config cleanup.policy=compact; records without a key would all go"

@@ -9,7 +9,7 @@ from engine.kernels.cleaning import note_offsets
 from engine.log.cleaner.offset_map import Survivors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
 PART_SHIFT = 18  # a part stands for 2^18 offsets
 PART_BYTES = 1 << PART_SHIFT >> 3
@@ -70,15 +70,25 @@ def offsets_of(number: int) -> range:
     return range(number << PART_SHIFT, (number + 1) << PART_SHIFT)
 
 
-def survivors_of(start: int, end: int, parts: Mapping[int, Sequence[bytes]]) -> Survivors:
-    """Which of the offsets start … end − 1 survive: those with a bit in one of the `parts`, by number."""
-    numbers = parts_of(start, end)
-    bits = bytearray(len(numbers) * PART_BYTES)
-    for place, number in enumerate(numbers):
-        found = parts.get(number, ())
-        if found:
-            together = 0
-            for one in found:
-                together |= int.from_bytes(one, "little")
-            bits[place * PART_BYTES : (place + 1) * PART_BYTES] = together.to_bytes(PART_BYTES, "little")
-    return Survivors(numbers[0] << PART_SHIFT, end - 1, memoryview(bits).cast("Q"))
+class GroupBits:
+    """Which of the offsets start … end − 1 survive: those with a bit in one of the parts, which come in any order.
+
+    Its memory is a bit for each offset, however many parts come.
+    """
+
+    def __init__(self, start: int, end: int) -> None:
+        self._end, self._numbers = end, parts_of(start, end)
+        self._bits = memoryview(bytearray(len(self._numbers) * PART_BYTES))
+
+    def add(self, number: int, bits: bytes | memoryview) -> None:
+        """Take a part. Raises ValueError for one that lies outside, or is none."""
+        if number not in self._numbers or len(bits) != PART_BYTES:
+            raise ValueError(f"part {number} of {len(bits)} bytes is none of {self._numbers}")
+        at = (number - self._numbers.start) * PART_BYTES
+        together = int.from_bytes(self._bits[at : at + PART_BYTES], "little") | int.from_bytes(bits, "little")
+        self._bits[at : at + PART_BYTES] = together.to_bytes(PART_BYTES, "little")
+
+    @property
+    def survivors(self) -> Survivors:
+        """What came so far."""
+        return Survivors(self._numbers.start << PART_SHIFT, self._end - 1, self._bits.cast("Q"))
