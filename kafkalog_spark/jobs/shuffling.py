@@ -25,7 +25,7 @@ from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import KeyReader, transaction_events, write_planned
 from engine.log.cleaner.round_plan import TransactionEvent, resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits, offsets_of
+from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits, OffsetBits, offsets_of, parts_of
 from engine.log.cleaner.walk import Uncleanable
 from kafkalog_spark.schema import ddl_of
 from kafkalog_spark.table.levels import rows_as_batches
@@ -48,6 +48,7 @@ _EVENT_WORDS = len(TransactionEvent._fields)
 _EVENTS_AT_ONCE = 1 << 16
 _KEYS = pa.schema([("one", pa.int64()), ("other", pa.int64()), ("at", pa.int64())])
 _BITS = pa.schema([("token", pa.int64()), ("part", pa.int64()), ("bits", pa.binary()), ("keys", pa.int64())])
+_SURVIVING = pa.schema([("at", pa.int64())])
 _WRITTEN = pa.schema([("group", pa.int64()), ("directory", pa.string()), ("stats", pa.string()), ("problem", pa.string())])
 _TROUBLE = LONG_MAX  # an offset that says: one of the tasks has met a problem
 _SEED, _FAILED = -1, -2  # instead of the number of a part
@@ -95,11 +96,10 @@ def clean_by_shuffle(
         raise Unsuited(str(error)) from error
     step = Step(plan, transactions, secret, memory, directory, check)
     tokens = _tokens(spark, len(plan.groups))
-    ddl = ddl_of(_BITS)
-    bits = _last_offsets(spark, step).mapInArrow(lambda batches: _bits(batches, plan, tokens), ddl)
-    seeds = spark.createDataFrame([(token, _SEED, b"", 0) for token in tokens], ddl)
+    seeds = spark.createDataFrame([(token, _SEED, b"", 0) for token in tokens], ddl_of(_BITS))
     rows = (
-        bits.union(seeds)
+        _surviving_bits(spark, step, tokens)
+        .union(seeds)
         .repartition(len(tokens), "token")
         .mapInArrow(lambda batches: rows_as_batches(_write(batches, step, tokens), _WRITTEN), ddl_of(_WRITTEN))
         .collect()
@@ -173,6 +173,62 @@ def _event_rows(plan: RoundPlan, segments: list[SegmentToClean], check: Callable
 # the second step
 
 
+def _surviving_bits(spark: SparkSession, step: Step, tokens: list[int], memory: int = _BITS_MEMORY) -> DataFrame:
+    """A bit for each offset that survives, in parts: rows of _BITS.
+
+    Digests come to tasks in random order. Where the bits of all offsets fit the `memory` of a task, each gathers bits anywhere.
+    Else offsets are shuffled once more and come part by part: one that holds the bit of one offset is as large as a full one.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    plan, ddl, last = step.plan, ddl_of(_BITS), _last_offsets(spark, step)
+    parts = len(parts_of(plan.groups[0][0].base_offset, plan.first_uncleanable_offset))
+    if parts * PART_BYTES <= memory:
+        return last.mapInArrow(lambda batches: _bits(map(_survivors, batches), plan, tokens, memory), ddl)
+    part = F.shiftright(F.when(F.col("at") < 0, -1 - F.col("at")).otherwise(F.col("at")), PART_SHIFT)
+    tasks = min(parts, max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), parts * PART_BYTES // memory + 1))
+    return (
+        last.mapInArrow(lambda batches: map(_as_column, map(_survivors, batches)), ddl_of(_SURVIVING))
+        .repartition(tasks, part)
+        .sortWithinPartitions(part)
+        .mapInArrow(lambda batches: _bits(map(_of_column, batches), plan, tokens, memory), ddl)
+    )
+
+
+class _Survivors(NamedTuple):
+    """Offsets that survive, and of how many keys they are the last ones; the others only asked. None: a task met a problem."""
+
+    offsets: tuple[pa.Array, ...]
+    keys: int
+
+
+def _survivors(batch: pa.RecordBatch) -> _Survivors | None:
+    """What survives of rows of `_last_offsets`."""
+    last = batch.column(0)
+    put = last.filter(pc.greater_equal(last, 0))
+    if len(put) and pc.max(put).as_py() == _TROUBLE:
+        return None
+    return _Survivors((put,) if batch.num_columns == 1 else (put, _still_asking(last, batch.column(1))), len(put))
+
+
+def _as_column(found: _Survivors | None) -> pa.RecordBatch:
+    """Rows of _SURVIVING: those that ask are −1 − offset."""
+    if found is None:
+        at = pa.array([_TROUBLE], pa.int64())
+    else:
+        put, *asking = found.offsets
+        at = pa.concat_arrays([put, *(pc.subtract(-1, one) for one in asking)])
+    return pa.RecordBatch.from_arrays([at], schema=_SURVIVING)
+
+
+def _of_column(batch: pa.RecordBatch) -> _Survivors | None:
+    at = batch.column(0)
+    asks = pc.less(at, 0)
+    offsets = pc.if_else(asks, pc.subtract(-1, at), at)
+    has_trouble = len(offsets) > 0 and pc.max(offsets).as_py() == _TROUBLE
+    return None if has_trouble else _Survivors((offsets,), len(at) - (pc.sum(asks).as_py() or 0))
+
+
 def _last_offsets(spark: SparkSession, step: Step) -> DataFrame:
     """For each digest `last`, the last offset that was put; and `asking`, offsets that were not and ask for it.
 
@@ -211,10 +267,10 @@ def _batch(columns: Sequence[memoryview]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_KEYS)
 
 
-def _bits(batches: Iterable[pa.RecordBatch], plan: RoundPlan, tokens: list[int]) -> Iterator[pa.RecordBatch]:
+def _bits(found: Iterable[_Survivors | None], plan: RoundPlan, tokens: list[int], memory: int) -> Iterator[pa.RecordBatch]:
     """Offsets that survive as bits, for each group that they concern."""
     starts = [group[0].base_offset for group in plan.groups]
-    bits = OffsetBits(starts[0], plan.first_uncleanable_offset, _BITS_MEMORY)
+    bits = OffsetBits(starts[0], plan.first_uncleanable_offset, memory)
     keys = 0
     rows: list[tuple[int, int, bytes, int]] = []
 
@@ -222,15 +278,12 @@ def _bits(batches: Iterable[pa.RecordBatch], plan: RoundPlan, tokens: list[int])
         columns = [pa.array(one, field.type) for one, field in zip(zip(*rows, strict=True), _BITS, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=_BITS)
 
-    for batch in batches:
-        last = batch.column(0)
-        put = last.filter(pc.greater_equal(last, 0))
-        if len(put) and pc.max(put).as_py() == _TROUBLE:
+    for survivors in found:
+        if survivors is None:
             rows.append((tokens[0], _FAILED, b"", 0))
             continue
-        keys += len(put)
-        survivors = [put] if batch.num_columns == 1 else [put, _still_asking(last, batch.column(1))]
-        for one in survivors:
+        keys += survivors.keys
+        for one in survivors.offsets:
             for part in bits.add(_view(one)):
                 rows.extend(_rows_of(part, starts, tokens))
                 if len(rows) >= _PARTS:

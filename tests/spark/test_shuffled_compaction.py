@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +20,7 @@ from engine.errors import UnwritableFile
 from engine.files import Files, remove_tree
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.cleaner.round_plan import SegmentToClean
+from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits
 from engine.log.loading.loader import open_log
 from kafkalog_cli.main import cli
 from kafkalog_spark.errors import OptionError
@@ -99,6 +102,36 @@ def test_a_map_that_is_too_small_leaves_what_one_that_holds_all_keys_leaves(spar
     assert state(job) == wanted != before
     assert not list(job.glob(f"*/{STAGING}"))
     assert all("25 keys" in row.reason for row in rows if row.action == "compacted")
+
+
+def test_offsets_of_a_wide_log_are_shuffled_by_parts(spark, twins, monkeypatch):
+    """So wide that a task has no room for the bits of all offsets: the same is left."""
+    command, job = twins
+    monkeypatch.setattr(shuffling._surviving_bits, "__defaults__", (1,))
+    by_job(spark, job)
+    assert state(job) == by_command(command)
+
+
+@pytest.mark.parametrize("some_only_ask", [False, True])
+def test_a_part_comes_once_however_wide_the_log(spark, monkeypatch, some_only_ask):
+    parts, keys = 64, 20_000
+    end = parts << PART_SHIFT
+    plan = SimpleNamespace(groups=[[SegmentToClean(0, end, 1, 0, ())]], first_uncleanable_offset=end, some_only_ask=some_only_ask)
+    offsets = random.Random(3).sample(range(end), keys)
+    rows = [(at, [max(0, at - 1), at + 1] if at + 1 < end else []) for at in offsets]
+    last = spark.createDataFrame(rows, "last long, asking array<long>").repartition(8)
+    monkeypatch.setattr(shuffling, "_last_offsets", lambda _spark, _step: last if some_only_ask else last.select("last"))
+    step = SimpleNamespace(plan=plan)
+    found = shuffling._surviving_bits(spark, step, [7], 4 * PART_BYTES).collect()
+    made = [row for row in found if row.part >= 0]
+    assert sorted(row.part for row in made) == list(range(parts))
+    assert sum(row["keys"] for row in found) == keys
+    group = GroupBits(0, end)
+    for row in made:
+        group.add(row.part, bytes(row.bits))
+    survive = {*offsets, *(at + 1 for at in offsets if at + 1 < end)} if some_only_ask else set(offsets)
+    assert sum(word.bit_count() for word in group.survivors.bits) == len(survive)
+    assert all(group.survivors.bits[at >> 6] >> (at & 63) & 1 for at in survive)
 
 
 def test_a_map_that_is_large_enough_needs_no_shuffle(spark, twins, monkeypatch):
