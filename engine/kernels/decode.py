@@ -44,10 +44,22 @@ def decode_records(data: cython.const[cython.uchar][::1], batches: cython.longlo
               go on with row + 1, 0, 0
     """
     with cython.nogil:
-        return decode_rows(data, batches, row, last_row, at, done, records, filled)
+        return _decode(data, batches, row, last_row, at, done, records, filled)
 
 
 def decode_rows(data, batches, row, last_row, at, done, records, filled):  # typed in decode.pxd, for other kernels
+    """See `decode_records`."""
+    return _decode(data, batches, row, last_row, at, done, records, filled)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t, cython.longlong, cython.int))
+def _decode(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+            last_row: cython.Py_ssize_t, at: cython.Py_ssize_t, done: cython.longlong, records: cython.longlong[:, ::1],
+            filled: cython.Py_ssize_t):
     """See `decode_records`."""
     capacity: cython.Py_ssize_t = records.shape[1]
     size: cython.Py_ssize_t = data.shape[0]

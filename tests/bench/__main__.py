@@ -138,10 +138,10 @@ def documents(kept: Kept, facts: list[str]) -> None:
     sections = []
     for heading in dict.fromkeys(group.heading for group in GROUPS.values()):
         rows = [one for name, group in GROUPS.items() if group.heading == heading for one in kept.groups[name].results]
-        sections.append(f"### {heading}\n\n{markdown(rows)}")
+        sections.append(f"### {heading}\n\n{markdown(rows, with_wanted=True)}")
     short = [one for name, group in GROUPS.items() for one in kept.groups[name].results[: group.in_short]]
     for path, text in ((ROOT / "docs" / "benchmarks.md", "\n\n".join([*sections, notes])),
-                       (ROOT / "README.md", f"{markdown(short)}\n\n- {facts[0]}\n- {facts[1]}")):  # fmt: skip
+                       (ROOT / "README.md", f"{markdown(short, with_wanted=False)}\n\n- {facts[0]}\n- {facts[1]}")):  # fmt: skip
         print(f"{path.name}: {'updated' if update(path, text) else 'has no markers, left as it is'}")
 
 
