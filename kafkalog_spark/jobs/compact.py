@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 import time
 from dataclasses import replace
 from functools import partial
@@ -60,7 +61,7 @@ _OTHER_WORDS = {
     "--explain tells": "kafkalog compact --explain tells",
     "--min-dirty-ratio sets another": "--config min.cleanable.dirty.ratio=… sets another",
 }
-_CANCELLED = "cancelled"  # by the user: Spark says so in these words
+_CANCELLED = re.compile(r"\bJob \d+ cancelled")  # by the user: Spark says so in these words
 _LOG = logging.getLogger("kafkalog")
 _TASK_BYTES = 64 << 20  # of logs: a partition larger than that has a task of its own
 
@@ -128,7 +129,7 @@ def _tried(
     try:
         return _by_shuffle(spark, job, place, asked, clean, work)
     except Exception as error:  # Spark's, of many classes
-        if _CANCELLED in str(error):
+        if _CANCELLED.search(str(error)):
             raise
         job.half_done.add(place.log_dir)
         report = Report(place.path, "compact")

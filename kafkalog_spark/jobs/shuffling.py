@@ -186,7 +186,8 @@ def _surviving_bits(spark: SparkSession, step: Step, tokens: list[int], memory: 
     if parts * PART_BYTES <= memory:
         return last.mapInArrow(lambda batches: _bits(map(_survivors, batches), plan, tokens, memory), ddl)
     part = F.shiftright(F.when(F.col("at") < 0, -1 - F.col("at")).otherwise(F.col("at")), PART_SHIFT)
-    tasks = min(parts, max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), parts * PART_BYTES // memory + 1))
+    wanted = spark.conf.get("spark.sql.shuffle.partitions") or ""  # some platforms have a word there
+    tasks = min(parts, max(int(wanted) if wanted.isdecimal() else 1, parts * PART_BYTES // memory + 1))
     return (
         last.mapInArrow(lambda batches: map(_as_column, map(_survivors, batches)), ddl_of(_SURVIVING))
         .repartition(tasks, part)
