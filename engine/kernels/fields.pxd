@@ -69,6 +69,7 @@ cdef enum:  # bits of a batch's attributes
 
 cdef enum:  # formats.Codec: one that kernels know, the last one, and the last one of formats 0 and 1; LZ4 frames
     LZ4 = 3
+    ZSTD = 4
     LAST_CODEC = 4
     LAST_LEGACY_CODEC = 3
     LZ4_FRAME_BLOCK = 65536

@@ -12,5 +12,6 @@ cdef inline void copy_16(unsigned char[::1] out, Py_ssize_t at, const unsigned c
 
 
 cdef (Py_ssize_t, Py_ssize_t) inflate_rows(const unsigned char[::1] data, long long[:, ::1] batches, Py_ssize_t row,
-                                           Py_ssize_t end, const unsigned char[::1] checksums, unsigned char[::1] out,
+                                           Py_ssize_t end, const unsigned char[::1] checksums,
+                                           const unsigned long long[::1] library, unsigned char[::1] out,
                                            Py_ssize_t at) noexcept nogil

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Frames of compressed batches, many in one call: LZ4 frames inflated, zstd frames measured.
+"""Frames of compressed batches, many in one call: LZ4 frames are inflated here, zstd frames by libzstd.
 
 Only what Kafka's own writers make is done here. Whatever is unusual, damaged or too large is left to the readers of
 engine.record, which know what counts as damage.
@@ -10,10 +10,12 @@ import cython
 if cython.compiled:
     from cython.cimports.engine.kernels import fields
     from cython.cimports.engine.kernels.frames import copy_16, move_16
+    from cython.cimports.engine.kernels.libzstd import decompress
     from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
     from cython.cimports.engine.kernels.predicates import is_legacy
 else:
     from engine.kernels import fields
+    from engine.kernels.libzstd import decompress
     from engine.kernels.numbers import copy_bytes, u32_le
     from engine.kernels.predicates import is_legacy
 
@@ -30,31 +32,31 @@ _UNKNOWN_SIZE = cython.declare(cython.longlong, UNKNOWN_SIZE)
 _NOT_PLAIN = cython.declare(cython.longlong, NOT_PLAIN)
 
 
-# ---- LZ4
-
-
 @cython.ccall
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
-def inflate_lz4(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-                end: cython.Py_ssize_t, checksums: cython.const[cython.uchar][::1], out: cython.uchar[::1],
-                at: cython.Py_ssize_t):
+def inflate_frames(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+                   end: cython.Py_ssize_t, checksums: cython.const[cython.uchar][::1],
+                   library: cython.const[cython.ulonglong][::1], out: cython.uchar[::1], at: cython.Py_ssize_t):
     """Inflate the batches row … end − 1 of format 2 into `out`, from `at` on → (row where it stopped, at).
 
     batches    BODY and BODY_END are positions in `data`; in `out` for those that are done. LEFT_OUT: it is passed over
-    checksums  what a frame's header ends with, for blocks of 64 KiB, 256 KiB, 1 MiB and 4 MiB
-    It stops before the first batch that has another codec, is not a frame of independent blocks without checksums, is
-    damaged, or has no room: nothing of it is in the columns then.
+    checksums  what the header of an LZ4 frame ends with, for blocks of 64 KiB, 256 KiB, 1 MiB and 4 MiB
+    library    see libzstd; none: it stops at zstd
+    It stops before the first batch that has another codec, is not one frame as Kafka writes it (LZ4: independent blocks,
+    no checksums), is damaged, or has no room: nothing of it is in the columns then.
     """
     with cython.nogil:
-        return inflate_rows(data, batches, row, end, checksums, out, at)
+        return inflate_rows(data, batches, row, end, checksums, library, out, at)
 
 
-def inflate_rows(data, batches, row, end, checksums, out, at):  # typed in frames.pxd, so that other kernels call it as C
-    """See `inflate_lz4`."""
+def inflate_rows(data, batches, row, end, checksums, library, out, at):  # typed in frames.pxd: other kernels call it as C
+    """See `inflate_frames`."""
+    codec: cython.longlong
     start: cython.Py_ssize_t
     body_end: cython.Py_ssize_t
     behind: cython.Py_ssize_t
+    largest: cython.Py_ssize_t = 0  # zstd frame: where the next may not fit, it is not inflated in vain
     if row < 0 or end > batches.shape[1] or at < 0 or at > out.shape[0] or checksums.shape[0] < 4: return row, at
     while row < end:
         start = batches[fields.B_BODY, row]
@@ -63,11 +65,18 @@ def inflate_rows(data, batches, row, end, checksums, out, at):  # typed in frame
             continue
         body_end = batches[fields.B_BODY_END, row]
         if is_legacy(batches, row): return row, at
-        if batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK != fields.LZ4: return row, at
+        codec = batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK
+        if codec != fields.LZ4 and codec != fields.ZSTD: return row, at
         if start < 0 or start > body_end or body_end > data.shape[0]: return row, at
         behind = at
         if start < body_end or batches[fields.B_COUNT, row] != 0:
-            behind = _lz4_frame(data, start, body_end, checksums, out, at)
+            if codec == fields.LZ4:
+                behind = _lz4_frame(data, start, body_end, checksums, out, at)
+            elif out.shape[0] - at >= largest:
+                behind = _zstd_frame(data, start, body_end, library, out, at)
+                largest = max(largest, behind - at)
+            else:
+                behind = -1
             if behind < 0: return row, at
         batches[fields.B_BODY, row] = at
         batches[fields.B_BODY_END, row] = behind
@@ -76,13 +85,16 @@ def inflate_rows(data, batches, row, end, checksums, out, at):  # typed in frame
     return row, at
 
 
+# ---- LZ4
+
+
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
 def _lz4_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
                checksums: cython.const[cython.uchar][::1], out: cython.uchar[::1],
                here: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Inflate the frame data[at:end] to out[here:] → position behind it in `out`; −1: see inflate_lz4."""
+    """Inflate the frame data[at:end] to out[here:] → position behind it in `out`; −1: see inflate_frames."""
     size: cython.Py_ssize_t
     largest: cython.Py_ssize_t
     behind: cython.Py_ssize_t
@@ -174,6 +186,26 @@ def _lz4_block(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
 # ---- zstd
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _zstd_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                library: cython.const[cython.ulonglong][::1], out: cython.uchar[::1],
+                here: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Inflate the frame data[at:end] to out[here:] → position behind it in `out`; −1: see inflate_frames.
+
+    What is larger than the frame's window is left to the reader: only a stream knows what may be referred to there.
+    """
+    size: cython.longlong
+    window: cython.longlong
+    made: cython.Py_ssize_t
+    size, window = _measure(data, at, end)
+    if size == _NOT_PLAIN or size > out.shape[0] - here: return -1
+    made = decompress(library, data, at, end, out, here)
+    if made < 1 or made > window: return -1
+    return here + made
+
+
 @cython.ccall
 @cython.exceptval(check=False)
 def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
@@ -182,34 +214,51 @@ def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
     NOT_PLAIN: `data` is not exactly one frame, or a skippable one, or one that is said to be empty. What its blocks hold
     may be damaged all the same.
     """
-    end: cython.Py_ssize_t = data.shape[0]
-    at: cython.Py_ssize_t
+    size: cython.longlong
+    _window: cython.longlong
+    with cython.nogil:
+        size, _window = _measure(data, 0, data.shape[0])
+        return size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.returns((cython.longlong, cython.longlong))
+def _measure(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
+    """(what `plain_zstd_size` says of data[at:end], bytes of the window that the frame wants)."""
     index: cython.Py_ssize_t
     size_bytes: cython.int = 0
     word: cython.longlong
+    window: cython.longlong = 0
     content: cython.ulonglong = 0
     byte: cython.ulonglong
     descriptor: cython.int
-    if end < 6 or u32_le(data, 0) != _ZSTD_MAGIC: return _NOT_PLAIN
-    with cython.nogil:
-        descriptor = data[4]
-        if descriptor & 8: return _NOT_PLAIN
-        at = 5 if descriptor & 32 else 6
-        if descriptor & 3: at += 1 << ((descriptor & 3) - 1)
-        if descriptor >> 6 or descriptor & 32: size_bytes = 1 << (descriptor >> 6)
-        if size_bytes > end - at: return _NOT_PLAIN
-        for index in range(size_bytes):
-            byte = data[at + index]
-            content |= byte << (8 * index)
-        if size_bytes == 2: content += 256
-        if size_bytes and (content == 0 or content >> 63): return _NOT_PLAIN
-        at += size_bytes
-        while True:
-            if end - at < 3: return _NOT_PLAIN
-            word = data[at] | (data[at + 1] << 8) | (data[at + 2] << 16)
-            at += 3 + (1 if word & 6 == 2 else word >> 3)  # a run is one byte, whatever its size
-            if word & 1: break
-        if descriptor & 4: at += 4
-        if at != end: return _NOT_PLAIN
-        if size_bytes == 0: return _UNKNOWN_SIZE
-        return content
+    if end - at < 6 or u32_le(data, at) != _ZSTD_MAGIC: return _NOT_PLAIN, 0
+    descriptor = data[at + 4]
+    at += 5
+    if descriptor & 8: return _NOT_PLAIN, 0
+    if descriptor & 32 == 0:
+        window = 1024
+        window <<= data[at] >> 3
+        window += (window >> 3) * (data[at] & 7)
+        at += 1
+    if descriptor & 3: at += 1 << ((descriptor & 3) - 1)
+    if descriptor >> 6 or descriptor & 32: size_bytes = 1 << (descriptor >> 6)
+    if size_bytes > end - at: return _NOT_PLAIN, 0
+    for index in range(size_bytes):
+        byte = data[at + index]
+        content |= byte << (8 * index)
+    if size_bytes == 2: content += 256
+    if size_bytes and (content == 0 or content >> 63): return _NOT_PLAIN, 0
+    if descriptor & 32: window = content
+    at += size_bytes
+    while True:
+        if end - at < 3: return _NOT_PLAIN, 0
+        word = data[at] | (data[at + 1] << 8) | (data[at + 2] << 16)
+        at += 3 + (1 if word & 6 == 2 else word >> 3)  # a run is one byte, whatever its size
+        if word & 1: break
+    if descriptor & 4: at += 4
+    if at != end: return _NOT_PLAIN, 0
+    if size_bytes == 0: return _UNKNOWN_SIZE, window
+    return content, window

@@ -30,18 +30,18 @@ _OUT_OF_ORDER = cython.declare(cython.longlong, OUT_OF_ORDER)
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.longlong, cython.longlong))
 def map_batches(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
-                end: cython.Py_ssize_t, checksums: cython.const[cython.uchar][::1], room: cython.uchar[::1],
-                records: cython.longlong[:, ::1], start_offset: cython.longlong, nobody: cython.const[cython.uchar][::1],
-                slots: cython.ulonglong[::1], secret_0: cython.ulonglong, secret_1: cython.ulonglong,
-                state: cython.longlong[::1], last: cython.longlong):
+                end: cython.Py_ssize_t, checksums: cython.const[cython.uchar][::1],
+                library: cython.const[cython.ulonglong][::1], room: cython.uchar[::1], records: cython.longlong[:, ::1],
+                start_offset: cython.longlong, nobody: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1],
+                secret_0: cython.ulonglong, secret_1: cython.ulonglong, state: cython.longlong[::1], last: cython.longlong):
     """Remember the keys of the batches row … end − 1 → (the batch where it stopped, records read, last).
 
     window     the bytes that BODY of `batches` counts in; LEFT_OUT: the batch is passed over
-    checksums  see frames.inflate_lz4        room, records   working space
+    checksums, library  see frames.inflate_frames        room, records   working space
     nobody     a 0 for each batch            start_offset, slots, secret, state   see offset_map.put_keys
     last       the last offset before, −1: none; see cleaning.check_order. OUT_OF_ORDER: some records are not as they should be
-    It stops before a batch that has another codec than LZ4, is a control batch, has format 0 or 1, is damaged, or for which
-    there is no room, be it in the map: nothing of it is in the columns or counted then. `end`: all is done.
+    It stops before a batch that has another codec than LZ4 and zstd, is a control batch, has format 0 or 1, is damaged, or for
+    which there is no room, be it in the map: nothing of it is in the columns or counted then. `end`: all is done.
     """
     read: cython.longlong = 0
     behind: cython.Py_ssize_t
@@ -56,7 +56,7 @@ def map_batches(window: cython.const[cython.uchar][::1], batches: cython.longlon
         while row < end:
             most = min(records.shape[1], state[tables.MAP_CAPACITY] - state[tables.MAP_ENTRIES])
             behind, packed = _alike(batches, row, end, most)
-            if packed: behind, _end = inflate_rows(window, batches, row, behind, checksums, room, 0)
+            if packed: behind, _end = inflate_rows(window, batches, row, behind, checksums, library, room, 0)
             if behind == row: break
             if packed:
                 count, status = _remember(
@@ -100,19 +100,20 @@ def _remember(data: cython.const[cython.uchar][::1], batches: cython.longlong[:,
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.bint))
 def _alike(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, end: cython.Py_ssize_t, most: cython.longlong):
-    """(behind the batches from `row` on that are ordinary, of one kind, and say they hold `most` records; are they LZ4?)."""
-    codec: cython.longlong = -1
-    here: cython.longlong
+    """(behind the batches from `row` on that are ordinary, all packed or none, and say they hold `most` records; are they?)."""
+    first: cython.longlong = -1
+    codec: cython.longlong
     while row < end:
         if is_legacy(batches, row): break
         if batches[fields.B_BODY, row] != fields.LEFT_OUT:
-            here = batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK
-            if is_control(batches, row) or (here != 0 and here != fields.LZ4) or (codec >= 0 and here != codec): break
+            codec = batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK
+            if is_control(batches, row) or (codec != 0 and codec != fields.LZ4 and codec != fields.ZSTD): break
+            if first >= 0 and (codec == 0) != (first == 0): break
             if batches[fields.B_COUNT, row] < 0 or batches[fields.B_COUNT, row] > most: break
-            codec = here
+            first = codec
             most -= batches[fields.B_COUNT, row]
         row += 1
-    return row, codec == fields.LZ4
+    return row, first > 0
 
 
 @cython.cfunc

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """What stays of the batches of a chunk, one behind the other, in one call: whole ones copied, others written anew.
 
-Only what needs no second look is done here: batches without codec, or with LZ4 as Kafka writes it. All others are left to
-engine.log.cleaner, which makes the same bytes of these. Interpreted, what is written anew is left to it too.
+Only what needs no second look is done here: batches without codec, or with LZ4 or zstd as Kafka writes them. All others are
+left to engine.log.cleaner, which makes the same bytes of these. Interpreted, what is written anew is left to it too.
 Mirrors MemoryRecords.filterTo.
 """
 
@@ -14,6 +14,7 @@ if cython.compiled:
     from cython.cimports.engine.kernels.checksum import crc32c
     from cython.cimports.engine.kernels.cleaning import kind_of
     from cython.cimports.engine.kernels.encode import put_record
+    from cython.cimports.engine.kernels.libzstd import compress
     from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
     from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
 else:
@@ -35,8 +36,9 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
            row: cython.Py_ssize_t, end: cython.Py_ssize_t, precious: cython.const[cython.longlong][::1],
            data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
            behind: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1], delete_horizon: cython.longlong,
-           frame_head: cython.const[cython.uchar][::1], castagnoli: cython.const[cython.uint][::1],
-           body: cython.uchar[::1], table: cython.ushort[::1], out: cython.uchar[::1], at: cython.Py_ssize_t):
+           frame_head: cython.const[cython.uchar][::1], library: cython.const[cython.ulonglong][::1],
+           castagnoli: cython.const[cython.uint][::1], body: cython.uchar[::1], table: cython.ushort[::1],
+           out: cython.uchar[::1], at: cython.Py_ssize_t):
     """Write what stays of the batches row … end − 1 to `out` → (the batch where it stopped, position behind, last written).
 
     window      the bytes that POSITION and SIZE of `batches` count in
@@ -44,7 +46,8 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
     data, records   rows first … behind − 1: records of these batches, in order, and perhaps of some before them
     keep        by record from `first` on: not 0 where it stays
     delete_horizon  ms, for batches that keep tombstones and have none yet
-    frame_head  of an LZ4 frame, up to its first block        body, table  working space, table as blocks.TABLE says
+    frame_head  of an LZ4 frame, up to its first block        library  see libzstd; none: it stops at zstd
+    body, table  working space, table as blocks.TABLE says
     out, at     what is there before `at` stays
     It stops before a batch that needs another look, or for which `out` or `body` has no room; `end`: all is done. The third
     is the last batch of which something was written, −1: none.
@@ -70,7 +73,7 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
                     while here < behind and records[fields.R_BATCH, here] < row:
                         here += 1
                     done = _anew(window, batches, counts, row, data, records, here, behind, keep[here - first:],
-                                 delete_horizon, frame_head, castagnoli, body, table, out, at)
+                                 delete_horizon, frame_head, library, castagnoli, body, table, out, at)
                     if done < 0: return row, at, last
                     at = done
                 elif size > out.shape[0] - at:
@@ -89,8 +92,9 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
           row: cython.Py_ssize_t, data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
           first: cython.Py_ssize_t, behind: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1],
           delete_horizon: cython.longlong, frame_head: cython.const[cython.uchar][::1],
-          castagnoli: cython.const[cython.uint][::1], body: cython.uchar[::1], table: cython.ushort[::1],
-          out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+          library: cython.const[cython.ulonglong][::1], castagnoli: cython.const[cython.uint][::1],
+          body: cython.uchar[::1], table: cython.ushort[::1], out: cython.uchar[::1],
+          at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Write one batch with the records that stay, in format 2 → position behind it; −1: see `settle`."""
     attributes: cython.longlong = batches[fields.B_ATTRIBUTES, row]
     codec: cython.longlong = attributes & fields.CODEC_MASK
@@ -105,7 +109,7 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     here: cython.Py_ssize_t
     if batches[fields.B_MAGIC, row] > fields.MAGIC_V2 or counts[tables.C_KEPT, row] < 1: return -1
     if not cython.compiled: return -1  # the other way is faster: it has its checksums from a library
-    if codec != 0 and codec != fields.LZ4: return -1
+    if codec != 0 and codec != fields.LZ4 and codec != fields.ZSTD: return -1
     if out.shape[0] - at < fields.V2_SIZE: return -1
     here = 0 if codec else at + fields.V2_SIZE
     while index < behind and records[fields.R_BATCH, index] == row:
@@ -119,9 +123,11 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
             taken += 1
         index += 1
     if taken != counts[tables.C_KEPT, row]: return -1
-    if codec:
-        here = _frame(body, here, frame_head, table, out, at + fields.V2_SIZE)
-        if here < 0: return -1
+    if codec == fields.LZ4:
+        here = _lz4_frame(body, here, frame_head, table, out, at + fields.V2_SIZE)
+    elif codec == fields.ZSTD:
+        here = compress(library, body, here, out, at + fields.V2_SIZE)
+    if here < 0: return -1
     if legacy:
         attributes &= fields.CODEC_MASK if batches[fields.B_MAGIC, row] == 0 else fields.LEGACY_ATTRIBUTES
         _head(out, at, base_offset, last_offset)
@@ -180,8 +186,8 @@ def _head(out: cython.uchar[::1], at: cython.Py_ssize_t, base_offset: cython.lon
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _frame(body: cython.uchar[::1], size: cython.Py_ssize_t, head: cython.const[cython.uchar][::1],
-           table: cython.ushort[::1], out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def _lz4_frame(body: cython.uchar[::1], size: cython.Py_ssize_t, head: cython.const[cython.uchar][::1],
+               table: cython.ushort[::1], out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """body[:size] as one LZ4 frame at `at` → position behind it; −1: no room. Mirrors Lz4BlockOutputStream."""
     start: cython.Py_ssize_t = 0
     length: cython.Py_ssize_t

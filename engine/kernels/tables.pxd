@@ -86,6 +86,14 @@ cdef enum:  # TimeDoubt
     DOUBT_STAMP = 6
     DOUBT_STAMP_BEFORE = 7
 
+cdef enum:  # Zstd
+    ZSTD_DECOMPRESS = 0
+    ZSTD_DECOMPRESSION = 1
+    ZSTD_COMPRESS = 2
+    ZSTD_RESET = 3
+    ZSTD_COMPRESSION = 4
+    ZSTD_WORDS = 5
+
 cdef enum:  # TableState
     TABLE_COUNT = 0
     TABLE_CAPACITY = 1

@@ -150,6 +150,21 @@ class TimeDoubt(IntEnum):
 CHECK_FIELDS = len(Check)
 DOUBT_FIELDS = len(OffsetDoubt)
 
+# ---- libzstd
+
+
+class Zstd(IntEnum):
+    """Addresses of functions of libzstd, and of the contexts of one thread: one unsigned 64-bit integer each."""
+
+    DECOMPRESS = 0  # ZSTD_decompressDCtx
+    DECOMPRESSION = 1  # ZSTD_DCtx
+    COMPRESS = 2  # ZSTD_compressStream2
+    RESET = 3  # ZSTD_CCtx_reset
+    COMPRESSION = 4  # ZSTD_CCtx, with all that frames are to be made with
+
+
+ZSTD_WORDS = len(Zstd)
+
 # ---- producers
 
 
@@ -205,6 +220,6 @@ class Parsed(IntEnum):
 for _prefix, _kind in (
     ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("TXN_", TxnBatch), ("TXN_", TxnState),
     ("TXN_", TxnFlag), ("", Fate), ("CHECK_", Check), ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt),
-    ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken), ("KEPT_", Kept), ("PARSED_", Parsed),
+    ("TABLE_", TableState), ("BOUND_", Bound), ("TAKEN_", Taken), ("KEPT_", Kept), ("PARSED_", Parsed), ("ZSTD_", Zstd),
 ):  # fmt: skip
     globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UsageError
-from engine.formats import CODEC_MASK, CODEC_NAMES, LEFT_OUT, MAGIC_V0, MAGIC_V2, BatchField, Codec
+from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
 from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, snappy_block, snappy_bound
 from engine.kernels.frames import NOT_PLAIN, plain_zstd_size
@@ -234,46 +234,6 @@ def _zstd_decompressor() -> ZstdDecompressor:
 
         context = _contexts.decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     return context
-
-
-def inflate_zstd(
-    data: memoryview, table: memoryview, row: int, end: int, room: memoryview, at: int
-) -> tuple[int, int, bytes | None]:
-    """What `inflate` does, for many small batches at a time: a third of its time there is spent on the way to the library.
-
-    data, table  batches row … end − 1 of a window; BODY and BODY_END are set to where their records lie in `room`
-    room, at     where they go, and the bytes of it that are taken
-
-    Ends at the first batch that is not zstd, or is unusual or damaged: `inflate` knows about those. Returns the row where it
-    ended, the bytes of `room` that are taken then, and what that batch became if there was no room for it, else None.
-    """
-    bodies, ends = int(BatchField.BODY), int(BatchField.BODY_END)
-    attributes, codec, decompress, size = int(BatchField.ATTRIBUTES), int(Codec.ZSTD), None, len(room)
-    while row < end:
-        if table[bodies, row] == LEFT_OUT:
-            row += 1
-            continue
-        if table[attributes, row] & CODEC_MASK != codec:
-            break
-        if decompress is None:
-            import zstandard
-
-            decompress = _zstd_decompressor().decompress
-        frame = data[table[bodies, row] : table[ends, row]]
-        if not NOT_PLAIN < plain_zstd_size(frame) <= size:
-            break
-        try:
-            out = decompress(frame, max_output_size=_usual_size(frame))
-        except zstandard.ZstdError:
-            break
-        if len(out) > size - at:
-            return row, at, out
-        room[at : at + len(out)] = out
-        table[bodies, row] = at
-        at += len(out)
-        table[ends, row] = at
-        row += 1
-    return row, at, None
 
 
 def _usual_size(frame: memoryview) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import threading
 from array import array
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from engine.formats import LZ4_FRAME_BLOCK, LZ4_STORED
@@ -45,9 +45,10 @@ def header_checksum(descriptor: bytes) -> int:
     return (value ^ value >> 16) >> 8 & 0xFF
 
 
-def written_checksums() -> bytes:
+@cache
+def written_checksums() -> memoryview:
     """What ends the header of a frame of independent blocks without checksums, for blocks of 64 KiB up to 4 MiB."""
-    return bytes(header_checksum(bytes((_WRITTEN_DESCRIPTOR[0], size << 4))) for size in range(4, 8))
+    return memoryview(bytes(header_checksum(bytes((_WRITTEN_DESCRIPTOR[0], size << 4))) for size in range(4, 8)))
 
 
 def written_header(*, broken_checksum: bool = False) -> bytes:

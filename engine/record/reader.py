@@ -7,17 +7,16 @@ all data. Damage becomes findings; what could be decoded before it is in the col
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, CONTROL_FLAG, LEFT_OUT, MAGIC_V2, BatchField, Codec, RecordField, Status
 from engine.kernels import BUILD
 from engine.kernels.decode import decode_records, read_varint
-from engine.kernels.frames import inflate_lz4
+from engine.kernels.frames import inflate_frames
 from engine.kernels.select import run_end
 from engine.record.bounded import MAX_DECOMPRESSED_BYTES
-from engine.record.codecs import FINDINGS, Inflated, InflateStatus, inflate, inflate_zstd
+from engine.record.codecs import FINDINGS, Inflated, InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
 
@@ -115,15 +114,11 @@ class _Arenas:
         """The next arena: what fits `room`, or one larger batch. BODY and BODY_END of the batches point into it."""
         first, table, at = self._row, self._window.batches.table, 0
         if BUILD == "compiled" and self._inflated is None and self._limit >= len(self._room):
-            self._row, at = inflate_lz4(self._window.data, table, first, self._end, _lz4_checksums(), self._room, 0)
+            at = self._fill_at_once()
             if self._row > first:
                 return Arena(first, self._row, self._room[:at], {})
         problems: dict[int, tuple[str, str]] = {}
         while self._row < self._end:
-            if self._inflated is None and self._limit >= len(self._room):
-                at = self._zstd(at)
-                if self._row == self._end:
-                    break
             row = self._row
             if table[BatchField.BODY, row] == LEFT_OUT:
                 self._row += 1
@@ -143,12 +138,15 @@ class _Arenas:
             at += size
         return Arena(first, self._row, self._room[:at], problems)
 
-    def _zstd(self, at: int) -> int:
-        """Ordinary zstd batches, as many as there are and as fit behind the first `at` bytes of `room` → bytes taken then."""
-        self._row, at, out = inflate_zstd(self._window.data, self._window.batches.table, self._row, self._end, self._room, at)
-        if out is not None and len(out) <= self._limit:
-            self._inflated = Inflated(out, InflateStatus.OK, None)
-        return at
+    def _fill_at_once(self) -> int:
+        """Ordinary batches, as many as there are and as fit `room`, in one call of a kernel → bytes of it that are taken."""
+        from engine.record.libzstd import calls_for
+        from engine.record.lz4_frames import written_checksums
+
+        data, table = self._window.data, self._window.batches.table
+        library = calls_for(table, self._row)
+        self._row, at = inflate_frames(data, table, self._row, self._end, written_checksums(), library, self._room, 0)
+        return int(at)
 
     def _inflate(self, row: int) -> Inflated:
         table = self._window.batches.table
@@ -165,13 +163,6 @@ class _Arenas:
         if inflated.status != InflateStatus.OK:
             problems[row] = (FINDINGS[inflated.status], inflated.problem or "")
         self._row = row + 1
-
-
-@cache
-def _lz4_checksums() -> memoryview:
-    from engine.record.lz4_frames import written_checksums
-
-    return memoryview(written_checksums())
 
 
 class ChunkReader:

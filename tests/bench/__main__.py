@@ -46,8 +46,9 @@ def _compact(codec: str) -> Callable[[Bench], Iterator[Result]]:
 
 
 def _compact_two(bench: Bench) -> Iterator[Result]:
-    two = compaction.two_at_once(bench.engine, bench.kafkalog, bench.home, _to_compact(bench), bench.runs)
-    yield two._replace(work="compact --jobs 2", rival="--jobs 1")
+    for codec in compaction.CODECS:
+        two = compaction.two_at_once(bench.engine, bench.kafkalog, bench.home, codec, _to_compact(bench), bench.runs)
+        yield two._replace(work="compact --jobs 2", rival="--jobs 1")
 
 
 def _compact_transactions(bench: Bench) -> Iterator[Result]:

@@ -73,12 +73,12 @@ def compare(java: list[str], kafkalog: list[str], home: Path, source: Path, work
                   our.cpu_seconds, their.cpu_seconds)  # fmt: skip
 
 
-def two_at_once(java: list[str], kafkalog: list[str], home: Path, records: int, runs: int) -> Result:
+def two_at_once(java: list[str], kafkalog: list[str], home: Path, codec: str, records: int, runs: int) -> Result:
     """Two partitions side by side against the same two one after the other. One processor can not show it.
 
     The row tells too what two whole processes gain, which share nothing: more than that no machine gives to threads.
     """
-    source = generated(java, home, "lz4", records, KEYS)
+    source = generated(java, home, codec, records, KEYS)
     top = home / "compact-two"
     both = [top / f"topic-{number}" for number in range(2)]
     each = [top / f"d{number}/topic-0" for number in range(2)]  # a process locks its log dir
@@ -94,7 +94,7 @@ def two_at_once(java: list[str], kafkalog: list[str], home: Path, records: int, 
     shutil.rmtree(top)
     one, two = median(alone), median(together)
     target = TWO_AT_ONCE if (os.cpu_count() or 1) > 1 else None
-    file = f"lz4, two partitions (two whole processes: {one.seconds / statistics.median(apart):.2f}x)"
+    file = f"{CODECS[codec]}, two partitions (two whole processes: {one.seconds / statistics.median(apart):.2f}x)"
     return Result(file, "compact --jobs 2, against --jobs 1", two.seconds, one.seconds, target, two.peak_bytes, None, None,
                   PEAK_LIMIT, two.cpu_seconds, one.cpu_seconds)  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import lz4.block
 import pytest
 import zstandard
@@ -11,13 +13,14 @@ from hypothesis import strategies as st
 from engine.formats import BatchField, Codec
 from engine.record.codecs import InflateStatus, deflate, inflate
 from engine.record.columns import BatchColumns
+from engine.record.libzstd import calls
 from engine.record.lz4_frames import MAGIC, header_checksum, written_checksums
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.once import BOTH_BUILDS
 
 pytestmark = BOTH_BUILDS
 
-CHECKSUMS = memoryview(written_checksums())
+NO_LIBRARY = memoryview(array("Q"))
 WORDS = [b"kafka", b"log", b"\0", b"a" * 70, b"0123456789" * 30, b"ab" * 40]
 contents = st.one_of(st.binary(min_size=1, max_size=400),
                      st.lists(st.sampled_from(WORDS) | st.binary(max_size=9), min_size=1, max_size=300).map(b"".join).filter(bool))  # fmt: skip
@@ -35,7 +38,7 @@ def frame(*blocks, flags=0x60, descriptor=0x40, checksum=None, end=b"\0\0\0\0"):
     return MAGIC + head + bytes((header_checksum(head) if checksum is None else checksum,)) + b"".join(parts) + end
 
 
-def inflated(kernel, frames, room, codec=Codec.LZ4, at=0):
+def inflated(kernel, frames, room, codec=Codec.LZ4, at=0, library=NO_LIBRARY):
     """Inflate batches that consist of frames → (batches done, what came out of each)."""
     batches, data = BatchColumns(len(frames) + 8).table, b"".join(frames)
     start = 0
@@ -44,7 +47,7 @@ def inflated(kernel, frames, room, codec=Codec.LZ4, at=0):
         batches[BatchField.BODY, row], batches[BatchField.BODY_END, row] = start, start + len(one)
         start += len(one)
     out = memoryview(bytearray(room))
-    stop, end = kernel.inflate_lz4(memoryview(data), batches, 0, len(frames), CHECKSUMS, out, at)
+    stop, end = kernel.inflate_frames(memoryview(data), batches, 0, len(frames), written_checksums(), library, out, at)
     spans = [(batches[BatchField.BODY, row], batches[BatchField.BODY_END, row]) for row in range(stop)]
     assert [span[0] for span in spans] == [at, *(span[1] for span in spans)][: len(spans)]
     assert end == (spans[-1][1] if spans else at)
@@ -102,10 +105,11 @@ def test_other_codecs_and_empty_batches(kernel):
     batches = BatchColumns(8).table
     batches[BatchField.MAGIC, 0], batches[BatchField.ATTRIBUTES, 0] = 2, Codec.LZ4
     out = memoryview(bytearray(8))
-    assert kernel.inflate_lz4(memoryview(b"abc"), batches, 0, 1, CHECKSUMS, out, 3) == (1, 3)
+    checksums = written_checksums()
+    assert kernel.inflate_frames(memoryview(b"abc"), batches, 0, 1, checksums, NO_LIBRARY, out, 3) == (1, 3)
     batches[BatchField.BODY, 0], batches[BatchField.BODY_END, 0] = 2, 9
-    assert kernel.inflate_lz4(memoryview(b"abc"), batches, 0, 1, CHECKSUMS, out, 3) == (0, 3), "it ends behind the data"
-    assert kernel.inflate_lz4(memoryview(b"abc"), batches, 0, 99, CHECKSUMS, out, 3) == (0, 3)
+    assert kernel.inflate_frames(memoryview(b"abc"), batches, 0, 1, checksums, NO_LIBRARY, out, 3) == (0, 3), "it ends behind the data"
+    assert kernel.inflate_frames(memoryview(b"abc"), batches, 0, 99, checksums, NO_LIBRARY, out, 3) == (0, 3)
 
 
 @given(contents, st.booleans(), st.booleans(), st.sampled_from([1, 3, -5]))
@@ -124,3 +128,56 @@ def test_large_and_empty_zstd_frames(kernel):
         assert kernel.plain_zstd_size(memoryview(whole)) == size
     assert kernel.plain_zstd_size(memoryview(zstandard.ZstdCompressor().compress(b""))) == kernel.NOT_PLAIN
     assert kernel.plain_zstd_size(memoryview(deflate(Codec.ZSTD, b"abc"))) == kernel.UNKNOWN_SIZE
+
+
+@pytest.fixture(scope="module")
+def with_library(kernel):
+    """Takes zstd frames; interpreted, it leaves all of them to the reader."""
+    can = not str(kernel.__file__).endswith(".py")
+    return lambda frames, room, at=0: (can, *inflated(kernel, frames, room, Codec.ZSTD, at, calls()))
+
+
+@given(st.lists(contents, max_size=5), st.integers(0, 40))
+@settings(deadline=None, max_examples=80)
+def test_what_kafka_writes_with_zstd_is_inflated(with_library, parts, at):
+    frames = [deflate(Codec.ZSTD, part) for part in parts]
+    can, done, found = with_library(frames, at + max(map(len, parts), default=0) + sum(map(len, parts)), at)
+    assert (done, found) == ((len(parts), parts) if can else (0, []))
+
+
+@pytest.mark.parametrize("options", [{}, {"write_content_size": False}, {"write_checksum": True}, {"level": 19}])
+@pytest.mark.parametrize("size", [1, 300, 140_000, 2_000_000])
+def test_what_the_zstd_library_writes_is_inflated(with_library, options, size):
+    data = b"".join(b"%d words " % (number * number) for number in range(size // 8 + 1))[:size]
+    can, done, found = with_library([zstandard.ZstdCompressor(**options).compress(data)], size)
+    assert (done, found) == ((1, [data]) if can else (0, []))
+
+
+@given(contents, st.data())
+@settings(deadline=None, max_examples=300)
+def test_damaged_zstd_frames_are_what_the_reader_makes_of_them(with_library, data, draw):
+    options = {"write_content_size": draw.draw(st.booleans()), "write_checksum": draw.draw(st.booleans())}
+    whole = bytearray(draw.draw(st.sampled_from([deflate(Codec.ZSTD, data), zstandard.ZstdCompressor(**options).compress(data)])))
+    for _ in range(draw.draw(st.integers(1, 3))):
+        whole[draw.draw(st.integers(0, len(whole) - 1))] = draw.draw(st.integers(0, 255))
+    cut = bytes(whole[: draw.draw(st.integers(0, len(whole)))]) if draw.draw(st.booleans()) else bytes(whole)
+    _, stop, found = with_library([cut], 1 << 17)
+    if stop:
+        expected = inflate(Codec.ZSTD, cut, 1 << 20)
+        assert expected.status == InflateStatus.OK
+        assert found == [bytes(expected.data)]
+
+
+def test_zstd_without_room_or_without_the_library(kernel, with_library):
+    frames = [deflate(Codec.ZSTD, b"first"), deflate(Codec.ZSTD, b"second" * 9)]
+    can, done, found = with_library(frames, 5 + 53)
+    assert (done, found) == ((1, [b"first"]) if can else (0, []))
+    assert with_library(frames, 5, 5)[1:] == (0, [])
+    assert inflated(kernel, frames, 999, Codec.ZSTD) == (0, [])
+
+
+def test_a_frame_that_becomes_larger_than_its_window_is_left_to_the_reader(with_library):
+    parameters = zstandard.ZstdCompressionParameters(window_log=10, write_content_size=False)
+    frames = [zstandard.ZstdCompressor(compression_params=parameters).compress(bytes(size)) for size in (1024, 1025)]
+    can, done, _ = with_library(frames, 9999)
+    assert done == (1 if can else 0)

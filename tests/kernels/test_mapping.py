@@ -13,6 +13,7 @@ from engine.kernels.mapping import OUT_OF_ORDER
 from engine.kernels.tables import MapState
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RecordColumns
+from engine.record.libzstd import calls
 from engine.record.lz4_frames import written_checksums
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
@@ -22,14 +23,14 @@ from tests.support.once import BOTH_BUILDS
 
 pytestmark = BOTH_BUILDS
 
+NO_LIBRARY = memoryview(array("Q"))
 SECRET = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
-CHECKSUMS, NOBODY = memoryview(written_checksums()), memoryview(bytes(64))
-ORDINARY = ("plain", "lz4")
+NOBODY = memoryview(bytes(64))
 KINDS = {
     "plain": {}, "lz4": {"codec": Codec.LZ4}, "zstd": {"codec": Codec.ZSTD}, "control": {"control": True},
     "v1": {"magic": 1}, "v1 lz4": {"magic": 1, "codec": Codec.LZ4},
 }  # fmt: skip
-kinds = st.sampled_from(["plain", "lz4"] * 4 + list(KINDS))
+kinds = st.sampled_from(["plain", "lz4", "zstd"] * 3 + list(KINDS))
 keys = st.none() | st.binary(max_size=4) | st.integers(0, 9).map(lambda number: b"key%d" % number)
 batches = st.lists(
     st.tuples(kinds, st.lists(st.tuples(keys, st.binary(max_size=30)), min_size=1, max_size=9), st.booleans()),
@@ -89,10 +90,10 @@ def one_by_one(offset_map, window, row, into, start=0):
     return True
 
 
-def mapped(kernel, window, into, *, start=0, room=1 << 12, rows=100, last=-1):
+def mapped(kernel, window, into, *, start=0, room=1 << 12, rows=100, last=-1, library=None):
     return kernel.map_batches(
-        window.data, window.batches.table, 0, window.rows, CHECKSUMS, memoryview(bytearray(room)), RecordColumns(rows).table,
-        start, NOBODY, into.slots, *SECRET, into.state, last,
+        window.data, window.batches.table, 0, window.rows, written_checksums(), calls() if library is None else library,
+        memoryview(bytearray(room)), RecordColumns(rows).table, start, NOBODY, into.slots, *SECRET, into.state, last,
     )  # fmt: skip
 
 
@@ -117,19 +118,21 @@ def test_with_the_rest_one_by_one_the_map_is_the_same(kernel, offset_map, descri
     assert content(offset_map, together, described) == content(offset_map, alone, described)
 
 
-@given(batches, st.integers(0, 60))
+@given(batches, st.integers(0, 60), st.booleans())
 @settings(deadline=None, max_examples=80)
-def test_it_stops_only_where_it_must(kernel, described, capacity):
+def test_it_stops_only_where_it_must(build, kernel, described, capacity, has_library):
     """Before the first batch that is not ordinary, or that may have more keys than the map has room for."""
+    ordinary = ("plain", "lz4", "zstd") if has_library and build == "compiled" else ("plain", "lz4")
     seen, wanted = set(), len(described)
     for row, (kind, records, left_out) in enumerate(described):
         if left_out and not kind.startswith("v1"):
             continue
-        if kind not in ORDINARY or len(records) > capacity - len(seen):
+        if kind not in ordinary or len(records) > capacity - len(seen):
             wanted = row
             break
         seen |= {key for key, _ in records if key is not None}
-    assert mapped(kernel, window_of(described), Map(capacity))[0] == wanted
+    library = None if has_library else NO_LIBRARY
+    assert mapped(kernel, window_of(described), Map(capacity), library=library)[0] == wanted
 
 
 @given(batches, st.data())
@@ -170,7 +173,7 @@ def test_arguments_that_do_not_fit_each_other(kernel):
     ):  # fmt: skip
         now = {**what, **wrong}
         assert kernel.map_batches(
-            window.data, now["batches"], now["row"], now["end"], CHECKSUMS, room, now["records"], 0, now["nobody"], into.slots,
+            window.data, now["batches"], now["row"], now["end"], written_checksums(), NO_LIBRARY, room, now["records"], 0, now["nobody"], into.slots,
             *SECRET, now["state"], -1,
         ) == (now["row"], 0, -1)  # fmt: skip
     assert into.state[MapState.ENTRIES] == 0

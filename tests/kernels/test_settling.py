@@ -15,6 +15,7 @@ from engine.kernels.tables import COUNTS, Count
 from engine.log.cleaner.rewriting import BatchRewriter, Marked
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import Table
+from engine.record.libzstd import calls
 from engine.record.lz4_frames import written_header
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
@@ -22,7 +23,7 @@ from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFile
 
 HORIZON = 1_700_000_000_000
-NOTHING = memoryview(array("q"))
+NOTHING, NO_LIBRARY = memoryview(array("q")), memoryview(array("Q"))
 HEAD, TABLES = memoryview(written_header()), memoryview(make_tables(CASTAGNOLI))
 texts = st.none() | st.binary(max_size=40) | st.just(b"again and again " * 9)
 record = st.tuples(st.integers(1, 5), st.integers(-1, 2**41), texts, texts, st.booleans())
@@ -71,11 +72,12 @@ class Prepared:
                 self.counts[Count.KEPT, row] += 1
                 self.counts[Count.TOMBSTONES, row] += table[RecordField.VALUE_SIZE, index] < 0
 
-    def settle(self, kernel, row, out, at, *, body=1 << 16, precious=NOTHING):
+    def settle(self, kernel, row, out, at, *, body=1 << 16, precious=NOTHING, library=None):
         return kernel.settle(
             self.window.data, self.window.batches.table, self.counts, row, self.window.rows, precious, self.chunk.data,
-            self.chunk.records.table, self.chunk.first, self.chunk.end, memoryview(bytes(self.keep)), HORIZON, HEAD, TABLES,
-            memoryview(bytearray(body)), memoryview(array("H", bytes(2 * TABLE))), out, at,
+            self.chunk.records.table, self.chunk.first, self.chunk.end, memoryview(bytes(self.keep)), HORIZON, HEAD,
+            calls() if library is None else library, TABLES, memoryview(bytearray(body)), memoryview(array("H", bytes(2 * TABLE))),
+            out, at,
         )  # fmt: skip
 
     def original(self, row):
@@ -102,8 +104,8 @@ class Prepared:
         return BatchRewriter().rewrite_whole(self.window, row, marked, horizon)
 
 
-@given(batches, st.sampled_from([Codec.NONE, Codec.LZ4]))
-@settings(deadline=None, max_examples=150)
+@given(batches, st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD]))
+@settings(deadline=None, max_examples=200)
 def test_it_writes_what_the_other_way_writes(kernel, described, codec):
     prepared = Prepared(described, codec)
     out = memoryview(bytearray(1 << 16))
@@ -160,7 +162,7 @@ def test_markers_get_a_horizon_or_are_copied(kernel):
     assert bytes(out[:behind]) == b"".join(prepared.expected(one) for one in range(row))
 
 
-@given(batches, st.sampled_from([Codec.NONE, Codec.LZ4]), st.integers(0, 900))
+@given(batches, st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD]), st.integers(0, 900))
 @settings(deadline=None, max_examples=150)
 def test_without_room_it_stops_before_the_batch(kernel, described, codec, room):
     prepared = Prepared(described, codec)
@@ -174,7 +176,7 @@ def test_without_room_it_stops_before_the_batch(kernel, described, codec, room):
 def test_what_needs_another_look_is_left_alone(kernel):
     half = [[(1, 5, b"a", b"v", False), (1, 6, b"b", b"v", True)], False, -1]
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.ZSTD):
-        assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0) == (0, 0, -1)
+        assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0, library=NO_LIBRARY) == (0, 0, -1)
     gone = Prepared([[[(1, 5, b"a", b"v", False)], False, -1]], Codec.NONE)
     last = gone.window.batches.table[BatchField.LAST_OFFSET, 0]
     assert gone.settle(kernel, 0, memoryview(bytearray(999)), 0) == (1, 0, -1)
@@ -183,7 +185,8 @@ def test_what_needs_another_look_is_left_alone(kernel):
 
 def test_a_body_that_has_no_room_is_left_alone(kernel):
     half = [[(1, 5, b"a", bytes(50), True), (1, 6, b"b", b"v", False)], False, -1]
-    assert Prepared([half], Codec.LZ4).settle(kernel, 0, memoryview(bytearray(999)), 0, body=20) == (0, 0, -1)
+    for codec in (Codec.LZ4, Codec.ZSTD):
+        assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0, body=20) == (0, 0, -1)
 
 
 def test_arguments_that_do_not_fit_each_other_do_nothing(kernel):

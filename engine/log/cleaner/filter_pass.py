@@ -23,6 +23,7 @@ from engine.log.cleaner.walk import SegmentWalk, WalkColumns, is_control, size_o
 from engine.log.errors import SegmentOffsetOverflow
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
 from engine.record.legacy import RemarkKind
+from engine.record.libzstd import calls_for
 from engine.record.lz4_frames import written_header
 from engine.record.reader import Chunk
 from engine.record.windows import CASTAGNOLI_TABLES
@@ -190,7 +191,8 @@ class FilterPass:
             row, filled, last_row = settle(
                 window.data, batches.table, self._counts.table, row, end, self._precious,
                 chunk.data, chunk.records.table, first, chunk.end, keep[first - chunk.first :], self._new_horizon,
-                _FRAME_HEADER, CASTAGNOLI_TABLES, space.body, space.matches, out.buffer, out.filled,
+                _FRAME_HEADER, calls_for(batches.table, row), CASTAGNOLI_TABLES, space.body, space.matches,
+                out.buffer, out.filled,
             )  # fmt: skip
             if last_row >= 0:
                 out.note(filled, batches.table[BatchField.LAST_OFFSET, last_row])

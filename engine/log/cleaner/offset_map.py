@@ -14,6 +14,7 @@ from engine.kernels.mapping import map_batches
 from engine.kernels.offset_map import find_key, mark_retained, move_entries, put_keys, take_entries
 from engine.kernels.tables import SLOT_WORDS, MapState
 from engine.record.columns import BATCH_ROWS
+from engine.record.libzstd import calls_for
 from engine.record.lz4_frames import written_checksums
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _ROOMY = 0.6  # of the slots may be taken before it grows
 
 _SLOT_LIMIT = 2**32 - 1
 _MOST_WORDS = 1 << 22  # 32 MiB of bits
-_CHECKSUMS = memoryview(written_checksums())
 _NOBODY = memoryview(bytes(BATCH_ROWS))
 
 
@@ -133,8 +133,8 @@ class SkimpyOffsetMap:
         Returns the first batch that was not read, how many records were, and their last offset or OUT_OF_ORDER.
         """
         row, read, last = map_batches(
-            window.data, window.batches.table, 0, window.rows, _CHECKSUMS, room, records.table, start_offset, _NOBODY,
-            self._slots, *self._secret, memoryview(self._state), last,
+            window.data, window.batches.table, 0, window.rows, written_checksums(), calls_for(window.batches.table, 0), room,
+            records.table, start_offset, _NOBODY, self._slots, *self._secret, memoryview(self._state), last,
         )  # fmt: skip
         return int(row), int(read), int(last)
 

@@ -1,0 +1,117 @@
+"""libzstd's functions, for kernels that inflate and compress many batches in one call (see engine.kernels.libzstd).
+
+They are those of the `zstandard` package, found in its own shared library: the package's module takes one frame at a time,
+and threads that work side by side wait for each other between frames. Where that library does not give its functions away,
+or is of another version than the module, kernels do without, and the module does the same more slowly.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from array import array
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import CODEC_MASK, BatchField, Codec
+from engine.kernels import BUILD
+from engine.kernels.tables import ZSTD_WORDS, Zstd
+
+if TYPE_CHECKING:
+    from ctypes import CDLL
+
+_MODULES = ("zstandard._cffi", "zstandard.backend_c")  # which of them was built so that its functions can be found differs
+_LEVEL = 3  # Kafka's default
+_COMPRESSION_LEVEL, _CONTENT_SIZE, _CHECKSUM = 100, 200, 201  # ZSTD_cParameter
+_NOTHING = memoryview(array("Q"))
+
+
+class _Functions(NamedTuple):
+    """What is used of the library. All take and give what zstd.h says."""
+
+    library: CDLL
+    addresses: dict[Zstd, int]
+
+
+class _Calls:
+    """Functions with contexts of their own, which go when this object goes."""
+
+    def __init__(self, functions: _Functions) -> None:
+        library = functions.library
+        decompression, compression = library.ZSTD_createDCtx(), library.ZSTD_createCCtx()
+        free = weakref.finalize(self, _free, library, decompression, compression)
+        free.atexit = False
+        self.words = array("Q", bytes(8 * ZSTD_WORDS))
+        if not decompression or not compression:
+            raise MemoryError("no memory for the contexts of libzstd")
+        for parameter, value in ((_COMPRESSION_LEVEL, _LEVEL), (_CONTENT_SIZE, 0), (_CHECKSUM, 0)):
+            library.ZSTD_CCtx_setParameter(compression, parameter, value)
+        for word, address in functions.addresses.items():
+            self.words[word] = address
+        self.words[Zstd.DECOMPRESSION], self.words[Zstd.COMPRESSION] = decompression, compression
+
+
+class _OfThread(threading.local):
+    calls: _Calls | None = None
+
+
+_of_thread = _OfThread()
+
+
+def calls_for(table: memoryview, row: int) -> memoryview:
+    """What kernels want as `library` for the batches from `row` on: nothing where the first of them is not zstd.
+
+    It is the calling thread's own. Nothing too where the functions are not to be had, or kernels could not call them.
+    """
+    if BUILD != "compiled" or table[BatchField.ATTRIBUTES, row] & CODEC_MASK != Codec.ZSTD:
+        return _NOTHING
+    return calls()
+
+
+def calls() -> memoryview:
+    """The same, whatever the batches."""
+    functions = _functions()
+    if functions is None:
+        return _NOTHING
+    if _of_thread.calls is None:
+        _of_thread.calls = _Calls(functions)
+    return memoryview(_of_thread.calls.words)
+
+
+@cache
+def _functions() -> _Functions | None:
+    """Found once. None: the package has no library that gives them."""
+    from ctypes import CDLL, c_int, c_size_t, c_void_p, cast
+
+    import zstandard
+
+    for name in _MODULES:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        try:
+            library = CDLL(spec.origin)
+            wanted = {
+                Zstd.DECOMPRESS: library.ZSTD_decompressDCtx,
+                Zstd.COMPRESS: library.ZSTD_compressStream2,
+                Zstd.RESET: library.ZSTD_CCtx_reset,
+            }
+            for create in (library.ZSTD_createDCtx, library.ZSTD_createCCtx):
+                create.restype = c_void_p
+            for free in (library.ZSTD_freeDCtx, library.ZSTD_freeCCtx):
+                free.argtypes = (c_void_p,)
+            library.ZSTD_CCtx_setParameter.argtypes = (c_void_p, c_int, c_int)
+            library.ZSTD_CCtx_setParameter.restype = c_size_t
+            version = int(library.ZSTD_versionNumber())
+        except (OSError, AttributeError):
+            continue  # it can not be loaded, or its functions are nobody else's affair
+        major, minor, release = zstandard.ZSTD_VERSION
+        if version == 10000 * major + 100 * minor + release:
+            return _Functions(library, {word: cast(function, c_void_p).value or 0 for word, function in wanted.items()})
+    return None
+
+
+def _free(library: CDLL, decompression: int, compression: int) -> None:
+    library.ZSTD_freeDCtx(decompression)
+    library.ZSTD_freeCCtx(compression)
