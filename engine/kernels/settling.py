@@ -33,7 +33,8 @@ _KEPT_FLAGS = cython.declare(cython.longlong, fields.CODEC_MASK | fields.TIMESTA
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t))
 def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], counts: cython.longlong[:, ::1],
-           row: cython.Py_ssize_t, end: cython.Py_ssize_t, precious: cython.const[cython.longlong][::1],
+           row: cython.Py_ssize_t, end: cython.Py_ssize_t, ids: cython.const[cython.longlong][::1],
+           offsets: cython.const[cython.longlong][::1], epochs: cython.const[cython.short][::1], round_end: cython.longlong,
            data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
            behind: cython.Py_ssize_t, keep: cython.const[cython.uchar][::1], delete_horizon: cython.longlong,
            frame_head: cython.const[cython.uchar][::1], library: cython.const[cython.ulonglong][::1],
@@ -42,7 +43,8 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
     """Write what stays of the batches row … end − 1 to `out` → (the batch where it stopped, position behind, last written).
 
     window      the bytes that POSITION and SIZE of `batches` count in
-    counts      by batch, see tables.Count        precious  see cleaning.kind_of
+    counts      by batch, see tables.Count
+    ids, offsets, epochs, round_end   see cleaning.stays_empty
     data, records   rows first … behind − 1: records of these batches, in order, and perhaps of some before them
     keep        by record from `first` on: not 0 where it stays
     delete_horizon  ms, for batches that keep tombstones and have none yet
@@ -63,13 +65,17 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
         return row, at, -1
     with cython.nogil:
         while row < end:
-            kind = kind_of(batches, counts, row, precious)
+            kind = kind_of(batches, counts, row, ids, offsets, epochs, round_end)
             if kind != tables.DROP:
                 position = batches[fields.B_POSITION, row]
                 size = batches[fields.B_SIZE, row]
                 if position < 0 or size < 0 or size > window.shape[0] - position: return row, at, last
                 if size < fields.V2_SIZE and not is_legacy(batches, row): return row, at, last
-                if kind == tables.ALONE:
+                if kind == tables.EMPTY:
+                    done = _empty(window, batches, row, castagnoli, out, at)
+                    if done < 0: return row, at, last
+                    at = done
+                elif kind == tables.ALONE:
                     while here < behind and records[fields.R_BATCH, here] < row:
                         here += 1
                     done = _anew(window, batches, counts, row, data, records, here, behind, keep[here - first:],
@@ -83,6 +89,19 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
                 last = row
             row += 1
         return row, at, last
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _empty(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+           castagnoli: cython.const[cython.uint][::1], out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write a batch's header without records, codec and delete horizon → position behind it; −1: see `settle`."""
+    if not cython.compiled or is_legacy(batches, row) or batches[fields.B_MAGIC, row] > fields.MAGIC_V2: return -1
+    if out.shape[0] - at < fields.V2_SIZE: return -1
+    copy_bytes(out, at, window, batches[fields.B_POSITION, row], fields.V2_SIZE)
+    return _finish(out, at, at + fields.V2_SIZE, batches[fields.B_ATTRIBUTES, row] & _KEPT_FLAGS & ~fields.CODEC_MASK,
+                   fields.NO_TIMESTAMP, batches[fields.B_MAX_TIMESTAMP, row], 0, castagnoli)
 
 
 @cython.cfunc

@@ -33,7 +33,7 @@ class NoGil:
         return None
 
 
-bint = int = uint = void = ushort = longlong = ulonglong = uchar = Py_ssize_t = Type()  # noqa: A001  # Cython's names
+bint = int = uint = void = short = ushort = longlong = ulonglong = uchar = Py_ssize_t = Type()  # noqa: A001  # Cython's names
 p_uchar = p_ulonglong = const = Type()
 nogil = NoGil()
 

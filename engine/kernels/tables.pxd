@@ -60,6 +60,7 @@ cdef enum:  # Fate
     DROP = 0
     COPY = 1
     ALONE = 2
+    EMPTY = 3
 
 cdef enum:  # Check
     CHECK_NEXT = 0

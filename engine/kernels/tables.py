@@ -96,11 +96,12 @@ class TxnFlag(IntEnum):
 
 
 class Fate(IntEnum):
-    """What becomes of a run of batches."""
+    """What becomes of a batch."""
 
     DROP = 0
-    COPY = 1  # they stay as they are
-    ALONE = 2  # a single batch, which needs a closer look
+    COPY = 1  # it stays as it is
+    ALONE = 2  # it is written anew
+    EMPTY = 3  # its header stays
 
 
 COUNTS = len(Count)

@@ -192,3 +192,43 @@ def test_offsets_in_any_order_become_bits(kernel):
     places[1] = 3
     assert note([1064]) == 0, "a place outside"
     assert note([], 0) == 0
+
+
+producers = st.dictionaries(st.integers(-1, 6), st.tuples(st.integers(-1, 9), st.integers(-1, 2)), max_size=6)
+ended = st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(-1, 6), st.integers(-1, 2), st.sampled_from([0, 16, 32, 48]))
+
+
+@given(producers, ended, st.integers(-1, 9))
+@settings(deadline=None, max_examples=300)
+def test_which_batches_stay_empty(kernel, known, described, round_end):
+    """The rules of Cleaner.checkBatchRetention."""
+    magic, last_offset, producer_id, epoch, attributes = described
+    if magic < 2:
+        producer_id, epoch, attributes = -1, -1, 0
+    batches = BatchColumns(1).table
+    for field, value in (
+        (BatchField.MAGIC, magic), (BatchField.LAST_OFFSET, last_offset), (BatchField.PRODUCER_ID, producer_id),
+        (BatchField.PRODUCER_EPOCH, epoch), (BatchField.ATTRIBUTES, attributes), (BatchField.COUNT, 7),
+    ):  # fmt: skip
+        batches[field, 0] = value
+    expected = last_offset == round_end
+    if producer_id >= 0 and producer_id in known:
+        last_data_offset, last_epoch = known[producer_id]
+        is_last = last_data_offset == last_offset if last_data_offset >= 0 else bool(attributes & 32) and epoch == last_epoch
+        expected = expected or is_last
+    rows = sorted((number, *what) for number, what in known.items())
+    columns = [memoryview(array(code, [row[at] for row in rows])) for at, code in enumerate("qqh")]
+    assert kernel.stays_empty(batches, 0, *columns, round_end) == expected
+    for verdict in Verdict:
+        gone = 7 if verdict == Verdict.KEEP_NONE and not expected else 0
+        assert kernel.count_gone(batches, 1, memoryview(bytes([verdict])), *columns, round_end) == gone
+
+
+def test_rows_that_are_not_there_are_not_judged(kernel):
+    batches = BatchColumns(2).table
+    nobody = [memoryview(array(code)) for code in "qqh"]
+    capacity = batches.shape[1]
+    assert not kernel.stays_empty(batches, -1, *nobody, 0)
+    assert not kernel.stays_empty(batches, capacity, *nobody, 0)
+    for rows, verdicts in ((-1, 9), (capacity + 1, capacity + 1), (2, 1)):
+        assert kernel.count_gone(batches, rows, memoryview(bytes(verdicts)), *nobody, 0) == -1

@@ -12,7 +12,8 @@ from engine.formats import BatchField, Codec, RecordField
 from engine.kernels.blocks import TABLE
 from engine.kernels.checksum import CASTAGNOLI, make_tables
 from engine.kernels.tables import COUNTS, Count
-from engine.log.cleaner.rewriting import BatchRewriter, Marked
+from engine.log.cleaner.last_records import LastRecords
+from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import Table
 from engine.record.libzstd import calls
@@ -23,7 +24,8 @@ from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFile
 
 HORIZON = 1_700_000_000_000
-NOTHING, NO_LIBRARY = memoryview(array("q")), memoryview(array("Q"))
+NO_LIBRARY = memoryview(array("Q"))
+NO_PRODUCERS = LastRecords([], -1).columns
 HEAD, TABLES = memoryview(written_header()), memoryview(make_tables(CASTAGNOLI))
 texts = st.none() | st.binary(max_size=40) | st.just(b"again and again " * 9)
 record = st.tuples(st.integers(1, 5), st.integers(-1, 2**41), texts, texts, st.booleans())
@@ -72,12 +74,12 @@ class Prepared:
                 self.counts[Count.KEPT, row] += 1
                 self.counts[Count.TOMBSTONES, row] += table[RecordField.VALUE_SIZE, index] < 0
 
-    def settle(self, kernel, row, out, at, *, body=1 << 16, precious=NOTHING, library=None):
+    def settle(self, kernel, row, out, at, *, body=1 << 16, last_records=NO_PRODUCERS, library=None):
         return kernel.settle(
-            self.window.data, self.window.batches.table, self.counts, row, self.window.rows, precious, self.chunk.data,
-            self.chunk.records.table, self.chunk.first, self.chunk.end, memoryview(bytes(self.keep)), HORIZON, HEAD,
-            calls() if library is None else library, TABLES, memoryview(bytearray(body)), memoryview(array("H", bytes(2 * TABLE))),
-            out, at,
+            self.window.data, self.window.batches.table, self.counts, row, self.window.rows, *last_records,
+            self.chunk.data, self.chunk.records.table, self.chunk.first, self.chunk.end, memoryview(bytes(self.keep)), HORIZON,
+            HEAD, calls() if library is None else library, TABLES, memoryview(bytearray(body)),
+            memoryview(array("H", bytes(2 * TABLE))), out, at,
         )  # fmt: skip
 
     def original(self, row):
@@ -177,10 +179,23 @@ def test_what_needs_another_look_is_left_alone(kernel):
     half = [[(1, 5, b"a", b"v", False), (1, 6, b"b", b"v", True)], False, -1]
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.ZSTD):
         assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0, library=NO_LIBRARY) == (0, 0, -1)
-    gone = Prepared([[[(1, 5, b"a", b"v", False)], False, -1]], Codec.NONE)
-    last = gone.window.batches.table[BatchField.LAST_OFFSET, 0]
-    assert gone.settle(kernel, 0, memoryview(bytearray(999)), 0) == (1, 0, -1)
-    assert gone.settle(kernel, 0, memoryview(bytearray(999)), 0, precious=memoryview(array("q", [last]))) == (0, 0, -1)
+
+
+@pytest.mark.parametrize("append_time", [False, True])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_of_a_batch_that_stays_empty_the_header_is_written(kernel, append_time, codec, magic):
+    gone = Prepared([[[(1, 5, b"a", b"v", False)], append_time, 77]], codec, magic=magic)
+    round_end = LastRecords([], gone.window.batches.table[BatchField.LAST_OFFSET, 0]).columns
+    out = memoryview(bytearray(999))
+    assert gone.settle(kernel, 0, out, 0) == (1, 0, -1)
+    if not is_compiled(kernel) or magic < 2:
+        assert gone.settle(kernel, 0, out, 0, last_records=round_end) == (0, 0, -1)
+        return
+    assert gone.settle(kernel, 0, out[:63], 3, last_records=round_end) == (0, 3, -1), "there is no room for it"
+    assert gone.settle(kernel, 0, out, 3, last_records=round_end) == (1, 64, 0)
+    assert bytes(out[3:64]) == empty_in_place(gone.window.batches, 0)
+    assert bytes(out[:3]) + bytes(out[64:67]) == bytes(6)
 
 
 def test_a_body_that_has_no_room_is_left_alone(kernel):

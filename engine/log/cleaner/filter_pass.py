@@ -11,15 +11,15 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, MAGIC_V2, NO_PRODUCER_ID, NO_TIMESTAMP, BatchField, RecordField
+from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, MAGIC_V2, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.blocks import TABLE
-from engine.kernels.cleaning import total
+from engine.kernels.cleaning import count_gone, stays_empty, total
 from engine.kernels.settling import settle
-from engine.kernels.tables import COUNTS, Count, Verdict
+from engine.kernels.tables import COUNTS, Count
 from engine.kernels.transactions import judge_transactions, leave_out
 from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
-from engine.log.cleaner.walk import SegmentWalk, WalkColumns, is_control, size_of
+from engine.log.cleaner.walk import SegmentWalk, WalkColumns, size_of
 from engine.log.errors import SegmentOffsetOverflow
 from engine.record.columns import BATCH_ROWS, RECORD_ROWS, Table
 from engine.record.legacy import RemarkKind
@@ -97,7 +97,7 @@ class FilterPass:
         self._round, self._config, self._transactions = this_round, config, transactions
         self._walk = SegmentWalk(segment, 0, config.max_message_size, this_round.space.columns, self._note_remark)
         self._how = Marking(this_round.now, segment.last_modified > this_round.legacy_delete_horizon)
-        self._precious = memoryview(this_round.last_records.precious)
+        self._last_records = this_round.last_records.columns
         self._rewriter, self._keep, self._counts = this_round.space.rewriter, this_round.space.keep, this_round.space.counts
         self._verdicts = memoryview(b"")  # of the window, by batch
         self._passed_over = 0  # of the window: records of batches that go as a whole, which Kafka does not count
@@ -133,7 +133,6 @@ class FilterPass:
         """Prepare the window: which batches stay or go as a whole → are there others?"""
         table = window.batches.table
         self._verdicts = memoryview(bytearray(window.rows))
-        self._passed_over = 0
         for field in range(COUNTS):
             self._counts.field(field)[: window.rows] = _ZEROS[: window.rows]
         goes = self._transactions.on_window_read(window, self._walk.control_kind)
@@ -142,12 +141,7 @@ class FilterPass:
             raise AssertionError("batches, flags and counts that do not fit each other")
         self._round.later.judge(window.batches, window.rows, verdicts)
         left: int = leave_out(table, window.rows, verdicts, counts)
-        gone = bytes(verdicts)
-        row = gone.find(Verdict.KEEP_NONE)
-        while row >= 0:
-            if not self._stays_empty(window.batches, row):
-                self._passed_over += table[BatchField.COUNT, row]
-            row = gone.find(Verdict.KEEP_NONE, row + 1)
+        self._passed_over = count_gone(table, window.rows, verdicts, *self._last_records)
         return left > 0
 
     def _filter(self, window: Window, *, is_read: bool) -> None:
@@ -189,7 +183,7 @@ class FilterPass:
         while row < end:
             first = bisect_left(batch_of, row, first, chunk.end)
             row, filled, last_row = settle(
-                window.data, batches.table, self._counts.table, row, end, self._precious,
+                window.data, batches.table, self._counts.table, row, end, *self._last_records,
                 chunk.data, chunk.records.table, first, chunk.end, keep[first - chunk.first :], self._new_horizon,
                 _FRAME_HEADER, calls_for(batches.table, row), CASTAGNOLI_TABLES, space.body, space.matches,
                 out.buffer, out.filled,
@@ -226,7 +220,7 @@ class FilterPass:
         batches, counts = window.batches, self._counts.table
         table, kept = batches.table, counts[Count.KEPT, row]
         if not kept:
-            if not self._stays_empty(batches, row):
+            if not stays_empty(table, row, *self._last_records):
                 return
             what: bytes | memoryview = empty_in_place(batches, row)
         else:
@@ -241,20 +235,6 @@ class FilterPass:
                 anew = None if whole is None else self._rewriter.rewrite_whole(window, row, whole, horizon)
                 what = self._rewriter.rewrite(batches, row, marked, horizon) if anew is None else anew
         self._out.add(what, table[BatchField.LAST_OFFSET, row])
-
-    def _stays_empty(self, batches: BatchColumns, row: int) -> bool:
-        """Is it the last batch of an active producer, or the last one of the round? Mirrors checkBatchRetention."""
-        table = batches.table
-        producer_id, last_offset = table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row]
-        last = self._round.last_records.get(producer_id) if producer_id > NO_PRODUCER_ID else None
-        if last is not None:
-            if last.last_data_offset is not None:
-                is_last = last_offset == last.last_data_offset
-            else:
-                is_last = is_control(batches, row) and table[BatchField.PRODUCER_EPOCH, row] == last.producer_epoch
-            if is_last:
-                return True
-        return bool(last_offset + 1 == self._round.first_uncleanable_offset)
 
 
 class _Output:
