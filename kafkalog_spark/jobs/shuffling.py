@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from array import array
-from bisect import bisect_right
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,11 +21,13 @@ from engine.errors import KafkalogError
 from engine.files import Files
 from engine.formats import LONG_MAX
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
-from engine.log.cleaner.pieces import KeyReader, transaction_events, write_planned
+from engine.log.cleaner.pieces import Changed, KeyReader, transaction_events, write_planned
 from engine.log.cleaner.round_plan import TransactionEvent, resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits, OffsetBits, offsets_of, parts_of
+from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits, OffsetBits, parts_of
 from engine.log.cleaner.walk import Uncleanable
+from kafkalog_spark.jobs.bit_rows import BITS, FAILED, SEED, BitRows, note_row
+from kafkalog_spark.jobs.holds import JobIsOver
 from kafkalog_spark.schema import ddl_of
 from kafkalog_spark.table.levels import rows_as_batches
 from kafkalog_spark.tasks import run
@@ -38,20 +39,24 @@ if TYPE_CHECKING:
 
     from engine.log.cleaner.offset_map import Survivors
     from engine.log.cleaner.round_plan import ResolvedTransactions, RoundPlan, SegmentToClean
+    from engine.log.cleaner.survivor_bits import BitPart
     from engine.log.cleaner.transactions import CleanedTransactionMetadata
 
 _TASK_BYTES = 64 << 20  # of segments
 _BITS_MEMORY = 64 << 20  # bytes of a task
-_PARTS = 64  # of a batch: 2 MiB
+_ROWS_BYTES = 2 << 20  # of a batch of bits
 _EVENTS = pa.schema([("segment", pa.int64()), ("events", pa.binary()), ("problem", pa.string())])
 _EVENT_WORDS = len(TransactionEvent._fields)
 _EVENTS_AT_ONCE = 1 << 16
 _KEYS = pa.schema([("one", pa.int64()), ("other", pa.int64()), ("at", pa.int64())])
-_BITS = pa.schema([("token", pa.int64()), ("part", pa.int64()), ("bits", pa.binary()), ("keys", pa.int64())])
 _SURVIVING = pa.schema([("at", pa.int64())])
 _WRITTEN = pa.schema([("group", pa.int64()), ("directory", pa.string()), ("stats", pa.string()), ("problem", pa.string())])
-_TROUBLE = LONG_MAX  # an offset that says: one of the tasks has met a problem
-_SEED, _FAILED = -1, -2  # instead of the number of a part
+_TROUBLES = (  # an offset of LONG_MAX − n says: a task has met the n-th of these
+    (JobIsOver, "the job that one of its tasks belongs to has ended"),
+    (Changed, "its segments have changed since they were read"),
+    (KafkalogError, "its records are damaged, out of order, or can not be read"),
+)
+_LEAST_TROUBLE = LONG_MAX - len(_TROUBLES) + 1
 
 
 class Unsuited(Exception):
@@ -96,7 +101,7 @@ def clean_by_shuffle(
         raise Unsuited(str(error)) from error
     step = Step(plan, transactions, secret, memory, directory, check)
     tokens = _tokens(spark, len(plan.groups))
-    seeds = spark.createDataFrame([(token, _SEED, b"", 0) for token in tokens], ddl_of(_BITS))
+    seeds = spark.createDataFrame([(token, SEED, b"", 0) for token in tokens], ddl_of(BITS))
     rows = (
         _surviving_bits(spark, step, tokens)
         .union(seeds)
@@ -174,14 +179,14 @@ def _event_rows(plan: RoundPlan, segments: list[SegmentToClean], check: Callable
 
 
 def _surviving_bits(spark: SparkSession, step: Step, tokens: list[int], memory: int = _BITS_MEMORY) -> DataFrame:
-    """A bit for each offset that survives, in parts: rows of _BITS.
+    """The offsets that survive: rows of BITS.
 
     Digests come to tasks in random order. Where the bits of all offsets fit the `memory` of a task, each gathers bits anywhere.
-    Else offsets are shuffled once more and come part by part: one that holds the bit of one offset is as large as a full one.
+    Else offsets are shuffled once more and come part by part: a part takes as much memory for one offset as for all of its own.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    plan, ddl, last = step.plan, ddl_of(_BITS), _last_offsets(spark, step)
+    plan, ddl, last = step.plan, ddl_of(BITS), _last_offsets(spark, step)
     parts = len(parts_of(plan.groups[0][0].base_offset, plan.first_uncleanable_offset))
     if parts * PART_BYTES <= memory:
         return last.mapInArrow(lambda batches: _bits(map(_survivors, batches), plan, tokens, memory), ddl)
@@ -197,37 +202,46 @@ def _surviving_bits(spark: SparkSession, step: Step, tokens: list[int], memory: 
 
 
 class _Survivors(NamedTuple):
-    """Offsets that survive, and of how many keys they are the last ones; the others only asked. None: a task met a problem."""
+    """Offsets that survive, and of how many keys they are the last ones; the others only asked.
+
+    trouble  not 0: a task has met a problem, see _TROUBLES
+    """
 
     offsets: tuple[pa.Array, ...]
     keys: int
+    trouble: int = 0
 
 
-def _survivors(batch: pa.RecordBatch) -> _Survivors | None:
+def _survivors(batch: pa.RecordBatch) -> _Survivors:
     """What survives of rows of `_last_offsets`."""
     last = batch.column(0)
     put = last.filter(pc.greater_equal(last, 0))
-    if len(put) and pc.max(put).as_py() == _TROUBLE:
-        return None
+    if trouble := _trouble(put):
+        return _Survivors((), 0, trouble)
     return _Survivors((put,) if batch.num_columns == 1 else (put, _still_asking(last, batch.column(1))), len(put))
 
 
-def _as_column(found: _Survivors | None) -> pa.RecordBatch:
+def _trouble(offsets: pa.Array) -> int:
+    most: int = pc.max(offsets).as_py() if len(offsets) else 0
+    return most if most >= _LEAST_TROUBLE else 0
+
+
+def _as_column(found: _Survivors) -> pa.RecordBatch:
     """Rows of _SURVIVING: those that ask are −1 − offset."""
-    if found is None:
-        at = pa.array([_TROUBLE], pa.int64())
+    if found.trouble:
+        at = pa.array([found.trouble], pa.int64())
     else:
         put, *asking = found.offsets
         at = pa.concat_arrays([put, *(pc.subtract(-1, one) for one in asking)])
     return pa.RecordBatch.from_arrays([at], schema=_SURVIVING)
 
 
-def _of_column(batch: pa.RecordBatch) -> _Survivors | None:
+def _of_column(batch: pa.RecordBatch) -> _Survivors:
     at = batch.column(0)
+    if trouble := _trouble(at):
+        return _Survivors((), 0, trouble)
     asks = pc.less(at, 0)
-    offsets = pc.if_else(asks, pc.subtract(-1, at), at)
-    has_trouble = len(offsets) > 0 and pc.max(offsets).as_py() == _TROUBLE
-    return None if has_trouble else _Survivors((offsets,), len(at) - (pc.sum(asks).as_py() or 0))
+    return _Survivors((pc.if_else(asks, pc.subtract(-1, at), at),), len(at) - (pc.sum(asks).as_py() or 0))
 
 
 def _last_offsets(spark: SparkSession, step: Step) -> DataFrame:
@@ -259,8 +273,9 @@ def _key_batches(step: Step, segments: list[SegmentToClean]) -> Iterator[pa.Reco
                 yield _batch(columns)
         for columns in reader.take():
             yield _batch(columns)
-    except KafkalogError:
-        yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()) for number in (0, 0, _TROUBLE)], schema=_KEYS)
+    except KafkalogError as error:
+        trouble = LONG_MAX - next(number for number, (kind, _) in enumerate(_TROUBLES) if isinstance(error, kind))
+        yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()) for number in (0, 0, trouble)], schema=_KEYS)
 
 
 def _batch(columns: Sequence[memoryview]) -> pa.RecordBatch:
@@ -268,35 +283,26 @@ def _batch(columns: Sequence[memoryview]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_KEYS)
 
 
-def _bits(found: Iterable[_Survivors | None], plan: RoundPlan, tokens: list[int], memory: int) -> Iterator[pa.RecordBatch]:
-    """Offsets that survive as bits, for each group that they concern."""
-    starts = [group[0].base_offset for group in plan.groups]
-    bits = OffsetBits(starts[0], plan.first_uncleanable_offset, memory)
-    keys = 0
-    rows: list[tuple[int, int, bytes, int]] = []
-
-    def made() -> pa.RecordBatch:
-        columns = [pa.array(one, field.type) for one, field in zip(zip(*rows, strict=True), _BITS, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, schema=_BITS)
-
+def _bits(found: Iterable[_Survivors], plan: RoundPlan, tokens: list[int], memory: int) -> Iterator[pa.RecordBatch]:
+    """Offsets that survive, for each group that they concern: rows of BITS."""
+    rows, keys = BitRows(plan.groups, tokens), 0
+    bits = OffsetBits(plan.groups[0][0].base_offset, plan.first_uncleanable_offset, memory)
     for survivors in found:
-        if survivors is None:
-            rows.append((tokens[0], _FAILED, b"", 0))
-            continue
+        if survivors.trouble:
+            rows.fail(_TROUBLES[LONG_MAX - survivors.trouble][1])
         keys += survivors.keys
         for one in survivors.offsets:
-            for part in bits.add(_view(one)):
-                rows.extend(_rows_of(part, starts, tokens))
-                if len(rows) >= _PARTS:
-                    yield made()
-                    rows.clear()
-    for part in bits.take():
-        rows.extend(_rows_of(part, starts, tokens))
-        if len(rows) >= _PARTS:
-            yield made()
-            rows.clear()
-    rows.append((tokens[0], _SEED, b"", keys))
-    yield made()
+            yield from _filled(rows, bits.add(_view(one)))
+    yield from _filled(rows, bits.take())
+    rows.count(keys)
+    yield rows.take()
+
+
+def _filled(rows: BitRows, parts: Iterable[BitPart]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        rows.add(part)
+        if rows.size >= _ROWS_BYTES:
+            yield rows.take()
 
 
 def _still_asking(last: pa.Array, asking: pa.Array) -> pa.Array:
@@ -311,14 +317,6 @@ def _view(offsets: pa.Array) -> memoryview:
     return memoryview(offsets.buffers()[1]).cast("B").cast("q")[offsets.offset : offsets.offset + len(offsets)]
 
 
-def _rows_of(part: tuple[int, bytes], starts: list[int], tokens: list[int]) -> Iterator[tuple[int, int, bytes, int]]:
-    number, bits = part
-    offsets = offsets_of(number)
-    first = max(0, bisect_right(starts, offsets.start) - 1)
-    for group in range(first, bisect_right(starts, offsets.stop - 1)):
-        yield tokens[group], number, bits, 0
-
-
 # the third step
 
 
@@ -328,18 +326,18 @@ def _write(batches: Iterable[pa.RecordBatch], step: Step, tokens: list[int]) -> 
     bits_of: dict[int, GroupBits] = {}
     keys = 0
     for batch in batches:
-        tokens_, parts, bits, more = batch.columns
-        for at, (token, part, count) in enumerate(zip(tokens_.to_pylist(), parts.to_pylist(), more.to_pylist(), strict=True)):
-            if part == _FAILED:
-                yield {"problem": "its records are damaged or out of order"}
+        tokens_, firsts, bits, more = batch.columns
+        for at, (token, first, count) in enumerate(zip(tokens_.to_pylist(), firsts.to_pylist(), more.to_pylist(), strict=True)):
+            if first == FAILED:
+                yield {"problem": bits[at].as_py().decode()}
                 return
             number = group_of[token]
+            group = step.plan.groups[number]
             if number not in bits_of:
-                group = step.plan.groups[number]
                 bits_of[number] = GroupBits(group[0].base_offset, group[-1].end_offset)
             keys += count
-            if part != _SEED:
-                bits_of[number].add(part, memoryview(bits[at].as_buffer()))
+            if first != SEED:
+                note_row(bits_of[number], group[0].base_offset, first, memoryview(bits[at].as_buffer()))
     for number in sorted(bits_of):
         try:
             row = _write_group(step, number, bits_of.pop(number).survivors)

@@ -20,7 +20,7 @@ from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import Changed, KeyReader, OutOfOrder, put_planned, transaction_events
 from engine.log.cleaner.round_plan import plan_round, resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits
+from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits, offsets_of
 from engine.log.cleaner.walk import Uncleanable
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
@@ -198,15 +198,22 @@ def test_bits_come_in_parts_as_memory_allows():
     group = GroupBits(start, end)
     bits = OffsetBits(start, end, 1)
     for part in (*bits.add(memoryview(array("q", offsets))), *bits.take()):
-        group.add(*part)
+        group.add(offsets_of(part.number).start, part.bits)
     known = group.survivors
     octets = enumerate(known.bits.cast("B"))
     assert [known.start + 8 * at + n for at, octet in octets if octet for n in range(8) if octet >> n & 1] == offsets
+    as_offsets = GroupBits(start, end)
+    as_offsets.add_offsets(memoryview(array("q", offsets[::-1])))
+    assert as_offsets.survivors.bits == known.bits
     with pytest.raises(ValueError, match="outside"):
         list(bits.add(memoryview(array("q", [end + (1 << 20)]))))
-    for number, data in ((part.number + 1, part.bits), (part.number, part.bits[1:])):
-        with pytest.raises(ValueError, match="is none of"):
-            group.add(number, data)
+    first, behind = offsets_of(part.number)[0], offsets_of(part.number + 1)[0]
+    for at, data in ((behind, b"1"), (first + 8, part.bits), (first + 4, b"1"), (offsets_of(start >> 18)[0] - 8, b"1")):
+        with pytest.raises(ValueError, match="outside"):
+            group.add(at, data)
+    for outside in (behind, -1):
+        with pytest.raises(ValueError, match="outside"):
+            group.add_offsets(memoryview(array("q", [outside])))
 
 
 def test_parts_of_many_tasks_take_no_more_memory_than_one():
@@ -214,7 +221,7 @@ def test_parts_of_many_tasks_take_no_more_memory_than_one():
     tracemalloc.start()
     for task in range(50):
         for number in range(64):
-            group.add(number, bytes([task + 1]) + part[1:])
+            group.add(offsets_of(number).start, bytes([task + 1]) + part[1:])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1 << 20

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -19,12 +20,13 @@ from engine.config import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files, remove_tree
 from engine.log.cleaner.compaction import CompactionOptions
-from engine.log.cleaner.round_plan import SegmentToClean
+from engine.log.cleaner.round_plan import SegmentToClean, plan_round, resolve_transactions
 from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits
 from engine.log.loading.loader import open_log
 from kafkalog_cli.main import cli
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs import shuffling
+from kafkalog_spark.jobs.bit_rows import SEED, note_row
 from kafkalog_spark.jobs.compact import STAGING, compact
 from kafkalog_spark.jobs.holds import JobIsOver
 from tests.support.cases import cases, differences
@@ -123,15 +125,58 @@ def test_a_part_comes_once_however_wide_the_log(spark, monkeypatch, some_only_as
     monkeypatch.setattr(shuffling, "_last_offsets", lambda _spark, _step: last if some_only_ask else last.select("last"))
     step = SimpleNamespace(plan=plan)
     found = shuffling._surviving_bits(spark, step, [7], 4 * PART_BYTES).collect()
-    made = [row for row in found if row.part >= 0]
-    assert sorted(row.part for row in made) == list(range(parts))
     assert sum(row["keys"] for row in found) == keys
     group = GroupBits(0, end)
-    for row in made:
-        group.add(row.part, bytes(row.bits))
+    for row in found:
+        if row["first"] != SEED:
+            note_row(group, 0, row["first"], memoryview(row.bits))
     survive = {*offsets, *(at + 1 for at in offsets if at + 1 < end)} if some_only_ask else set(offsets)
     assert sum(word.bit_count() for word in group.survivors.bits) == len(survive)
     assert all(group.survivors.bits[at >> 6] >> (at & 63) & 1 for at in survive)
+    assert sum(len(row.bits) for row in found) == 4 * len(survive) < parts * PART_BYTES, "once each, however wide the log"
+
+
+WIDE = 1 << 26  # offsets of a log
+
+
+@pytest.mark.parametrize("keys", [0, 1, 300, 3000, 1 << 21])
+@pytest.mark.parametrize("groups", [1, 3, 3000])
+def test_a_task_hands_over_some_bytes_a_key_or_a_bit_an_offset(keys, groups):
+    """Whatever is less, however wide the log and however many the keys; and it is what survives."""
+    drawn = random.Random(keys)
+    end = WIDE if keys < 1 << 21 else 1 << 22
+    starts = sorted({0, *(drawn.randrange(end) for _ in range(groups - 1))})
+    plan = SimpleNamespace(
+        groups=[[SegmentToClean(*bounds, 1, 0, ())] for bounds in zip(starts, [*starts[1:], end], strict=True)],
+        first_uncleanable_offset=end,
+    )
+    offsets = drawn.sample(range(end), keys)
+    some = shuffling._Survivors((pa.array(offsets[: keys // 2], pa.int64()), pa.array(offsets[keys // 2 :], pa.int64())), keys)
+    tokens = list(range(100, 100 + len(starts)))
+    rows = [row for batch in shuffling._bits([some], plan, tokens, 64 << 20) for row in batch.to_pylist()]
+    amount = sum(len(row["bits"]) for row in rows)
+    assert amount <= min(4 * keys, end // 8 + 2 * len(starts))
+    assert len(rows) <= len(starts) + 1 + amount // 1000
+    assert all(len(row["bits"]) <= PART_BYTES for row in rows)
+    assert sum(row["keys"] for row in rows) == keys
+    assert _told(plan, tokens, rows) == sorted(offsets)
+
+
+def _told(plan, tokens, rows):
+    """The offsets that rows tell groups of."""
+    found = []
+    for token, [segment] in zip(tokens, plan.groups, strict=True):
+        group = GroupBits(segment.base_offset, segment.end_offset)
+        for row in rows:
+            if row["token"] == token and row["first"] != SEED:
+                note_row(group, segment.base_offset, row["first"], memoryview(row["bits"]))
+        known = group.survivors
+        at = known.start
+        for octet in known.bits.cast("B"):
+            if octet:
+                found += [at + n for n in range(8) if octet >> n & 1 and segment.base_offset <= at + n < segment.end_offset]
+            at += 8
+    return found
 
 
 def test_a_map_that_is_large_enough_needs_no_shuffle(spark, twins, monkeypatch):
@@ -315,9 +360,35 @@ def test_tasks_whose_job_has_ended_do_nothing(tmp_path):
     segment = SegmentToClean(0, 1, 1, 0, ())
     [row] = shuffling._event_rows(None, [segment], over)
     assert "has ended" in row["problem"]
+    assert problem_of_keys(step, segment) == "the job that one of its tasks belongs to has ended"
     with pytest.raises(JobIsOver):
         shuffling._write_group(step, 0, None)
     assert not list(tmp_path.iterdir())
+
+
+def problem_of_keys(step, segment):
+    """What the third step says of a problem that a task of the second one met, whichever way offsets take."""
+    digests = pa.Table.from_batches(shuffling._key_batches(step, [segment])).combine_chunks()
+    [last] = digests.select(["at"]).to_batches()
+    plan = SimpleNamespace(groups=[[segment]], first_uncleanable_offset=1)
+    said = set()
+    for found in (shuffling._survivors(last), shuffling._of_column(shuffling._as_column(shuffling._survivors(last)))):
+        rows = shuffling._bits([found], plan, [7], 1 << 20)
+        [told] = shuffling._write(rows, step._replace(plan=plan), [7])
+        said.add(told["problem"])
+    [problem] = said
+    return problem
+
+
+def test_problems_of_tasks_that_read_keys_are_told_as_what_they_are(tmp_path):
+    write_keyed_log(tmp_path / "t-0", 1, now=NOW)
+    log = open_log(Files(), str(tmp_path / "t-0"), LogConfig.of(CONFIG), now=NOW, clean_shutdown=False)
+    plan = plan_round(log, 0, log.segments.active_segment.base_offset)
+    log.close()
+    step = shuffling.Step(plan, resolve_transactions(plan, {}), (1, 2), 1000, str(tmp_path), lambda: None)
+    segment = plan.segments[0]
+    assert "have changed since" in problem_of_keys(step, segment._replace(size=segment.size - 1))
+    assert "damaged, out of order" in problem_of_keys(step, segment._replace(end_offset=1))
 
 
 def test_a_wrong_way_is_named(spark, tmp_path):

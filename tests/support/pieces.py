@@ -10,7 +10,7 @@ from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import KeyReader, put_planned, transaction_events, write_planned
 from engine.log.cleaner.round_plan import resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits, parts_of
+from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits, offsets_of, parts_of
 
 if TYPE_CHECKING:
     from engine.files import Files
@@ -46,7 +46,7 @@ def clean_in_pieces(files: Files, log: UnifiedLog, plan: RoundPlan, top: str, me
         mine = GroupBits(base_offset, group[-1].end_offset)
         for part in parts:
             if part.number in parts_of(base_offset, group[-1].end_offset):
-                mine.add(*part)
+                mine.add(offsets_of(part.number).start, part.bits)
         total += write_planned(files, plan, group, known, mine.survivors, directory)
     put_planned(log, plan, written)
     return total

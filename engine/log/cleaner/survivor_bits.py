@@ -71,24 +71,35 @@ def offsets_of(number: int) -> range:
 
 
 class GroupBits:
-    """Which of the offsets start … end − 1 survive: those with a bit in one of the parts, which come in any order.
+    """Which of the offsets start … end − 1 survive: those that came as a bit or as themselves, in any order and more than once.
 
-    Its memory is a bit for each offset, however many parts come.
+    Its memory is a bit for each offset, however much comes.
     """
 
     def __init__(self, start: int, end: int) -> None:
-        self._end, self._numbers = end, parts_of(start, end)
-        self._bits = memoryview(bytearray(len(self._numbers) * PART_BYTES))
+        self._end, parts = end, parts_of(start, end)
+        self._first = parts.start << PART_SHIFT
+        self._places = memoryview(array("q", range(0, len(parts) * _PART_WORDS, _PART_WORDS)))
+        self._bits = memoryview(bytearray(len(parts) * PART_BYTES)).cast("Q")
 
-    def add(self, number: int, bits: bytes | memoryview) -> None:
-        """Take a part. Raises ValueError for one that lies outside, or is none."""
-        if number not in self._numbers or len(bits) != PART_BYTES:
-            raise ValueError(f"part {number} of {len(bits)} bytes is none of {self._numbers}")
-        at = (number - self._numbers.start) * PART_BYTES
-        together = int.from_bytes(self._bits[at : at + PART_BYTES], "little") | int.from_bytes(bits, "little")
-        self._bits[at : at + PART_BYTES] = together.to_bytes(PART_BYTES, "little")
+    def add(self, first: int, bits: bytes | memoryview) -> None:
+        """Take bits, of which the lowest one stands for the offset `first`, a multiple of 8.
+
+        Raises ValueError where some stand for offsets of parts that none of ours are in.
+        """
+        at, octets = (first - self._first) >> 3, self._bits.cast("B")
+        if first & 7 or not 0 <= at <= len(octets) - len(bits):
+            raise ValueError(f"{len(bits)} bytes from offset {first} on lie outside of what is written")
+        together = int.from_bytes(octets[at : at + len(bits)], "little") | int.from_bytes(bits, "little")
+        octets[at : at + len(bits)] = together.to_bytes(len(bits), "little")
+
+    def add_offsets(self, offsets: memoryview) -> None:
+        """Take offsets, signed 64-bit numbers. Raises ValueError for one outside of the parts that ours are in."""
+        done = note_offsets(offsets, 0, self._first, PART_SHIFT, self._places, self._bits)
+        if done < len(offsets):
+            raise ValueError(f"offset {offsets[done]} lies outside of what is written")
 
     @property
     def survivors(self) -> Survivors:
         """What came so far."""
-        return Survivors(self._numbers.start << PART_SHIFT, self._end - 1, self._bits.cast("Q"))
+        return Survivors(self._first, self._end - 1, self._bits)
