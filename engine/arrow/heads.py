@@ -17,7 +17,7 @@ from engine.record.soundness import go_on
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
@@ -76,23 +76,37 @@ def head_batches(
         position = _first_position(segment, start)
         if position is None:
             continue
-        walk = kind(segment.log_file, position, segment.size, batches=scanned)
-        heads.segment, goes_on = segment.log_file.path.rpartition("/")[2], True
-        while goes_on:
-            is_over = False
-            for window in walk:
-                heads.add(window)
-                is_over = window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end
-                if is_over:
-                    break
-                if heads.rows >= BATCH_ROWS:
-                    yield from heads.between(start, end)
-            yield from heads.between(start, end)
+        try:
+            heads.segment = segment.log_file.path.rpartition("/")[2]
+            walk = kind(segment.log_file, position, segment.size, batches=scanned)
+            is_over = yield from _of_segment(walk, heads, start, end, report)
+        finally:
+            segment.release_log()
+        if is_over:
+            return
+
+
+def _of_segment(
+    walk: LogWalk | HeadWalk, heads: _Heads, start: int, end: int, report: Callable[[Finding], None]
+) -> Generator[pa.RecordBatch, None, bool]:
+    """The batches of a walk; it returns whether one begins at `end` or behind it."""
+    goes_on = True
+    while goes_on:
+        is_over = False
+        for window in walk:
+            heads.add(window)
+            is_over = window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end
             if is_over:
-                return
-            goes_on, findings = go_on(walk)
-            for finding in findings:
-                report(finding)
+                break
+            if heads.rows >= BATCH_ROWS:
+                yield from heads.between(start, end)
+        yield from heads.between(start, end)
+        if is_over:
+            return True
+        goes_on, findings = go_on(walk)
+        for finding in findings:
+            report(finding)
+    return False
 
 
 def _first_position(segment: ReadableSegment, start: int) -> int | None:

@@ -12,6 +12,7 @@ from shutil import copytree
 
 import pytest
 
+from engine.record.builder import NewRecord, build_batch
 from tests.support.live_keys import lost_keys
 from tests.support.run import kafkalog
 
@@ -43,10 +44,10 @@ def log_dir(made, tmp_path):
     return copytree(made, tmp_path / "d0")
 
 
-def run(*words, hard=FILES, status=0):
+def run(*words, hard=FILES, status=0, modules=ROOT):
     """The program, with so many files that it may have open at most."""
     done = subprocess.run(
-        [sys.executable, "-m", "kafkalog_cli", *map(str, words)], env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=300,
+        [sys.executable, "-m", "kafkalog_cli", *map(str, words)], env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{modules}"}, timeout=300,
         check=False, capture_output=True, text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, hard)),
     )
@@ -98,7 +99,42 @@ def write_records(log_dir):
     return path
 
 
-def test_what_reads_everything_takes_what_the_system_would_give(log_dir):
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_fetches(log_dir, isolation):
+    words = ("fetch", "--offset", 0, "--isolation", isolation, "-f", "%o\\n", log_dir / "t-0")
+    assert len(run(*words).splitlines()) == SEGMENTS
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_fetches_by_way_of_indexes(tmp_path, isolation):
+    (tmp_path / "d0").mkdir()
+    run("append", "--create", "--clean-start", "--now", NOW, "--batch-size", 1, "--config", "segment.bytes=300", "--config",
+        "index.interval.bytes=0", "--input", write_records(tmp_path), tmp_path / "d0/t-0")
+    assert len([path for path in tmp_path.glob("d0/t-0/*.index") if path.stat().st_size]) > FILES
+    words = ("fetch", "--offset", 0, "--isolation", isolation, "-f", "%o\\n", tmp_path / "d0/t-0")
+    assert len(run(*words).splitlines()) == SEGMENTS
+
+
+def test_looks_for_the_end_of_a_transaction_that_no_index_tells_of(tmp_path):
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    of_producer = {"magic": 2, "producer_id": 5, "producer_epoch": 0, "transactional": True}
+    for offset in range(SEGMENTS):
+        what = {"magic": 2, "base_offset": offset, "last_offset": offset}
+        record = NewRecord(offset, NOW, b"k", b"v", [])
+        if offset == 0:
+            what |= of_producer | {"base_sequence": 0}
+        elif offset == SEGMENTS - 1:
+            record, what = NewRecord(offset, NOW, b"\0\0\0\0", bytes(6), []), what | of_producer | {"control": True}
+        (partition / f"{offset:020d}.log").write_bytes(build_batch([record], **what))
+    told = run("fetch", "--offset", 0, "--isolation", "read_committed", "-f", "%o\\n", partition)
+    assert told.split() == [str(offset) for offset in range(1, SEGMENTS - 1)]
+
+
+def test_the_program_takes_what_the_system_would_give(log_dir):
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert hard == resource.RLIM_INFINITY or hard > 10 * SEGMENTS
-    assert len(run("fetch", "--offset", 0, "-f", "%o\\n", log_dir / "t-0", hard=hard).splitlines()) == SEGMENTS
+    assert hard == resource.RLIM_INFINITY or hard > FILES
+    decoder = log_dir.parent / "limits.py"
+    decoder.write_text("import resource\n\ndef show(_data):\n    return resource.getrlimit(resource.RLIMIT_NOFILE)\n")
+    told = run("dump-log", "--print-data-log", "--value-decoder-class", "limits:show", log_dir / "t-0", hard=hard, modules=log_dir.parent)
+    assert f"payload: ({hard}, {hard})" in told

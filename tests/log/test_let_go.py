@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import shutil
 import weakref
+from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from engine.arrow.heads import HEAD_TYPES, head_batches
 from engine.config import LogConfig
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import Files, ReadOnlyFiles
@@ -56,3 +59,14 @@ def test_rebuilding_that_fails_leaves_no_file_open(partition):
     with pytest.raises(UnwritableFile):
         rebuilder.run()
     assert open_below(partition) == []
+
+
+@pytest.mark.parametrize("end", [10**9, 30])
+def test_headers_as_columns_leave_no_file_open(partition, end):
+    with closing(PartitionView(ReadOnlyFiles(), str(partition), pytest.fail)) as view:
+        assert len(view.segments) > 3
+        before = open_below(partition)
+        schema = pa.schema([("baseOffset", HEAD_TYPES["baseOffset"])])
+        found = sum(batch.num_rows for batch in head_batches(view, schema, {}, 0, end, pytest.fail))
+        assert found > 3
+        assert set(map(str, open_below(partition))) <= set(map(str, before))

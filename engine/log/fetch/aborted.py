@@ -74,6 +74,8 @@ class _Markers:
                     if self._is_over(window):
                         return self._aborted
                 goes_on, _ = go_on(walk)  # who reads there is told of damage
+            if one is not segment:
+                one.release_log()
         return self._aborted
 
     def _is_over(self, window: Window) -> bool:

@@ -94,11 +94,15 @@ class RecordFetcher:
 
     def runs(self) -> Iterator[Run]:
         """The same records as runs of columns. Raises the same, and CorruptRecord where damage hides the first one."""
+        segment: ReadableSegment | None = None
         while (self._left is None or self._left > 0 or self._is_first) and self.offset < self._end:
             size = _LARGEST_FETCH if self._left is None else min(self._left, _LARGEST_FETCH)
             data = self._read(size)
             before = self.offset
-            if data.segment is None or not data.size:
+            if segment is not None and segment is not data.segment:
+                segment.release_log()
+            segment = data.segment
+            if segment is None or not data.size:
                 return
             yield from self._runs(data, is_cut=self._left is not None and data.size >= size)
             if self.offset == before:  # nothing whole was there

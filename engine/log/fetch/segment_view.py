@@ -127,10 +127,10 @@ class SegmentView(ReadableSegment):
         self._offset_index = self._time_index = self._largest = None
         self.txn_index = self._open_txn_index()
 
-    def close_handlers(self) -> None:
-        """Let go of all files."""
+    def release_log(self) -> None:
+        """Let go of all files: entries of indexes are read where they lie."""
         self._release_indexes()
-        super().close_handlers()
+        super().release_log()
 
     def _release_indexes(self) -> None:
         for index in (self._offset_index, self._time_index):

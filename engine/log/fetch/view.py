@@ -235,6 +235,7 @@ class PartitionView:
                 for window in walk:
                     self._follow_window(window, transactions, markers, segment.log_path)
                 goes_on, _ = go_on(walk)  # who reads there is told of damage
+            segment.release_log()
 
     def _follow_window(self, window: Window, transactions: dict[int, int], markers: RecordColumns, path: str) -> None:
         """Apply what begins and ends in the batches of the window that end behind what was followed before."""
