@@ -47,10 +47,22 @@ class LogDirLocked(KafkalogError):
     code = "log-dir-locked"
 
 
+class OutOfMemory(KafkalogError):
+    """One of several logs that the process has not memory enough for: the others go on."""
+
+    code = "out-of-memory"
+
+
 class FileChangedWhileReading(KafkalogError):
     """A file became shorter than it was when its reading began."""
 
     code = "file-changed"
+
+
+def too_little_memory(path: str) -> OutOfMemory:
+    """The error for a log that memory did not suffice for."""
+    what = f"{path}: there is not enough memory for it"
+    return OutOfMemory(what, do="take fewer at a time with --jobs 1, or give the process more", path=path)
 
 
 def became_shorter(path: str, size: int) -> FileChangedWhileReading:

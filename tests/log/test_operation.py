@@ -6,12 +6,15 @@ import shutil
 
 import pytest
 
+from engine.errors import OutOfMemory
 from engine.files import Files, nameless_file
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager, Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations import operation
+from engine.log.operations import recover as recovering
 from engine.log.operations.operation import OperationOptions, operate
+from engine.log.operations.recover import RecoverOptions
 from engine.overlay import OverlayFiles, spill
 
 NOW = 1_700_000_000_000
@@ -41,6 +44,23 @@ def rehearsed(directory, *, clean_start, monkeypatch=None):
 
 def test_a_log_that_opens_without_a_change_is_opened_once(partition, monkeypatch):
     assert rehearsed(partition, clean_start=True, monkeypatch=monkeypatch) == 0
+
+
+def test_a_log_without_memory_for_it_does_not_end_the_others(partition):
+    other = partition.parent / "b-0"
+    shutil.copytree(partition, other)
+    files, errors, seen = Files(), [], []
+    manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition), str(other)])), Settings(), NOW)
+
+    def work(log):
+        seen.append(log.directory)
+        if len(seen) == 1:
+            raise MemoryError
+
+    reports = list(operate(manager, OperationOptions("look", clean_start=True), work, errors))
+    assert len(set(seen)) == len(reports) == 2
+    assert [(type(error), error.path) for error in errors] == [(OutOfMemory, seen[0])]
+    assert [report.failure for report in reports] == [errors[0], None]
 
 
 def test_a_log_that_is_recovered_is_opened_in_memory_first(partition, monkeypatch):
@@ -94,3 +114,23 @@ def test_a_directory_is_listed_a_few_times_only(partition, seam):
     disk.listings.clear()
     [report] = operate(manager, OperationOptions("roll", clean_start=True), lambda log: log.roll(), [])
     assert (report.failure, disk.listings) == (None, [str(partition)] * 3)
+
+
+def test_nor_does_one_that_can_not_be_recovered_for_want_of_it(partition, monkeypatch):
+    other = partition.parent / "b-0"
+    shutil.copytree(partition, other)
+    files, errors, first = Files(), [], []
+    one = recovering._one
+
+    def scarce(manager, options, place, jobs, report):
+        first.append(place.path)
+        if len(first) == 1:
+            raise MemoryError
+        return one(manager, options, place, jobs, report)
+
+    monkeypatch.setattr(recovering, "_one", scarce)
+    manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition), str(other)])), Settings(), NOW)
+    options = RecoverOptions()
+    reports = [report.failure for report in recovering.recover(manager, options, errors) if report.directory in first]
+    assert [(type(error), error.path) for error in errors] == [(OutOfMemory, first[0])]
+    assert reports == [errors[0], None]

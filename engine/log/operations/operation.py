@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.advice import argument
 from engine.discovery import is_brokers_log_dir
-from engine.errors import KafkalogError, UnwritableFile
+from engine.errors import KafkalogError, UnwritableFile, too_little_memory
 from engine.files import is_full, nameless_file, replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.errors import LogDamaged
@@ -155,6 +155,8 @@ def _tried(
         _say_what_nothing_keeps(manager, place, standing[place], report)
     except KafkalogError as error:
         report.failure = error
+    except MemoryError:
+        report.failure = too_little_memory(place.path)
     return report
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_in
 from typing import TYPE_CHECKING
 
-from engine.errors import KafkalogError, UsageError
+from engine.errors import KafkalogError, UsageError, too_little_memory
 from engine.files import replace
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
@@ -166,6 +166,8 @@ def recover_places(
             standing[place] = _one(manager, chosen, place, segment_jobs, report)
         except KafkalogError as error:
             report.failure = error
+        except MemoryError:
+            report.failure = too_little_memory(place.path)
         return report
 
     try:
