@@ -10,7 +10,7 @@ from engine.kernels import BUILD
 from engine.kernels.cleaning import check_order
 from engine.kernels.mapping import OUT_OF_ORDER
 from engine.kernels.transactions import pass_over
-from engine.log.cleaner.offset_map import NO_SURVIVORS
+from engine.log.cleaner.offset_map import NO_SURVIVORS, NOBODY
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.log.cleaner.walk import SegmentWalk, aborted_transactions, segments_with_aborted, size_of
 from engine.record.columns import BATCH_ROWS
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 _ROOM = 256 << 10  # bytes that batches are inflated into at once, while they are in the cache
-_NOBODY = bytes(BATCH_ROWS)
 
 
 def build_offset_map(
@@ -85,7 +84,7 @@ class _KeyPass:
                 raise AssertionError("batches and flags that do not fit each other")
             for chunk in walk.chunks(window, self._ordinary(walk, window)):
                 self._check_order(chunk)
-                at = self._map.put(chunk, self._start, _NOBODY)
+                at = self._map.put(chunk, self._start, NOBODY)
                 stats.map_messages_read += at - chunk.first
                 if at < chunk.end:
                     stats.map_messages_read += passed_over[chunk.records.table[RecordField.BATCH, at]]

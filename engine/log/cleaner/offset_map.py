@@ -33,7 +33,7 @@ _ROOMY = 0.6  # of the slots may be taken before it grows
 
 _SLOT_LIMIT = 2**32 - 1
 _MOST_WORDS = 1 << 22  # 32 MiB of bits
-_NOBODY = memoryview(bytes(BATCH_ROWS))
+NOBODY = memoryview(bytes(BATCH_ROWS))  # flags by batch: none is passed over
 
 
 class Survivors(NamedTuple):
@@ -134,7 +134,7 @@ class SkimpyOffsetMap:
         """
         row, read, last = map_batches(
             window.data, window.batches.table, 0, window.rows, written_checksums(), calls_for(window.batches.table, 0), room,
-            records.table, start_offset, _NOBODY, self._slots, *self._secret, memoryview(self._state), last,
+            records.table, start_offset, NOBODY, self._slots, *self._secret, memoryview(self._state), last,
         )  # fmt: skip
         return int(row), int(read), int(last)
 
