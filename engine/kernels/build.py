@@ -26,6 +26,7 @@ KERNELS = (
     "settling",
     "mapping",
     "transactions",
+    "verdicts",
     "lines",
     "json_unescape",
     "json_lines",

@@ -56,6 +56,13 @@ cdef enum:  # TxnFlag
     TXN_ABORTED = 4
     TXN_OBSERVED = 8
 
+cdef enum:  # TxnEvent
+    EVENT_POSITION = 0
+    EVENT_PRODUCER_ID = 1
+    EVENT_LAST_OFFSET = 2
+    EVENT_KIND = 3
+    EVENT_WORDS = 4
+
 cdef enum:  # Fate
     DROP = 0
     COPY = 1

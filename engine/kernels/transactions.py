@@ -10,7 +10,6 @@ if cython.compiled:
     from cython.cimports.engine.kernels import fields, tables
     from cython.cimports.engine.kernels.numbers import i16, varint, varlong
     from cython.cimports.engine.kernels.predicates import (
-        has_delete_horizon,
         is_compressed,
         is_control,
         is_legacy,
@@ -20,7 +19,6 @@ else:
     from engine.kernels import fields, tables
     from engine.kernels.numbers import i16, varint, varlong
     from engine.kernels.predicates import (
-        has_delete_horizon,
         is_compressed,
         is_control,
         is_legacy,
@@ -165,6 +163,35 @@ def move_producers(old: cython.const[cython.longlong][::1], slots: cython.longlo
 
 @cython.ccall
 @cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t))
+def pack_producers(slots: cython.const[cython.longlong][::1], packed: cython.longlong[::1], numbers: cython.longlong[::1]):
+    """Write the producers of a table that have something under way one behind the other, TXN_WORDS words each → (how many, how
+    many aborted transactions of theirs); −1, −1: there is no room.
+
+    packed   out: the aborted transactions of theirs are numbers 0, 1, 2 … there
+    numbers  out: what numbers these had
+    """
+    number: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    count: cython.Py_ssize_t = 0
+    aborted: cython.Py_ssize_t = 0
+    with cython.nogil:
+        for number in range(slots.shape[0] // tables.TXN_WORDS):
+            at = number * tables.TXN_WORDS
+            if slots[at + 1] & (tables.TXN_COMMITTED | tables.TXN_ABORTED) == 0: continue
+            if packed.shape[0] - count * tables.TXN_WORDS < tables.TXN_WORDS or aborted >= numbers.shape[0]: return -1, -1
+            packed[count * tables.TXN_WORDS] = slots[at]
+            packed[count * tables.TXN_WORDS + 1] = slots[at + 1]
+            packed[count * tables.TXN_WORDS + 2] = aborted
+            if slots[at + 1] & tables.TXN_ABORTED:
+                numbers[aborted] = slots[at + 2]
+                aborted += 1
+            count += 1
+        return count, aborted
+
+
+@cython.ccall
+@cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.int))
 def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                 rows: cython.Py_ssize_t, slots: cython.longlong[::1], state: cython.longlong[::1],
@@ -195,6 +222,87 @@ def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[
         return row, fields.END
 
 
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
+def tell_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+              rows: cython.Py_ssize_t, base: cython.longlong, border: cython.longlong, events: cython.longlong[::1],
+              count: cython.Py_ssize_t):
+    """What the batches row … rows − 1 say of transactions → (where it stopped, how many events there are, status).
+
+    data    the window, which begins at byte `base` of its file
+    border  position in the file: of neighbouring data of one producer, all of it before the border or none, only the first and
+            the last batch are told, which say all
+    events, count  out: tables.TxnEvent, behind the `count` events that there are
+    status  END · BAD_RECORD (the last event, of the batch in front of where it stopped, is of a control batch that is no plain
+            marker: its kind is TXN_OTHER; find it out, and go on) · FULL · BAD_START (arguments that do not fit each other)
+    """
+    kind: cython.longlong
+    at: cython.Py_ssize_t
+    position: cython.longlong
+    if row < 0 or rows > batches.shape[1] or count < 0 or count > events.shape[0] // tables.EVENT_WORDS:
+        return row, count, fields.BAD_START
+    with cython.nogil:
+        while row < rows:
+            if not is_legacy(batches, row) and is_transactional_or_control(batches, row):
+                kind = _marker(data, batches, row) if is_control(batches, row) else tables.TXN_DATA
+                position = base + batches[fields.B_POSITION, row]
+                at = count * tables.EVENT_WORDS
+                if kind == tables.TXN_DATA and count >= 2 and _goes_on(
+                        events, at, batches[fields.B_PRODUCER_ID, row], position >= border, border):
+                    at -= tables.EVENT_WORDS
+                elif events.shape[0] - at < tables.EVENT_WORDS:
+                    return row, count, fields.FULL
+                else:
+                    count += 1
+                events[at + tables.EVENT_POSITION] = position
+                events[at + tables.EVENT_PRODUCER_ID] = batches[fields.B_PRODUCER_ID, row]
+                events[at + tables.EVENT_LAST_OFFSET] = batches[fields.B_LAST_OFFSET, row]
+                events[at + tables.EVENT_KIND] = tables.TXN_OTHER if kind < 0 else kind
+                if kind < 0: return row + 1, count, fields.BAD_RECORD
+            row += 1
+        return row, count, fields.END
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _goes_on(events: cython.longlong[::1], end: cython.Py_ssize_t, producer_id: cython.longlong, behind: cython.bint,
+             border: cython.longlong) -> cython.bint:
+    """Are the two events before word `end` data of that producer, on that side of the border?"""
+    at: cython.Py_ssize_t = end - 2 * tables.EVENT_WORDS
+    while at < end:
+        if events[at + tables.EVENT_KIND] != tables.TXN_DATA: return False
+        if events[at + tables.EVENT_PRODUCER_ID] != producer_id: return False
+        if (events[at + tables.EVENT_POSITION] >= border) != behind: return False
+        at += tables.EVENT_WORDS
+    return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+@cython.returns((cython.Py_ssize_t, cython.int))
+def decide_events(events: cython.const[cython.longlong][::1], number: cython.Py_ssize_t, slots: cython.longlong[::1],
+                  state: cython.longlong[::1], firsts: cython.const[cython.longlong][::1],
+                  owners: cython.const[cython.longlong][::1], kept: cython.longlong[::1]):
+    """`decide` for each of `events` (tables.TxnEvent) from that number on → (the number where it stopped, status).
+
+    status  END · FULL (no room) · BAD_START (arguments that do not fit each other)
+    """
+    at: cython.Py_ssize_t
+    if number < 0 or events.shape[0] % tables.EVENT_WORDS != 0 or not _fit(slots, state, firsts, owners):
+        return number, fields.BAD_START
+    with cython.nogil:
+        while number < events.shape[0] // tables.EVENT_WORDS:
+            at = number * tables.EVENT_WORDS
+            if _decide(slots, state, firsts, owners, kept, events[at + tables.EVENT_PRODUCER_ID],
+                       events[at + tables.EVENT_LAST_OFFSET], events[at + tables.EVENT_KIND]) < 0:
+                return number, fields.FULL
+            number += 1
+        return number, fields.END
+
+
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
@@ -222,85 +330,3 @@ def _marker(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     size, at = varint(data, at + size, end)
     if at != end or size != 0: return -1
     return tables.TXN_COMMIT if kind == fields.COMMIT else tables.TXN_ABORT
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def pass_over(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, goes: cython.const[cython.uchar][::1],
-              by_row: cython.longlong[::1]) -> cython.bint:
-    """For the first pass: control batches and aborted data are not read, and count as Kafka counts them.
-
-    goes    see decide_rows
-    by_row  out, one more than rows: how many records of the batches before each were passed over
-    False: arguments that do not fit each other.
-    """
-    row: cython.Py_ssize_t
-    passed: cython.longlong = 0
-    if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows >= by_row.shape[0]: return False
-    with cython.nogil:
-        for row in range(rows):
-            by_row[row] = passed
-            if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
-            if is_control(batches, row):
-                passed += 1  # each, also if empty
-            elif goes[row]:
-                passed += batches[fields.B_COUNT, row]
-            else:
-                continue
-            batches[fields.B_BODY, row] = fields.LEFT_OUT
-        by_row[rows] = passed
-        return True
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def judge_transactions(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t,
-                       goes: cython.const[cython.uchar][::1], now: cython.longlong, verdicts: cython.uchar[::1],
-                       counts: cython.longlong[:, ::1]) -> cython.bint:
-    """For the second pass: what becomes of transactional and control batches as a whole. Others keep their verdict.
-
-    goes    see decide_rows        now  ms: a marker that nothing needs goes when its delete horizon is reached
-    counts  by batch, see tables.Count: such a marker without a horizon has a TOMBSTONES of 1, for it needs one
-    False: arguments that do not fit each other.
-    """
-    row: cython.Py_ssize_t
-    if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows > verdicts.shape[0]: return False
-    if counts.shape[0] < tables.COUNTS or rows > counts.shape[1]: return False
-    with cython.nogil:
-        for row in range(rows):
-            if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
-            if not is_control(batches, row):
-                if goes[row]: verdicts[row] = tables.KEEP_NONE
-                continue
-            verdicts[row] = tables.KEEP_ALL
-            if not goes[row]: continue
-            if not has_delete_horizon(batches, row): counts[tables.C_TOMBSTONES, row] = 1
-            elif batches[fields.B_BASE_TIMESTAMP, row] <= now: verdicts[row] = tables.KEEP_NONE
-        return True
-
-
-@cython.ccall
-@cython.exceptval(check=False)
-def leave_out(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.const[cython.uchar][::1],
-              counts: cython.longlong[:, ::1]) -> cython.Py_ssize_t:
-    """Settle the counts of batches whose records need not be read for their verdict → how many batches are left to read.
-
-    −1: arguments that do not fit each other.
-    """
-    row: cython.Py_ssize_t
-    left: cython.Py_ssize_t = 0
-    if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0]: return -1
-    if counts.shape[0] < tables.COUNTS or rows > counts.shape[1]: return -1
-    with cython.nogil:
-        for row in range(rows):
-            if is_legacy(batches, row) or verdicts[row] == tables.ASK or verdicts[row] == tables.ASK_SURVIVORS:
-                left += 1
-                continue
-            if verdicts[row] == tables.KEEP_ALL and counts[tables.C_TOMBSTONES, row] != 0:
-                left += 1
-                continue
-            counts[tables.C_READ, row] = batches[fields.B_COUNT, row]
-            if verdicts[row] == tables.KEEP_ALL:
-                counts[tables.C_KEPT, row] = batches[fields.B_COUNT, row]
-            batches[fields.B_BODY, row] = fields.LEFT_OUT
-        return left

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.log.cleaner.survivor_bits import BitPart, GroupBits
 
 BITS = pa.schema([("token", pa.int64()), ("first", pa.int64()), ("bits", pa.binary()), ("keys", pa.int64())])
-SEED, FAILED, OFFSETS = -1, -2, -3  # instead of the offset that the first bit stands for
+COUNT, FAILED, OFFSETS, GROUP = -1, -2, -3, -4  # instead of the offset that the first bit stands for
 _OFFSET_SIZE = 4  # counted from the base offset of the group, which is no wider than 2^28
 
 
@@ -43,7 +43,7 @@ class BitRows:
 
     def count(self, keys: int) -> None:
         """So many keys are there."""
-        self._rows.append((self._tokens[0], SEED, b"", keys))
+        self._rows.append((self._tokens[0], COUNT, b"", keys))
 
     def add(self, part: BitPart) -> None:
         """Take a part of the bits, for each group that it concerns."""

@@ -8,9 +8,8 @@ by the engine's second pass, into a directory that no other attempt uses. Nothin
 from __future__ import annotations
 
 import json
-from array import array
+import pickle
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -22,11 +21,11 @@ from engine.files import Files
 from engine.formats import LONG_MAX
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
 from engine.log.cleaner.pieces import Changed, KeyReader, transaction_events, write_planned
-from engine.log.cleaner.round_plan import TransactionEvent, resolve_transactions
+from engine.log.cleaner.round_plan import resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits, OffsetBits, parts_of
 from engine.log.cleaner.walk import Uncleanable
-from kafkalog_spark.jobs.bit_rows import BITS, FAILED, SEED, BitRows, note_row
+from kafkalog_spark.jobs.bit_rows import BITS, COUNT, FAILED, GROUP, BitRows, note_row
 from kafkalog_spark.jobs.holds import JobIsOver
 from kafkalog_spark.schema import ddl_of
 from kafkalog_spark.table.levels import rows_as_batches
@@ -40,14 +39,13 @@ if TYPE_CHECKING:
     from engine.log.cleaner.offset_map import Survivors
     from engine.log.cleaner.round_plan import ResolvedTransactions, RoundPlan, SegmentToClean
     from engine.log.cleaner.survivor_bits import BitPart
-    from engine.log.cleaner.transactions import CleanedTransactionMetadata
+    from engine.log.cleaner.transactions import PackedTransactions
 
 _TASK_BYTES = 64 << 20  # of segments
 _BITS_MEMORY = 64 << 20  # bytes of a task
 _ROWS_BYTES = 2 << 20  # of a batch of bits
 _EVENTS = pa.schema([("segment", pa.int64()), ("events", pa.binary()), ("problem", pa.string())])
-_EVENT_WORDS = len(TransactionEvent._fields)
-_EVENTS_AT_ONCE = 1 << 16
+_TO_READ = pa.schema([("token", pa.int64()), ("segments", pa.binary())])
 _KEYS = pa.schema([("one", pa.int64()), ("other", pa.int64()), ("at", pa.int64())])
 _SURVIVING = pa.schema([("at", pa.int64())])
 _WRITTEN = pa.schema([("group", pa.int64()), ("directory", pa.string()), ("stats", pa.string()), ("problem", pa.string())])
@@ -64,13 +62,13 @@ class Unsuited(Exception):
 
 
 class Step(NamedTuple):
-    """What tasks of both later steps know. `secret` and `memory`: see SkimpyOffsetMap.
+    """What every task of both later steps knows. `secret` and `memory`: see SkimpyOffsetMap.
 
+    plan       without transactions: of those each task is told what concerns its segments
     directory  where attempts write        check  raises JobIsOver where the job has ended
     """
 
     plan: RoundPlan
-    transactions: ResolvedTransactions
     secret: tuple[int, int]
     memory: int
     directory: str
@@ -94,17 +92,18 @@ def clean_by_shuffle(
     check   raises JobIsOver in a task whose job has ended
     Raises Unsuited, and what Spark raises where a task fails for good.
     """
-    events = _events(spark, plan, check)
+    step = Step(plan.without_transactions, secret, memory, directory, check)
+    splits = _splits(step.plan.segments)
     try:
-        transactions = resolve_transactions(plan, events)
+        transactions = resolve_transactions(plan, _events(spark, step, splits))
     except Uncleanable as error:
         raise Unsuited(str(error)) from error
-    step = Step(plan, transactions, secret, memory, directory, check)
-    tokens = _tokens(spark, len(plan.groups))
-    seeds = spark.createDataFrame([(token, SEED, b"", 0) for token in tokens], ddl_of(BITS))
+    of_splits, tokens = _tokens(spark, len(splits), len(plan.groups))
+    to_read = [(token, _to_read(split, transactions)) for token, split in zip(of_splits, splits, strict=True)]
+    to_write = [(token, GROUP, _to_write(group, transactions), 0) for token, group in zip(tokens, plan.groups, strict=True)]
     rows = (
-        _surviving_bits(spark, step, tokens)
-        .union(seeds)
+        _surviving_bits(spark, _last_offsets(spark, step, to_read), step.plan, tokens)
+        .union(spark.createDataFrame(to_write, ddl_of(BITS)))
         .repartition(len(tokens), "token")
         .mapInArrow(lambda batches: rows_as_batches(_write(batches, step, tokens), _WRITTEN), ddl_of(_WRITTEN))
         .collect()
@@ -113,6 +112,16 @@ def clean_by_shuffle(
     if problems:
         raise Unsuited(problems[0])
     return WrittenGroups({row["group"]: row["directory"] for row in rows}, _sum(rows))
+
+
+def _to_read(segments: Sequence[SegmentToClean], known: ResolvedTransactions) -> bytes:
+    """What a task of the second step is told of its segments, pickled: a list of what KeyReader.read takes."""
+    return pickle.dumps([(segment, known.of_keys.get(segment.base_offset)) for segment in segments])
+
+
+def _to_write(group: Sequence[SegmentToClean], known: ResolvedTransactions) -> bytes:
+    """What a task of the third step is told of a group, pickled: its segments, and what write_planned takes."""
+    return pickle.dumps((group, known.of_groups[group[0].base_offset]))
 
 
 def _sum(rows: Sequence[Row]) -> CleanerStats:
@@ -133,44 +142,46 @@ def _splits(segments: Sequence[SegmentToClean]) -> list[list[SegmentToClean]]:
     return splits
 
 
-def _tokens(spark: SparkSession, count: int) -> list[int]:
-    """A number for each group, such that Spark's shuffle gives each group a task of its own."""
+def _tokens(spark: SparkSession, *counts: int) -> list[list[int]]:
+    """For each count so many numbers, such that Spark's shuffle gives each of them a task of its own."""
     from pyspark.sql import functions as F  # noqa: N812  # as everybody names it
 
-    found = spark.range(0, 16 * count, 1, 1).select("id", F.expr(f"pmod(hash(id), {count})").alias("task")).collect()
-    of_task = {row["task"]: row["id"] for row in reversed(found)}
-    rest = iter(range(16 * count, 17 * count))
-    return [of_task[number] if number in of_task else next(rest) for number in range(count)]
+    end = 16 * max(counts)
+    hashes = [row[0] for row in spark.range(0, end, 1, 1).select(F.hash("id")).collect()]
+    tokens = []
+    for count in counts:
+        of_task: dict[int, int] = {}
+        for number, value in enumerate(hashes[: 16 * count]):
+            of_task.setdefault(value % count, number)
+        tokens.append([of_task.get(task, end + task) for task in range(count)])
+    return tokens
 
 
 # the first step
 
 
-def _events(spark: SparkSession, plan: RoundPlan, check: Callable[[], None]) -> dict[int, list[TransactionEvent]]:
-    """Transactional and control batches by base offset of their segment, in order. Raises Unsuited."""
+def _events(spark: SparkSession, step: Step, splits: list[list[SegmentToClean]]) -> dict[int, bytearray]:
+    """Transactional and control batches by base offset of their segment, see `transaction_events`. Raises Unsuited."""
 
     def task(segments: list[SegmentToClean]) -> Iterator[pa.RecordBatch]:
-        yield from rows_as_batches(_event_rows(plan, segments, check), _EVENTS)
+        yield from rows_as_batches(_event_rows(step, segments), _EVENTS)
 
-    events: dict[int, list[TransactionEvent]] = {}
-    for row in run(spark, _splits(plan.segments), _EVENTS, task).collect():
+    events: dict[int, bytearray] = {}
+    for row in run(spark, splits, _EVENTS, task).collect():
         if row["problem"] is not None:
             raise Unsuited(row["problem"])
-        words = memoryview(row["events"]).cast("q").tolist()
-        columns = (words[at::_EVENT_WORDS] for at in range(_EVENT_WORDS))
-        events.setdefault(row["segment"], []).extend(map(TransactionEvent, *columns))
+        events.setdefault(row["segment"], bytearray()).extend(row["events"])
     return events
 
 
-def _event_rows(plan: RoundPlan, segments: list[SegmentToClean], check: Callable[[], None]) -> Iterator[dict[str, Any]]:
-    """Rows of _EVENTS, each with many events of a segment as 64-bit numbers."""
+def _event_rows(step: Step, segments: list[SegmentToClean]) -> Iterator[dict[str, Any]]:
+    """Rows of _EVENTS, each with many events of a segment."""
     files = Files()
     try:
         for segment in segments:
-            check()
-            events = transaction_events(files, plan, segment)
-            while some := array("q", chain.from_iterable(islice(events, _EVENTS_AT_ONCE))):
-                yield {"segment": segment.base_offset, "events": some.tobytes()}
+            step.check()
+            for some in transaction_events(files, step.plan, segment):
+                yield {"segment": segment.base_offset, "events": some}
     except KafkalogError as error:
         yield {"problem": str(error)}
 
@@ -178,7 +189,9 @@ def _event_rows(plan: RoundPlan, segments: list[SegmentToClean], check: Callable
 # the second step
 
 
-def _surviving_bits(spark: SparkSession, step: Step, tokens: list[int], memory: int = _BITS_MEMORY) -> DataFrame:
+def _surviving_bits(
+    spark: SparkSession, last: DataFrame, plan: RoundPlan, tokens: list[int], memory: int = _BITS_MEMORY
+) -> DataFrame:
     """The offsets that survive: rows of BITS.
 
     Digests come to tasks in random order. Where the bits of all offsets fit the `memory` of a task, each gathers bits anywhere.
@@ -186,7 +199,7 @@ def _surviving_bits(spark: SparkSession, step: Step, tokens: list[int], memory: 
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    plan, ddl, last = step.plan, ddl_of(BITS), _last_offsets(spark, step)
+    ddl = ddl_of(BITS)
     parts = len(parts_of(plan.groups[0][0].base_offset, plan.first_uncleanable_offset))
     if parts * PART_BYTES <= memory:
         return last.mapInArrow(lambda batches: _bits(map(_survivors, batches), plan, tokens, memory), ddl)
@@ -244,17 +257,24 @@ def _of_column(batch: pa.RecordBatch) -> _Survivors:
     return _Survivors((pc.if_else(asks, pc.subtract(-1, at), at),), len(at) - (pc.sum(asks).as_py() or 0))
 
 
-def _last_offsets(spark: SparkSession, step: Step) -> DataFrame:
+def _last_offsets(spark: SparkSession, step: Step, to_read: list[tuple[int, bytes]]) -> DataFrame:
     """For each digest `last`, the last offset that was put; and `asking`, offsets that were not and ask for it.
 
-    last  negative: none was put
+    to_read  tokens and what each task is told
+    last     negative: none was put
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    def task(segments: list[SegmentToClean]) -> Iterator[pa.RecordBatch]:
-        yield from _key_batches(step, segments)
+    def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for todo in batch.column(1).to_pylist():
+                yield from _key_batches(step, pickle.loads(todo))  # noqa: S301  # from the driver
 
-    keys = run(spark, _splits(step.plan.segments), _KEYS, task)
+    keys = (
+        spark.createDataFrame(to_read, ddl_of(_TO_READ))
+        .repartition(len(to_read), "token")
+        .mapInArrow(mapped, ddl_of(_KEYS))
+    )
     last = F.max("at").alias("last")
     if not step.plan.some_only_ask:
         return keys.groupBy("one", "other").agg(last).select("last")
@@ -262,14 +282,17 @@ def _last_offsets(spark: SparkSession, step: Step) -> DataFrame:
     return keys.groupBy("one", "other").agg(last, asking).select("last", "asking")
 
 
-def _key_batches(step: Step, segments: list[SegmentToClean]) -> Iterator[pa.RecordBatch]:
+def _key_batches(
+    step: Step, segments: list[tuple[SegmentToClean, PackedTransactions | None]]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of _KEYS of some segments, each with what KeyReader.read takes."""
     offset_map = SkimpyOffsetMap(step.memory, step.secret)
-    offset_map.clear(sum(segment.end_offset - segment.base_offset for segment in segments))
+    offset_map.clear(sum(segment.end_offset - segment.base_offset for segment, _ in segments))
     reader = KeyReader(Files(), step.plan, offset_map)
     try:
-        for segment in segments:
+        for segment, known in segments:
             step.check()
-            for columns in reader.read(segment, step.transactions.of_keys.get(segment.base_offset)):
+            for columns in reader.read(segment, known):
                 yield _batch(columns)
         for columns in reader.take():
             yield _batch(columns)
@@ -324,6 +347,7 @@ def _write(batches: Iterable[pa.RecordBatch], step: Step, tokens: list[int]) -> 
     """Write the groups whose tokens come, with the parts that come for them → rows of _WRITTEN."""
     group_of = {token: number for number, token in enumerate(tokens)}
     bits_of: dict[int, GroupBits] = {}
+    told: dict[int, bytes] = {}
     keys = 0
     for batch in batches:
         tokens_, firsts, bits, more = batch.columns
@@ -336,11 +360,14 @@ def _write(batches: Iterable[pa.RecordBatch], step: Step, tokens: list[int]) -> 
             if number not in bits_of:
                 bits_of[number] = GroupBits(group[0].base_offset, group[-1].end_offset)
             keys += count
-            if first != SEED:
+            if first == GROUP:
+                told[number] = bits[at].as_py()
+            elif first != COUNT:
                 note_row(bits_of[number], group[0].base_offset, first, memoryview(bits[at].as_buffer()))
     for number in sorted(bits_of):
         try:
-            row = _write_group(step, number, bits_of.pop(number).survivors)
+            group, known = pickle.loads(told[number])  # noqa: S301  # from the driver
+            row = _write_group(step, group, known, bits_of.pop(number).survivors)
         except KafkalogError as error:
             yield {"problem": str(error)}
             return
@@ -348,12 +375,12 @@ def _write(batches: Iterable[pa.RecordBatch], step: Step, tokens: list[int]) -> 
         yield {**row, "stats": json.dumps(row["stats"])}
 
 
-def _write_group(step: Step, number: int, survivors: Survivors) -> dict[str, Any]:
+def _write_group(
+    step: Step, group: Sequence[SegmentToClean], known: PackedTransactions, survivors: Survivors
+) -> dict[str, Any]:
     step.check()
-    files, group = Files(), step.plan.groups[number]
-    base_offset = group[0].base_offset
+    files, base_offset = Files(), group[0].base_offset
     directory = f"{step.directory}/{base_offset}-{uuid4().hex}"
     files.make_directory(directory)
-    transactions: CleanedTransactionMetadata = step.transactions.of_groups[base_offset].copy()
-    stats = write_planned(files, step.plan, group, transactions, survivors, directory)
+    stats = write_planned(files, step.plan, group, known, survivors, directory)
     return {"group": base_offset, "directory": directory, "stats": asdict(stats)}

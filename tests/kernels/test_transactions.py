@@ -10,7 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import LEFT_OUT, AbortedTxn, BatchField, ControlType, Status
-from engine.kernels.tables import COUNTS, TXN_FIELDS, TXN_WORDS, Count, TxnBatch, TxnState, Verdict
+from engine.kernels.tables import (
+    COUNTS,
+    EVENT_WORDS,
+    TXN_FIELDS,
+    TXN_WORDS,
+    Count,
+    TxnBatch,
+    TxnEvent,
+    TxnFlag,
+    TxnState,
+    Verdict,
+)
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.record.batch import read_records
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
@@ -78,7 +89,7 @@ transactions = st.lists(st.builds(lambda first, producer: AbortedTxn(0, producer
 
 @given(steps, transactions, transactions, st.integers(0, 300))
 @settings(deadline=None, max_examples=60)
-def test_what_may_go_is_what_the_model_says(log, first, more, middle):
+def test_what_may_go_is_what_the_model_says(kernel, log, first, more, middle):
     kept = []
     met, model = CleanedTransactionMetadata(kept.append), Model(first)
     met.add_aborted_transactions(first)
@@ -87,11 +98,14 @@ def test_what_may_go_is_what_the_model_says(log, first, more, middle):
             continue
         start = middle if number else 0
         window = window_of(*(batch_of(kind, start + n, producer) for n, (kind, producer) in enumerate(part)))
-        copied = met.copy()
+        copied, told = met.pack().unpack(), met.pack(start + len(part)).unpack()
         goes = met.on_window_read(window, lambda *_: pytest.fail("plain markers"))
         expected = [model.met(producer, start + n, kind) for n, (kind, producer) in enumerate(part)]
         assert list(goes) == expected
         assert met.untold == model.untold
+        told.on_events_read(events_of(kernel, window, start + len(part) // 2))
+        assert told.untold == model.untold
+        assert under_way(told) == under_way(met)
         for n, (kind, producer) in enumerate(part):
             control = {TxnBatch.COMMIT: ControlType.COMMIT, TxnBatch.ABORT: ControlType.ABORT}.get(kind)
             alone = copied.on_data_read(producer, start + n) if control is None else copied.on_control_batch_read(producer, start + n, control)
@@ -99,6 +113,50 @@ def test_what_may_go_is_what_the_model_says(log, first, more, middle):
         met.add_aborted_transactions(more)
         model.add(more)
     assert kept == model.kept
+
+
+def events_of(kernel, window, border, room=3):
+    """What `tell_rows` tells of a window of plain markers, in as many calls as it takes; the border: a position, by batch."""
+    border = window.batches.table[BatchField.POSITION, min(border, window.rows - 1)]
+    events, row, status = array("q"), 0, Status.FULL
+    while status == Status.FULL:
+        some = memoryview(array("q", bytes(8 * EVENT_WORDS * room)))
+        row, count, status = kernel.tell_rows(window.data, window.batches.table, row, window.rows, 0, border, some, 0)
+        events.extend(some[: EVENT_WORDS * count])
+    assert (row, status) == (window.rows, Status.END)
+    return memoryview(events)
+
+
+def under_way(met):
+    """By producer: flags, and what of an aborted transaction is known."""
+    packed = met.pack(-1)
+    words, columns = (array("q", packed.producers), [array("q", column) for column in packed.aborted])
+    aborted = [AbortedTxn(*numbers) for numbers in zip(*columns, strict=True)]
+    return {
+        words[at]: (words[at + 1], aborted[words[at + 2]] if words[at + 1] & TxnFlag.ABORTED else None)
+        for at in range(0, len(words), TXN_WORDS)
+    }
+
+
+def test_what_is_packed_is_what_is_under_way_and_lies_ahead():
+    met = CleanedTransactionMetadata()
+    met.add_aborted_transactions(AbortedTxn(0, n, 10 * n, 10 * n + 5, 10 * n) for n in range(1000))
+    for n in range(500):
+        assert met.on_data_read(n, 10 * n)
+        if n != 7:
+            assert not met.on_control_batch_read(n, 10 * n + 5, ControlType.ABORT)
+    packed = met.pack(5100)
+    assert [len(column) for column in packed.aborted] == [8 * 11] * len(AbortedTxn._fields)
+    assert len(packed.producers) == 8 * TXN_WORDS
+    other = packed.unpack()
+    assert not other.on_control_batch_read(7, 5000, ControlType.ABORT)
+    assert other.on_data_read(500, 5000)
+    assert other.on_data_read(509, 5090)
+    assert not other.on_data_read(510, 5100), "it lies behind what was packed"
+    many = CleanedTransactionMetadata()
+    for n in range(5000):
+        many.on_data_read(n, n)
+    assert many.pack().unpack().undecided() == many.undecided() == set(range(5000))
 
 
 def test_many_aborted_transactions_are_let_go_of(monkeypatch):
@@ -164,14 +222,25 @@ def test_it_says_where_there_is_no_room(kernel):
 def test_arguments_that_do_not_fit_each_other(kernel):
     window = window_of(batch_of(TxnBatch.DATA, 0, 1))
     memory, goes = empty(), memoryview(bytearray(1))
-    table, counts = window.batches.table, Table(COUNTS, 1).table
+    table = window.batches.table
     assert kernel.decide_rows(window.data, table, -1, 1, *memory, goes)[1] == Status.BAD_START
     assert kernel.decide_rows(window.data, table, 0, 2, *memory, goes)[1] == Status.BAD_START
     assert kernel.decide_rows(window.data, table, 0, 1, memory[0][:3], *memory[1:], goes)[1] == Status.BAD_START
     assert kernel.decide_rows(window.data, table, 0, 1, memory[0], memory[1][:1], *memory[2:], goes)[1] == Status.BAD_START
-    assert not kernel.pass_over(table, 1, goes, memoryview(array("q", [0])))
-    assert not kernel.judge_transactions(table, 2, goes, NOW, goes, counts)
-    assert kernel.leave_out(table, 2, goes, counts) == -1
+    events = memoryview(array("q", bytes(8 * EVENT_WORDS)))
+    assert kernel.tell_rows(window.data, table, -1, 1, 0, 0, events, 0)[2] == Status.BAD_START
+    assert kernel.tell_rows(window.data, table, 0, 1, 0, 0, events, 2)[2] == Status.BAD_START
+    assert kernel.decide_events(events[1:], 0, *memory)[1] == Status.BAD_START
+    assert kernel.decide_events(events, -1, *memory)[1] == Status.BAD_START
+
+
+def test_arguments_of_verdicts_that_do_not_fit_each_other(verdicts_kernel):
+    window = window_of(batch_of(TxnBatch.DATA, 0, 1))
+    goes, table, counts = memoryview(bytearray(1)), window.batches.table, Table(COUNTS, 1).table
+    assert not verdicts_kernel.pass_over(table, 1, goes, memoryview(array("q", [0])))
+    assert verdicts_kernel.pass_in_pieces(table, 0, 1, goes, goes[:0]) == -1
+    assert not verdicts_kernel.judge_transactions(table, 2, goes, NOW, goes, counts)
+    assert verdicts_kernel.leave_out(table, 2, goes, counts) == -1
 
 
 @pytest.mark.parametrize("at", range(61, 78))
@@ -191,7 +260,59 @@ def test_only_sound_markers_are_known_by_their_bytes(kernel, at):
             assert marker.key[2:] in (b"\0\0", b"\0\1")
 
 
-def test_what_is_left_out_of_each_pass(kernel):
+def test_producers_are_packed_where_there_is_room(kernel):
+    memory = empty(16)
+    for producer in (5, 6, 7):
+        assert kernel.decide(*memory, producer, 1, TxnBatch.DATA) == 0
+    assert kernel.decide(*memory, 6, 2, TxnBatch.COMMIT) == 0
+    room, numbers = (memoryview(array("q", bytes(8 * size))) for size in (2 * TXN_WORDS, 1))
+    assert kernel.pack_producers(memory[0], room, numbers) == (2, 0)
+    assert sorted(room[::TXN_WORDS]) == [5, 7]
+    assert kernel.pack_producers(memory[0], room[1:], numbers) == (-1, -1)
+    assert kernel.pack_producers(memory[0], room, numbers[:0]) == (-1, -1)
+
+
+def test_of_runs_of_data_the_ends_are_told(kernel):
+    data = [batch_of(TxnBatch.DATA, n, 7 if n < 8 else 9) for n in range(10)]
+    odd = bytearray(batch_of(TxnBatch.COMMIT, 10, 9))
+    odd[70] = 9  # the type of its record, or what stands there
+    window = window_of(*data, bytes(odd), batch_of(TxnBatch.ABORT, 11, 9), build_batch([NewRecord(12, NOW, b"k", b"v")]))
+    table, events = window.batches.table, memoryview(array("q", bytes(8 * 20 * EVENT_WORDS)))
+    border = 1000 + table[BatchField.POSITION, 5]
+    row, count, status = kernel.tell_rows(window.data, table, 0, window.rows, 1000, border, events, 0)
+    assert (row, status) == (11, Status.BAD_RECORD)
+    assert list(events[TxnEvent.LAST_OFFSET : EVENT_WORDS * count : EVENT_WORDS]) == [0, 4, 5, 7, 8, 9, 10]
+    assert events[EVENT_WORDS * (count - 1) + TxnEvent.KIND] == TxnBatch.OTHER
+    assert events[2 * EVENT_WORDS + TxnEvent.POSITION] == border
+    row, count, status = kernel.tell_rows(window.data, table, row, window.rows, 1000, border, events[: 8 * EVENT_WORDS], count)
+    assert (row, count, status) == (window.rows, 8, Status.END)
+    assert list(events[7 * EVENT_WORDS : 8 * EVENT_WORDS])[1:] == [9, 11, TxnBatch.ABORT]
+    assert kernel.tell_rows(window.data, table, 11, window.rows, 1000, border, events[: 7 * EVENT_WORDS], 7) == (11, 7, Status.FULL)
+    memory = empty()
+    assert kernel.decide_events(events[: 8 * EVENT_WORDS], 0, *memory) == (8, Status.END)
+    assert memory[1][TxnState.UNTOLD] == 12
+    small = [memory[0], *empty()[1:4], memory[4][:0]]
+    assert kernel.decide_events(events, 0, *small) == (0, Status.FULL)
+
+
+@pytest.fixture(params=BUILDS, scope="module")
+def verdicts_kernel(request):
+    return load_kernel("verdicts", request.param)
+
+
+def test_who_only_asks_in_a_first_pass_in_pieces(verdicts_kernel):
+    window = window_of(
+        batch_of(TxnBatch.COMMIT, 0, 1), build_batch([NewRecord(1, NOW, b"k", b"v")], magic=1), batch_of(TxnBatch.DATA, 2, 1),
+        batch_of(TxnBatch.DATA, 3, 2), batch_of(TxnBatch.ABORT, 4, 2), build_batch([NewRecord(5, NOW, b"k", b"v")]),
+    )  # fmt: skip
+    flags, goes = memoryview(bytearray(b"\7" * 6)), memoryview(bytes((1, 0, 0, 1, 1, 0)))
+    assert verdicts_kernel.pass_in_pieces(window.batches.table, 2, 6, goes, flags) == 2
+    assert list(flags) == [1, 2, 0, 2, 1, 0]
+    assert [body == LEFT_OUT for body in window.batches.field(BatchField.BODY)[:6]] == [True, False, False, False, True, False]
+
+
+def test_what_is_left_out_of_each_pass(verdicts_kernel):
+    kernel = verdicts_kernel
     window = window_of(
         batch_of(TxnBatch.DATA, 0, 1, 3), batch_of(TxnBatch.DATA, 3, 2, 2), batch_of(TxnBatch.COMMIT, 5, 1),
         build_batch([NewRecord(6, NOW, b"k", b"v")]), build_batch([NewRecord(7, NOW, b"k", b"v")], magic=1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import tracemalloc
 from array import array
@@ -21,11 +22,12 @@ from engine.log.cleaner.pieces import Changed, KeyReader, OutOfOrder, put_planne
 from engine.log.cleaner.round_plan import plan_round, resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits, offsets_of
-from engine.log.cleaner.walk import Uncleanable
+from engine.log.cleaner.transactions import CleanedTransactionMetadata
+from engine.log.cleaner.walk import SegmentWalk, Uncleanable
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.support.cases import cases, differences
-from tests.support.keyed_logs import write_keyed_log
+from tests.support.keyed_logs import write_keyed_log, write_transactions
 from tests.support.open_files import open_below
 from tests.support.pieces import clean_in_pieces
 
@@ -137,11 +139,70 @@ def test_aborted_transactions_that_no_index_knows_are_refused(tmp_path):
         compact(log, CompactionOptions(force=True), lambda _: None, lambda _: None)
     target = log_to_clean(log, None, NOW)
     plan = plan_round(log, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
-    events = {segment.base_offset: list(transaction_events(Files(), plan, segment)) for segment in plan.segments}
+    events = {segment.base_offset: b"".join(transaction_events(Files(), plan, segment)) for segment in plan.segments}
     with pytest.raises(Uncleanable) as refused_too:
         resolve_transactions(plan, events)
     assert str(refused_too.value) == str(refused.value)
     log.close_handlers()
+
+
+def plan_all(log):
+    log.update_high_watermark(log.log_end_offset)
+    target = log_to_clean(log, None, NOW)
+    return plan_round(log, target.offsets.first_dirty_offset, target.first_uncleanable_offset)
+
+
+def test_a_piece_is_told_of_its_own_transactions(tmp_path):
+    """However many there are in the whole log: bytes are counted."""
+    aborted = write_transactions(tmp_path / "t-0", 40, 50, now=NOW)
+    log = opened(tmp_path / "t-0", SETTINGS, NOW, clean_shutdown=False)
+    plan = plan_all(log)
+    log.close()
+    events = {one.base_offset: b"".join(transaction_events(Files(), plan, one)) for one in plan.segments}
+    assert sum(map(len, events.values())) == 40 * 50 * 2 * 32
+    resolved = resolve_transactions(plan, events)
+    assert len(resolved.of_keys) == 40
+    of_keys, of_groups = ([len(pickle.dumps(one)) for one in known.values()] for known in resolved)
+    assert max(of_keys) < 25 * 40 + 500
+    assert max(of_groups) < 500
+    assert aborted * 40 <= sum(of_keys) < aborted * 40 + 40 * 500
+    assert len(pickle.dumps(plan.without_transactions)) < 40 * 100 + 4000
+    assert len(pickle.dumps(plan)) < 2 * 40 * aborted + 40 * 500 + 4000
+
+
+def test_small_transactions_are_no_objects(tmp_path, monkeypatch):
+    write_transactions(tmp_path / "t-0", 2, 500, now=NOW)
+    log = opened(tmp_path / "t-0", SETTINGS | {"segment.bytes": "10000000"}, NOW, clean_shutdown=False)
+    plan = plan_all(log)
+    calls = []
+
+    def asking(offset_map, *told, real=SkimpyOffsetMap.asking):
+        calls.append(told)
+        return real(offset_map, *told)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentWalk, "control_kind", lambda *_: pytest.fail("a plain marker is read by itself"))
+        patched.setattr(CleanedTransactionMetadata, "_decide", lambda *_: pytest.fail("a batch is decided by itself"))
+        patched.setattr(SkimpyOffsetMap, "asking", asking)
+        events = {one.base_offset: b"".join(transaction_events(Files(), plan, one)) for one in plan.segments}
+        resolved = resolve_transactions(plan, events)
+        reader = KeyReader(Files(), plan, SkimpyOffsetMap(1 << 16, (1, 2)))
+        for one in plan.segments:
+            list(reader.read(one, resolved.of_keys[one.base_offset]))
+        assert len(calls) == 2, "a window each"
+    one, other = (tmp_path / name for name in ("new", "other"))
+    one.mkdir()
+    shutil.copytree(tmp_path / "t-0", other / "t-0")
+    clean_in_pieces(Files(), log, plan, str(one), 1000)
+    log.close()
+    alone = opened(other / "t-0", SETTINGS | {"segment.bytes": "10000000"}, NOW)
+    alone.update_high_watermark(alone.log_end_offset)
+    compact(alone, CompactionOptions(force=True, secret=(1, 2), rounds=1), lambda _: None, lambda _: None)
+    alone.close()
+    left, wanted = contents(tmp_path / "t-0"), contents(other / "t-0")
+    assert {name: data for name, data in left.items() if name.endswith(("log", "index"))} == {
+        name: data for name, data in wanted.items() if name.endswith(("log", "index"))
+    }
 
 
 def test_nothing_is_put_where_a_new_segment_is_missing(tmp_path, planned):
@@ -175,10 +236,10 @@ def test_records_without_a_key_are_out_of_order(tmp_path):
         list(KeyReader(Files(), plan, SkimpyOffsetMap(1000, (1, 2))).read(plan.segments[0], None))
 
 
-def test_what_reads_segments_leaves_none_open(tmp_path, planned):
+def test_what_reads_segments_leaves_none_open(tmp_path, planned, monkeypatch):
     """Spark's workers outlive their tasks: what those leave open adds up."""
     log, plan = planned
-    resolved = resolve_transactions(plan, {one.base_offset: list(transaction_events(Files(), plan, one)) for one in plan.segments})
+    resolved = resolve_transactions(plan, {one.base_offset: b"".join(transaction_events(Files(), plan, one)) for one in plan.segments})
     log.close_handlers()
     assert open_below(tmp_path) == []
     reader = KeyReader(Files(), plan, SkimpyOffsetMap(1 << 16, (1, 2)))
@@ -186,6 +247,7 @@ def test_what_reads_segments_leaves_none_open(tmp_path, planned):
         list(reader.read(one, resolved.of_keys.get(one.base_offset)))
     assert len(plan.segments) > 5
     assert open_below(tmp_path) == []
+    monkeypatch.setattr("engine.log.cleaner.pieces._EVENTS", 2)
     next(reading := transaction_events(Files(), plan, plan.segments[0]))
     assert len(open_below(tmp_path)) == 1
     reading.close()  # whose task was given up

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,17 +22,17 @@ from engine.config import LogConfig
 from engine.errors import UnwritableFile
 from engine.files import Files, remove_tree
 from engine.log.cleaner.compaction import CompactionOptions
-from engine.log.cleaner.round_plan import SegmentToClean, plan_round, resolve_transactions
+from engine.log.cleaner.round_plan import SegmentToClean, plan_round
 from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits
 from engine.log.loading.loader import open_log
 from kafkalog_cli.main import cli
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs import shuffling
-from kafkalog_spark.jobs.bit_rows import SEED, note_row
+from kafkalog_spark.jobs.bit_rows import COUNT, note_row
 from kafkalog_spark.jobs.compact import STAGING, compact
 from kafkalog_spark.jobs.holds import JobIsOver
 from tests.support.cases import cases, differences
-from tests.support.keyed_logs import write_keyed_log
+from tests.support.keyed_logs import write_keyed_log, write_transactions
 from tests.support.run import kafkalog
 
 NOW = 1_700_000_100_000
@@ -115,20 +117,19 @@ def test_offsets_of_a_wide_log_are_shuffled_by_parts(spark, twins, monkeypatch):
 
 
 @pytest.mark.parametrize("some_only_ask", [False, True])
-def test_a_part_comes_once_however_wide_the_log(spark, monkeypatch, some_only_ask):
+def test_a_part_comes_once_however_wide_the_log(spark, some_only_ask):
     parts, keys = 64, 20_000
     end = parts << PART_SHIFT
-    plan = SimpleNamespace(groups=[[SegmentToClean(0, end, 1, 0, ())]], first_uncleanable_offset=end, some_only_ask=some_only_ask)
+    plan = SimpleNamespace(groups=[[SegmentToClean(0, end, 1, 0, ())]], first_uncleanable_offset=end)
     offsets = random.Random(3).sample(range(end), keys)
     rows = [(at, [max(0, at - 1), at + 1] if at + 1 < end else []) for at in offsets]
     last = spark.createDataFrame(rows, "last long, asking array<long>").repartition(8)
-    monkeypatch.setattr(shuffling, "_last_offsets", lambda _spark, _step: last if some_only_ask else last.select("last"))
-    step = SimpleNamespace(plan=plan)
-    found = shuffling._surviving_bits(spark, step, [7], 4 * PART_BYTES).collect()
+    last = last if some_only_ask else last.select("last")
+    found = shuffling._surviving_bits(spark, last, plan, [7], 4 * PART_BYTES).collect()
     assert sum(row["keys"] for row in found) == keys
     group = GroupBits(0, end)
     for row in found:
-        if row["first"] != SEED:
+        if row["first"] != COUNT:
             note_row(group, 0, row["first"], memoryview(row.bits))
     survive = {*offsets, *(at + 1 for at in offsets if at + 1 < end)} if some_only_ask else set(offsets)
     assert sum(word.bit_count() for word in group.survivors.bits) == len(survive)
@@ -168,7 +169,7 @@ def _told(plan, tokens, rows):
     for token, [segment] in zip(tokens, plan.groups, strict=True):
         group = GroupBits(segment.base_offset, segment.end_offset)
         for row in rows:
-            if row["token"] == token and row["first"] != SEED:
+            if row["token"] == token and row["first"] != COUNT:
                 note_row(group, segment.base_offset, row["first"], memoryview(row["bits"]))
         known = group.survivors
         at = known.start
@@ -177,6 +178,37 @@ def _told(plan, tokens, rows):
                 found += [at + n for n in range(8) if octet >> n & 1 and segment.base_offset <= at + n < segment.end_offset]
             at += 8
     return found
+
+
+def test_tasks_are_told_of_their_own_transactions(spark, tmp_path, monkeypatch):
+    """Bytes are counted: of each aborted transaction some copies go to tasks in all, whatever the number of segments."""
+    aborted = write_transactions(tmp_path / "job/t-0", 60, 40, now=NOW)
+    open_log(Files(), str(tmp_path / "job/t-0"), LogConfig.of(CONFIG), now=NOW, clean_shutdown=False).close()
+    for name in ("cleaner-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (tmp_path / "job" / name).write_bytes(b"0\n0\n")
+    shutil.copytree(tmp_path / "job", tmp_path / "command")
+    told = []
+
+    def noted(real, *given):
+        told.append(real(*given))
+        return told[-1]
+
+    for name in ("_to_read", "_to_write"):
+        monkeypatch.setattr(shuffling, name, partial(noted, getattr(shuffling, name)))
+
+    def step(*fields, real=shuffling.Step):
+        told.append(pickle.dumps(fields[0]))
+        return real(*fields)
+
+    monkeypatch.setattr(shuffling, "Step", step)
+    monkeypatch.setattr(shuffling, "_TASK_BYTES", 10_000)
+    by_job(spark, tmp_path / "job", shuffle="always")
+    assert state(tmp_path / "job") == by_command(tmp_path / "command")
+    of_all, *of_tasks = map(len, told)
+    assert len(of_tasks) > 60
+    assert of_all < 60 * 100 + 6000
+    assert sum(of_tasks) < 100 * aborted + 800 * len(of_tasks)
+    assert max(of_tasks) < sum(of_tasks) / 10
 
 
 def test_a_map_that_is_large_enough_needs_no_shuffle(spark, twins, monkeypatch):
@@ -356,19 +388,19 @@ def test_tasks_whose_job_has_ended_do_nothing(tmp_path):
     def over():
         raise JobIsOver("the job has ended")
 
-    step = shuffling.Step(None, None, (1, 2), 1000, str(tmp_path), over)
+    step = shuffling.Step(None, (1, 2), 1000, str(tmp_path), over)
     segment = SegmentToClean(0, 1, 1, 0, ())
-    [row] = shuffling._event_rows(None, [segment], over)
+    [row] = shuffling._event_rows(step, [segment])
     assert "has ended" in row["problem"]
     assert problem_of_keys(step, segment) == "the job that one of its tasks belongs to has ended"
     with pytest.raises(JobIsOver):
-        shuffling._write_group(step, 0, None)
+        shuffling._write_group(step, [segment], None, None)
     assert not list(tmp_path.iterdir())
 
 
 def problem_of_keys(step, segment):
     """What the third step says of a problem that a task of the second one met, whichever way offsets take."""
-    digests = pa.Table.from_batches(shuffling._key_batches(step, [segment])).combine_chunks()
+    digests = pa.Table.from_batches(shuffling._key_batches(step, [(segment, None)])).combine_chunks()
     [last] = digests.select(["at"]).to_batches()
     plan = SimpleNamespace(groups=[[segment]], first_uncleanable_offset=1)
     said = set()
@@ -385,7 +417,7 @@ def test_problems_of_tasks_that_read_keys_are_told_as_what_they_are(tmp_path):
     log = open_log(Files(), str(tmp_path / "t-0"), LogConfig.of(CONFIG), now=NOW, clean_shutdown=False)
     plan = plan_round(log, 0, log.segments.active_segment.base_offset)
     log.close()
-    step = shuffling.Step(plan, resolve_transactions(plan, {}), (1, 2), 1000, str(tmp_path), lambda: None)
+    step = shuffling.Step(plan, (1, 2), 1000, str(tmp_path), lambda: None)
     segment = plan.segments[0]
     assert "have changed since" in problem_of_keys(step, segment._replace(size=segment.size - 1))
     assert "damaged, out of order" in problem_of_keys(step, segment._replace(end_offset=1))

@@ -59,3 +59,24 @@ def write_keyed_log(
         offset += count
     (directory / f"{base:020}.log").write_bytes(segment)
     return offset
+
+
+def write_transactions(directory: Path, segments: int, transactions: int, *, now: int) -> int:
+    """Write segments of so many transactions of one record each, every other one aborted, and one that is active, without
+    indexes. → how many were aborted.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    offset, sequences = 0, [0] * 5
+    for _ in range(segments):
+        base, data = offset, []
+        for number in range(transactions):
+            owner = number % len(sequences)
+            record, producer = NewRecord(offset, now, b"k%d" % (offset % 97), b"v"), {"producer_id": 100 + owner, "producer_epoch": 0}
+            data.append(build_batch([record], transactional=True, base_sequence=sequences[owner], **producer))
+            sequences[owner] += 1
+            kind = ControlType.ABORT if number % 2 else ControlType.COMMIT
+            data.append(end_txn_batch(kind, 0, base_offset=offset + 1, timestamp=now, **producer))
+            offset += 2
+        (directory / f"{base:020}.log").write_bytes(b"".join(data))
+    (directory / f"{offset:020}.log").write_bytes(build_batch([NewRecord(offset, now, b"k", b"v")]))
+    return segments * (transactions // 2)

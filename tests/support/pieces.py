@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def clean_in_pieces(files: Files, log: UnifiedLog, plan: RoundPlan, top: str, memory: int) -> CleanerStats:
     """Clean `log`; new segments are written in directories of `top`, which is there. → stats in sum."""
-    events = {segment.base_offset: list(transaction_events(files, plan, segment)) for segment in plan.segments}
+    events = {segment.base_offset: b"".join(transaction_events(files, plan, segment)) for segment in plan.segments}
     transactions = resolve_transactions(plan, events)
     last: dict[tuple[int, int], int] = {}
     asking = []
@@ -42,7 +42,7 @@ def clean_in_pieces(files: Files, log: UnifiedLog, plan: RoundPlan, top: str, me
         base_offset = group[0].base_offset
         directory = written[base_offset] = f"{top}/{base_offset}"
         files.make_directory(directory)
-        known = transactions.of_groups[base_offset].copy()
+        known = transactions.of_groups[base_offset]
         mine = GroupBits(base_offset, group[-1].end_offset)
         for part in parts:
             if part.number in parts_of(base_offset, group[-1].end_offset):

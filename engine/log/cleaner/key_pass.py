@@ -9,7 +9,7 @@ from engine.formats import BatchField, RecordField
 from engine.kernels import BUILD
 from engine.kernels.cleaning import check_order
 from engine.kernels.mapping import OUT_OF_ORDER
-from engine.kernels.transactions import pass_over
+from engine.kernels.verdicts import pass_over
 from engine.log.cleaner.offset_map import NO_SURVIVORS, NOBODY
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.log.cleaner.walk import SegmentWalk, aborted_transactions, segments_with_aborted, size_of

@@ -78,6 +78,7 @@ class SkimpyOffsetMap:
         refuse_too_small(memory)
         self._secret = secret
         self._state = array("q", (0, 0, 0))
+        self._asking: KeyColumns | None = None  # what `asking` gives
         self.clear(0)
 
     def clear(self, most_keys: int) -> None:
@@ -179,7 +180,9 @@ class SkimpyOffsetMap:
 
         asked  by batch: 0 for records below `start_offset`, 1 for none, 2 for all
         """
-        columns, at = _key_columns(rows), chunk.first
+        if self._asking is None or len(self._asking.ones) < rows:
+            self._asking = _key_columns(rows)
+        columns, at = self._asking, chunk.first
         while at < chunk.end:
             at, count, status = digest_keys(
                 chunk.data, chunk.records.table, at, chunk.end, start_offset, memoryview(asked), *self._secret, *columns

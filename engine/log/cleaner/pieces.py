@@ -7,19 +7,23 @@ it. Where records are not in order `OutOfOrder` says that bits can not speak for
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
-from engine.formats import BatchField
+from engine.formats import BATCH_HEADER, BatchField, Status
 from engine.kernels.cleaning import check_order
+from engine.kernels.tables import EVENT_WORDS, TxnEvent
+from engine.kernels.transactions import tell_rows
+from engine.kernels.verdicts import pass_in_pieces
 from engine.layout import log_file_name
 from engine.log.cleaner.filter_pass import Counted, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, put_in_place, write_group
 from engine.log.cleaner.later_offsets import SurvivingOffsets
-from engine.log.cleaner.round_plan import DATA, WITHOUT_RECORD, TransactionEvent
 from engine.log.cleaner.stats import CleanerStats
-from engine.log.cleaner.walk import SegmentWalk, WalkColumns, is_control, transactional_rows
+from engine.log.cleaner.transactions import batch_kind
+from engine.log.cleaner.walk import SegmentWalk, WalkColumns
 from engine.log.report import Report
 from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
@@ -32,12 +36,12 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.cleaner.offset_map import KeyColumns, SkimpyOffsetMap, Survivors
     from engine.log.cleaner.round_plan import RoundPlan, SegmentToClean
-    from engine.log.cleaner.transactions import CleanedTransactionMetadata
+    from engine.log.cleaner.transactions import CleanedTransactionMetadata, PackedTransactions
     from engine.log.partition.unified_log import UnifiedLog
     from engine.record.windows import Window
 
 _ROWS = 1 << 14  # of key columns
-_TO_PUT, _PASSED_OVER, _ASKS = range(3)  # of a batch's records
+_EVENTS = 1 << 16  # at a time: 2 MiB
 
 
 class OutOfOrder(KafkalogError):
@@ -52,38 +56,30 @@ class Changed(KafkalogError):
     code = "log-changed"
 
 
-def transaction_events(files: Files, plan: RoundPlan, segment: SegmentToClean) -> Iterator[TransactionEvent]:
-    """The transactional batches and control batches of a segment, in order. Raises Uncleanable, Changed.
+def transaction_events(files: Files, plan: RoundPlan, segment: SegmentToClean) -> Iterator[bytes]:
+    """The transactional batches and control batches of a segment, in order: tables.TxnEvent, 64-bit numbers, many at a time.
 
     Of neighbouring batches of one producer's data only the first and the last come, which say all.
+    Raises Uncleanable, Changed.
     """
     walk = _walk(files, plan, segment, WalkColumns())
-    pending: TransactionEvent | None = None  # last one of a run of data, if there is another one in front of it
-    run: tuple[int, bool] | None = None  # producer, and does the first pass read it?
+    room = min(_EVENTS, segment.size // BATCH_HEADER.size + 1)
+    events, count = memoryview(array("q", bytes(8 * EVENT_WORDS * room))), 0
     for window in walk.windows():
-        table = window.batches.table
-        for row in transactional_rows(window):
-            position = window.base + table[BatchField.POSITION, row]
-            event = TransactionEvent(
-                position, table[BatchField.PRODUCER_ID, row], table[BatchField.LAST_OFFSET, row], _control(walk, window, row)
+        table, row, status = window.batches.table, 0, int(Status.FULL)
+        while status != Status.END:
+            row, count, status = tell_rows(
+                window.data, table, row, window.rows, window.base, segment.key_position or 0, events, count
             )
-            mine = (event.producer_id, position >= (segment.key_position or 0)) if event.control == DATA else None
-            if mine is not None and mine == run:
-                pending = event
-                continue
-            if pending is not None:
-                yield pending
-            pending, run = None, mine
-            yield event
-    if pending is not None:
-        yield pending
-
-
-def _control(walk: SegmentWalk, window: Window, row: int) -> int:
-    if not is_control(window.batches, row):
-        return DATA
-    kind = walk.control_kind(window, row)
-    return WITHOUT_RECORD if kind is None else int(kind)
+            if status == Status.BAD_RECORD:
+                events[EVENT_WORDS * (count - 1) + TxnEvent.KIND] = batch_kind(walk.control_kind(window, row - 1))
+            elif status == Status.FULL:
+                yield events[: EVENT_WORDS * count].tobytes()
+                count = 0
+            elif status != Status.END:
+                raise AssertionError("batches and events that do not fit each other")
+    if count:
+        yield events[: EVENT_WORDS * count].tobytes()
 
 
 class KeyReader:
@@ -96,17 +92,18 @@ class KeyReader:
         self._files, self._plan, self._map = files, plan, offset_map
         self._columns = WalkColumns()
 
-    def read(self, segment: SegmentToClean, transactions: CleanedTransactionMetadata | None) -> Iterator[KeyColumns]:
+    def read(self, segment: SegmentToClean, known: PackedTransactions | None) -> Iterator[KeyColumns]:
         """The keys of one segment; columns are valid until the next ones are asked for.
 
-        transactions  as the first pass knows them here; None for a segment that it does not read
+        known  of transactions by the first pass when it comes here; None for a segment that it does not read
         Raises Uncleanable, OutOfOrder, Changed.
         """
+        transactions = None if known is None else known.unpack()
         start, last = self._plan.first_dirty_offset, segment.base_offset - 1
         walk = _walk(self._files, self._plan, segment, self._columns)
         for window in walk.windows():
-            flags = _flags(walk, window, segment.key_position, transactions)
-            some_ask = _ASKS in flags or segment.base_offset < start
+            flags, asking = _flags(walk, window, segment.key_position, transactions)
+            some_ask = asking or segment.base_offset < start
             for chunk in walk.chunks(window):
                 if not chunk.control and chunk.first < chunk.end:
                     last = check_order(chunk.batches.table, chunk.records.table, chunk.first, chunk.end, last)
@@ -127,20 +124,19 @@ class KeyReader:
 
 def _flags(
     walk: SegmentWalk, window: Window, key_position: int | None, transactions: CleanedTransactionMetadata | None
-) -> bytearray:
-    """By batch of the window, what becomes of its records: as SkimpyOffsetMap.put and asking take it."""
-    flags = bytearray(window.rows)
+) -> tuple[bytearray, int]:
+    """By batch of the window, what becomes of its records, as SkimpyOffsetMap.put and asking take it; and of how many batches
+    they only ask.
+    """
     first = window.rows  # that the first pass reads
     if key_position is not None:
         first = bisect_left(window.batches.field(BatchField.POSITION), key_position - window.base, 0, window.rows)
-    flags[:first] = bytes((_ASKS,)) * first
     goes = transactions.on_window_read(window, walk.control_kind, first) if transactions is not None else bytes(window.rows)
-    for row in transactional_rows(window):
-        if is_control(window.batches, row):
-            flags[row] = _PASSED_OVER
-        elif goes[row]:
-            flags[row] = _ASKS
-    return flags
+    flags = bytearray(window.rows)
+    asking: int = pass_in_pieces(window.batches.table, first, window.rows, memoryview(goes), memoryview(flags))
+    if asking < 0:
+        raise AssertionError("batches and flags that do not fit each other")
+    return flags, asking
 
 
 def _negate(offsets: memoryview) -> None:
@@ -151,13 +147,13 @@ def _negate(offsets: memoryview) -> None:
 
 
 def write_planned(
-    files: Files, plan: RoundPlan, group: Sequence[SegmentToClean], transactions: CleanedTransactionMetadata,
-    survivors: Survivors, directory: str,
+    files: Files, plan: RoundPlan, group: Sequence[SegmentToClean], known: PackedTransactions, survivors: Survivors,
+    directory: str,
 ) -> CleanerStats:  # fmt: skip
     """Write a group of segments anew as one into `directory`, which nobody else uses → what was done.
 
-    transactions  as the second pass knows them in front of the group: they are used up
-    survivors     a bit for every record of the group, see SurvivingOffsets
+    known      of transactions by the second pass in front of the group
+    survivors  a bit for every record of the group, see SurvivingOffsets
     Raises Uncleanable, Changed, OutOfOrder where the new segment would overflow, UnwritableFile.
     """
     stats = CleanerStats()
@@ -170,7 +166,7 @@ def write_planned(
     )  # fmt: skip
     sources = [(_open(files, plan, segment), segment.aborted) for segment in group]
     try:
-        cleaned = write_group(place, sources, group[0].base_offset, this_round, transactions)
+        cleaned = write_group(place, sources, group[0].base_offset, this_round, known.unpack())
     except GroupOverflow as error:
         raise OutOfOrder(str(error)) from error
     finally:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import AbortedTxn, ControlType
+from engine.kernels.tables import EVENT_WORDS, TxnEvent
 from engine.layout import log_file_name
 from engine.log.cleaner.cleaner import legacy_delete_horizon, with_ends
 from engine.log.cleaner.groups import group_segments_by_size
 from engine.log.cleaner.last_records import LastRecords
-from engine.log.cleaner.transactions import CleanedTransactionMetadata
+from engine.log.cleaner.transactions import AbortedTransactions, CleanedTransactionMetadata, PackedTransactions
 from engine.log.cleaner.walk import aborted_transactions, segments_with_aborted, untold_abort
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from engine.config import LogConfig
     from engine.log.partition.unified_log import UnifiedLog
 
 _MOST_OFFSETS = 1 << 28  # of a group: 32 MiB of bits
-DATA, WITHOUT_RECORD = -1, -2  # of TransactionEvent.control: no control batch; one that an earlier cleaning emptied
+_NONE = AbortedTransactions()
 
 
 class SegmentToClean(NamedTuple):
@@ -34,24 +35,17 @@ class SegmentToClean(NamedTuple):
     end_offset: int
     size: int
     key_position: int | None
-    aborted: tuple[AbortedTxn, ...]
-
-
-class TransactionEvent(NamedTuple):
-    """A transactional batch or a control batch (`control`: a ControlType, DATA or WITHOUT_RECORD), as both passes meet it."""
-
-    position: int
-    producer_id: int
-    last_offset: int
-    control: int
+    aborted: AbortedTransactions
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
     """A round of cleaning of the log in `directory`: see Cleaner.clean and Round.
 
-    groups   of segments that become one each, in order
-    aborted  aborted transactions that the first pass meets
+    groups          of segments that become one each, in order
+    aborted         aborted transactions that the first pass meets
+    some_only_ask   are there records that may be superseded and supersede nothing? Clean ones, or of transactions like aborted
+                    ones
     """
 
     directory: str
@@ -61,8 +55,9 @@ class RoundPlan:
     first_uncleanable_offset: int
     legacy_delete_horizon: int
     groups: tuple[tuple[SegmentToClean, ...], ...]
-    aborted: tuple[AbortedTxn, ...]
+    aborted: AbortedTransactions
     last_records: LastRecords
+    some_only_ask: bool
 
     @property
     def segments(self) -> list[SegmentToClean]:
@@ -70,9 +65,10 @@ class RoundPlan:
         return [segment for group in self.groups for segment in group]
 
     @property
-    def some_only_ask(self) -> bool:
-        """Are there records that may be superseded and supersede nothing? Clean ones, or of transactions like aborted ones."""
-        return bool(self.aborted) or self.segments[0].base_offset < self.first_dirty_offset
+    def without_transactions(self) -> RoundPlan:
+        """The same without the aborted transactions, of which there may be very many."""
+        groups = tuple(tuple(segment._replace(aborted=_NONE) for segment in group) for group in self.groups)
+        return replace(self, groups=groups, aborted=_NONE)
 
     @property
     def fits_bits(self) -> bool:
@@ -81,10 +77,13 @@ class RoundPlan:
 
 
 class ResolvedTransactions(NamedTuple):
-    """What a pass knows of transactions where it reaches a segment, by base offset: the first pass, and the second one."""
+    """What a pass knows of transactions where it reaches a segment, by base offset: the first pass, and the second one.
 
-    of_keys: dict[int, CleanedTransactionMetadata]
-    of_groups: dict[int, CleanedTransactionMetadata]
+    Of those ahead only what concerns that segment, or that group.
+    """
+
+    of_keys: dict[int, PackedTransactions]
+    of_groups: dict[int, PackedTransactions]
 
 
 def plan_round(log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int) -> RoundPlan:
@@ -100,48 +99,48 @@ def plan_round(log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offse
             SegmentToClean(
                 segment.base_offset, behind[segment.base_offset], segment.size,
                 segment.position_before(first_dirty_offset) if segment.base_offset in dirty else None,
-                tuple(aborted_transactions(log, segment.base_offset, following, indexed)),
+                AbortedTransactions(aborted_transactions(log, segment.base_offset, following, indexed)),
             )
             for segment, following in with_ends(group)
         )
         for group in group_segments_by_size(segments, config.segment_size, config.max_index_size, first_uncleanable_offset)
     )  # fmt: skip
+    aborted = AbortedTransactions(aborted_transactions(log, first_dirty_offset, first_uncleanable_offset))
     return RoundPlan(
         log.directory, config, log.now, first_dirty_offset, first_uncleanable_offset,
-        legacy_delete_horizon(log, first_dirty_offset), groups,
-        tuple(aborted_transactions(log, first_dirty_offset, first_uncleanable_offset)),
+        legacy_delete_horizon(log, first_dirty_offset), groups, aborted,
         LastRecords(log.producer_state.producers.values(), first_uncleanable_offset - 1),
+        some_only_ask=len(aborted) > 0 or groups[0][0].base_offset < first_dirty_offset,
     )  # fmt: skip
 
 
-def resolve_transactions(plan: RoundPlan, events: Mapping[int, Sequence[TransactionEvent]]) -> ResolvedTransactions:
-    """What each pass knows of transactions where it reaches a segment, from the events of all segments by base offset.
+def resolve_transactions(plan: RoundPlan, events: Mapping[int, bytes] | Mapping[int, bytearray]) -> ResolvedTransactions:
+    """What each pass knows of transactions where it reaches a segment.
 
+    events  of all segments by base offset, see pieces.transaction_events
     Raises Uncleanable where a transaction was aborted that no transaction index knows.
     """
     resolved = ResolvedTransactions({}, {})
     keys, filtering = CleanedTransactionMetadata(), CleanedTransactionMetadata()
     keys.add_aborted_transactions(plan.aborted)
     for group in plan.groups:
-        resolved.of_groups[group[0].base_offset] = filtering.copy()
-        for segment in group:
-            here = events.get(segment.base_offset, ())
+        words = [memoryview(events.get(segment.base_offset, b"")).cast("q") for segment in group]
+        ends = [max(segment.end_offset, _behind(here)) for segment, here in zip(group, words, strict=True)]
+        resolved.of_groups[group[0].base_offset] = filtering.pack(max(ends))
+        for segment, here, end in zip(group, words, ends, strict=True):
             filtering.add_aborted_transactions(segment.aborted)
-            _follow(filtering, here)
+            filtering.on_events_read(here)
             if segment.key_position is not None:
-                resolved.of_keys[segment.base_offset] = keys.copy()
-                mine = [event for event in here if event.position >= segment.key_position]
-                _follow(keys, mine)
+                resolved.of_keys[segment.base_offset] = keys.pack(end)
+                first = bisect_left(here[TxnEvent.POSITION :: EVENT_WORDS], segment.key_position)
+                keys.on_events_read(here[EVENT_WORDS * first :])
                 if keys.untold >= plan.first_dirty_offset:
-                    position = next(event.position for event in mine if event.last_offset == keys.untold)
+                    at = here[TxnEvent.LAST_OFFSET :: EVENT_WORDS].tolist().index(keys.untold, first)
+                    position = here[EVENT_WORDS * at + TxnEvent.POSITION]
                     raise untold_abort(f"{plan.directory}/{log_file_name(segment.base_offset)}", position, keys.untold)
     return resolved
 
 
-def _follow(transactions: CleanedTransactionMetadata, events: Sequence[TransactionEvent]) -> None:
-    for _, producer_id, last_offset, control in events:
-        if control == DATA:
-            transactions.on_data_read(producer_id, last_offset)
-        else:
-            kind = None if control == WITHOUT_RECORD else ControlType(control)
-            transactions.on_control_batch_read(producer_id, last_offset, kind)
+def _behind(events: memoryview) -> int:
+    """The offset behind all that they tell of."""
+    return max(events[TxnEvent.LAST_OFFSET :: EVENT_WORDS], default=-1) + 1

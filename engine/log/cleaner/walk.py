@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from engine.advice import argument
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
-from engine.formats import BATCH_HEADER, CONTROL_FLAG, BatchField, ControlType
-from engine.kernels.cleaning import first_unsound, next_in_transaction
+from engine.formats import BATCH_HEADER, BatchField, ControlType
+from engine.kernels.cleaning import first_unsound
 from engine.layout import parent_of
 from engine.log.errors import whole_recovery
 from engine.record.bounded import MAX_DECOMPRESSED_BYTES
@@ -184,21 +184,6 @@ def size_of(window: Window) -> int:
     """Bytes of its batches."""
     table, last = window.batches.table, window.rows - 1
     return int(table[BatchField.POSITION, last] + table[BatchField.SIZE, last] - table[BatchField.POSITION, 0])
-
-
-def transactional_rows(window: Window) -> Iterator[int]:
-    """The batches of the window that are transactional or control batches."""
-    table, rows = window.batches.table, window.rows
-    row = next_in_transaction(table, 0, rows)
-    while row < rows:
-        yield row
-        row = next_in_transaction(table, row + 1, rows)
-
-
-def is_control(batches: BatchColumns, row: int) -> bool:
-    """Is it a control batch? Only message format 2 has them."""
-    table = batches.table
-    return table[BatchField.MAGIC, row] >= 2 and bool(table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG)
 
 
 def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment]:

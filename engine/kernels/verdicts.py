@@ -1,0 +1,129 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""What either pass of a cleaner does with the batches of a window, once it is known which belong to aborted transactions and
+which markers nothing needs: who is read, who is passed over, who stays or goes as a whole. Mirrors Cleaner.
+"""
+
+import cython
+
+if cython.compiled:
+    from cython.cimports.engine.kernels import fields, tables
+    from cython.cimports.engine.kernels.predicates import (
+        has_delete_horizon,
+        is_control,
+        is_legacy,
+        is_transactional_or_control,
+    )
+else:
+    from engine.kernels import fields, tables
+    from engine.kernels.predicates import (
+        has_delete_horizon,
+        is_control,
+        is_legacy,
+        is_transactional_or_control,
+    )
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def pass_over(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, goes: cython.const[cython.uchar][::1],
+              by_row: cython.longlong[::1]) -> cython.bint:
+    """For the first pass: control batches and aborted data are not read, and count as Kafka counts them.
+
+    goes    see transactions.decide_rows
+    by_row  out, one more than rows: how many records of the batches before each were passed over
+    False: arguments that do not fit each other.
+    """
+    row: cython.Py_ssize_t
+    passed: cython.longlong = 0
+    if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows >= by_row.shape[0]: return False
+    with cython.nogil:
+        for row in range(rows):
+            by_row[row] = passed
+            if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
+            if is_control(batches, row):
+                passed += 1  # each, also if empty
+            elif goes[row]:
+                passed += batches[fields.B_COUNT, row]
+            else:
+                continue
+            batches[fields.B_BODY, row] = fields.LEFT_OUT
+        by_row[rows] = passed
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def pass_in_pieces(batches: cython.longlong[:, ::1], first: cython.Py_ssize_t, rows: cython.Py_ssize_t,
+                   goes: cython.const[cython.uchar][::1], flags: cython.uchar[::1]) -> cython.Py_ssize_t:
+    """For a first pass in pieces: control batches are not read; data that are aborted, and all before the batch `first`, only
+    ask for later offsets of their keys → how many batches do; −1: arguments that do not fit each other.
+
+    goes   see transactions.decide_rows
+    flags  out, by batch: 1 of control batches, 2 of those that only ask, 0 of others, as digest.digest_keys takes them
+    """
+    row: cython.Py_ssize_t
+    asking: cython.Py_ssize_t = 0
+    if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows > flags.shape[0]: return -1
+    with cython.nogil:
+        for row in range(rows):
+            if not is_legacy(batches, row) and is_control(batches, row):
+                flags[row] = 1
+                batches[fields.B_BODY, row] = fields.LEFT_OUT
+                continue
+            flags[row] = 2 if row < first or goes[row] else 0
+            if flags[row]: asking += 1
+        return asking
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def judge_transactions(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t,
+                       goes: cython.const[cython.uchar][::1], now: cython.longlong, verdicts: cython.uchar[::1],
+                       counts: cython.longlong[:, ::1]) -> cython.bint:
+    """For the second pass: what becomes of transactional and control batches as a whole. Others keep their verdict.
+
+    goes    see transactions.decide_rows        now  ms: a marker that nothing needs goes when its delete horizon is reached
+    counts  by batch, see tables.Count: such a marker without a horizon has a TOMBSTONES of 1, for it needs one
+    False: arguments that do not fit each other.
+    """
+    row: cython.Py_ssize_t
+    if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows > verdicts.shape[0]: return False
+    if counts.shape[0] < tables.COUNTS or rows > counts.shape[1]: return False
+    with cython.nogil:
+        for row in range(rows):
+            if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
+            if not is_control(batches, row):
+                if goes[row]: verdicts[row] = tables.KEEP_NONE
+                continue
+            verdicts[row] = tables.KEEP_ALL
+            if not goes[row]: continue
+            if not has_delete_horizon(batches, row): counts[tables.C_TOMBSTONES, row] = 1
+            elif batches[fields.B_BASE_TIMESTAMP, row] <= now: verdicts[row] = tables.KEEP_NONE
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def leave_out(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.const[cython.uchar][::1],
+              counts: cython.longlong[:, ::1]) -> cython.Py_ssize_t:
+    """Settle the counts of batches whose records need not be read for their verdict → how many batches are left to read.
+
+    −1: arguments that do not fit each other.
+    """
+    row: cython.Py_ssize_t
+    left: cython.Py_ssize_t = 0
+    if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0]: return -1
+    if counts.shape[0] < tables.COUNTS or rows > counts.shape[1]: return -1
+    with cython.nogil:
+        for row in range(rows):
+            if is_legacy(batches, row) or verdicts[row] == tables.ASK or verdicts[row] == tables.ASK_SURVIVORS:
+                left += 1
+                continue
+            if verdicts[row] == tables.KEEP_ALL and counts[tables.C_TOMBSTONES, row] != 0:
+                left += 1
+                continue
+            counts[tables.C_READ, row] = batches[fields.B_COUNT, row]
+            if verdicts[row] == tables.KEEP_ALL:
+                counts[tables.C_KEPT, row] = batches[fields.B_COUNT, row]
+            batches[fields.B_BODY, row] = fields.LEFT_OUT
+        return left
