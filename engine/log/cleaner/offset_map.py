@@ -107,7 +107,7 @@ class SkimpyOffsetMap:
         """How much of the slots is taken: 0 … 1 (OffsetMap.utilization)."""
         return len(self) / self._limit
 
-    def put(self, chunk: Chunk, start_offset: int, skipped: bytes | bytearray) -> int:
+    def put(self, chunk: Chunk, start_offset: int, skipped: bytes | bytearray | memoryview) -> int:
         """Remember the keys of the chunk's records from `start_offset` on.
 
         skipped  by batch of the chunk: not 0 passes over its records
