@@ -24,6 +24,10 @@ _LZ4_MAGIC = cython.declare(cython.uint, 0x184D2204)
 _LZ4_PLAIN = cython.declare(cython.int, 0x60)  # of a frame's descriptor: version 1, independent blocks, nothing else
 _LZ4_NOT_SIZE = cython.declare(cython.int, 0x8F)  # bits beside the size of blocks, which must be 0
 _ZSTD_MAGIC = cython.declare(cython.uint, 0xFD2FB528)
+_ZSTD_BLOCK = cython.declare(cython.longlong, 128 << 10)  # no block becomes larger, nor than the window
+_ZSTD_WINDOW = cython.declare(cython.longlong, 1 << 27)  # no larger one is accepted by zstd-jni's stream …
+_ZSTD_AT_ONCE = cython.declare(cython.longlong, 16 << 10)  # … but where all fits the buffer that Kafka reads into, if what …
+_ZSTD_INPUT = cython.declare(cython.Py_ssize_t, 131075)  # … the stream takes of its input at a time holds all of the frame
 _LAST_LITERALS = cython.declare(cython.Py_ssize_t, 5)  # what the format keeps free of matches at the end of a block
 _MATCH_LIMIT = cython.declare(cython.Py_ssize_t, 12)
 
@@ -194,15 +198,18 @@ def _zstd_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, en
                 here: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Inflate the frame data[at:end] to out[here:] → position behind it in `out`; −1: see inflate_frames.
 
-    What is larger than the frame's window is left to the reader: only a stream knows what may be referred to there.
+    What is larger than the frame's window is left to the reader: only a stream knows what may be referred to there. So is
+    what is larger than a block: only a stream sees that one of them is too large.
     """
     size: cython.longlong
     window: cython.longlong
+    room: cython.Py_ssize_t
     made: cython.Py_ssize_t
     size, window = _measure(data, at, end)
-    if size == _NOT_PLAIN or size > out.shape[0] - here: return -1
-    made = decompress(library, data, at, end, out, here)
-    if made < 1 or made > window: return -1
+    room = min(out.shape[0] - here, min(window, _ZSTD_BLOCK))
+    if size == _NOT_PLAIN or size > room: return -1
+    made = decompress(library, data, at, end, out[:here + room], here)
+    if made < 1: return -1
     return here + made
 
 
@@ -211,8 +218,9 @@ def _zstd_frame(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, en
 def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
     """The size that the frame `data` says it will have; UNKNOWN_SIZE: it does not say.
 
-    NOT_PLAIN: `data` is not exactly one frame, or a skippable one, or one that is said to be empty. What its blocks hold
-    may be damaged all the same.
+    NOT_PLAIN: `data` is not exactly one frame, or a skippable one, or one that is said to be empty; or it wants a window
+    or has a size for which it depends on the way of inflating what counts as damage. What its blocks hold may be damaged
+    all the same.
     """
     size: cython.longlong
     _window: cython.longlong
@@ -228,10 +236,12 @@ def plain_zstd_size(data: cython.const[cython.uchar][::1]) -> cython.longlong:
 def _measure(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t):
     """(what `plain_zstd_size` says of data[at:end], bytes of the window that the frame wants)."""
     index: cython.Py_ssize_t
+    start: cython.Py_ssize_t = at
     size_bytes: cython.int = 0
     word: cython.longlong
     window: cython.longlong = 0
     content: cython.ulonglong = 0
+    size: cython.longlong
     byte: cython.ulonglong
     descriptor: cython.int
     if end - at < 6 or u32_le(data, at) != _ZSTD_MAGIC: return _NOT_PLAIN, 0
@@ -251,7 +261,8 @@ def _measure(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: 
         content |= byte << (8 * index)
     if size_bytes == 2: content += 256
     if size_bytes and (content == 0 or content >> 63): return _NOT_PLAIN, 0
-    if descriptor & 32: window = content
+    size = content
+    if descriptor & 32: window = size
     at += size_bytes
     while True:
         if end - at < 3: return _NOT_PLAIN, 0
@@ -260,5 +271,6 @@ def _measure(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: 
         if word & 1: break
     if descriptor & 4: at += 4
     if at != end: return _NOT_PLAIN, 0
-    if size_bytes == 0: return _UNKNOWN_SIZE, window
-    return content, window
+    if size_bytes == 0: return _UNKNOWN_SIZE if window <= _ZSTD_WINDOW else _NOT_PLAIN, window
+    if size <= _ZSTD_AT_ONCE and end - start <= _ZSTD_INPUT: return size, window
+    return size if size <= min(window, _ZSTD_BLOCK) and window <= _ZSTD_WINDOW else _NOT_PLAIN, window

@@ -15,6 +15,7 @@ from engine.record.codecs import InflateStatus, deflate, inflate
 from engine.record.columns import BatchColumns
 from engine.record.libzstd import calls
 from engine.record.lz4_frames import MAGIC, header_checksum, written_checksums
+from tests.support import zstd_bytes
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.once import BOTH_BUILDS
 
@@ -123,9 +124,11 @@ def test_plain_zstd_frames(kernel, data, with_size, with_checksum, level):
 
 
 def test_large_and_empty_zstd_frames(kernel):
-    for size in (255, 256, 65_791, 65_792, 300_000):
+    for size in (255, 256, 65_791, 65_792, 131_072):
         whole = zstandard.ZstdCompressor().compress(bytes(size))
         assert kernel.plain_zstd_size(memoryview(whole)) == size
+    for size in (131_073, 300_000):  # a stream sees whether each block is as large as it may be
+        assert kernel.plain_zstd_size(memoryview(zstandard.ZstdCompressor().compress(bytes(size)))) == kernel.NOT_PLAIN
     assert kernel.plain_zstd_size(memoryview(zstandard.ZstdCompressor().compress(b""))) == kernel.NOT_PLAIN
     assert kernel.plain_zstd_size(memoryview(deflate(Codec.ZSTD, b"abc"))) == kernel.UNKNOWN_SIZE
 
@@ -146,11 +149,19 @@ def test_what_kafka_writes_with_zstd_is_inflated(with_library, parts, at):
 
 
 @pytest.mark.parametrize("options", [{}, {"write_content_size": False}, {"write_checksum": True}, {"level": 19}])
-@pytest.mark.parametrize("size", [1, 300, 140_000, 2_000_000])
+@pytest.mark.parametrize("size", [1, 300, 131_072, 131_073, 2_000_000])
 def test_what_the_zstd_library_writes_is_inflated(with_library, options, size):
+    """But for what is larger than a block, which is left to the reader."""
     data = b"".join(b"%d words " % (number * number) for number in range(size // 8 + 1))[:size]
     can, done, found = with_library([zstandard.ZstdCompressor(**options).compress(data)], size)
-    assert (done, found) == ((1, [data]) if can else (0, []))
+    assert (done, found) == ((1, [data]) if can and size <= 131_072 else (0, []))
+
+
+@pytest.mark.parametrize("name", zstd_bytes.CASES)
+def test_zstd_frames_that_no_compressor_writes(with_library, name):
+    frame, count, whole = zstd_bytes.CASES[name]
+    _, done, found = with_library([frame], 1 << 18)
+    assert not done or (whole and found == [b"a" * count]), "damage to Kafka's reader is none here"
 
 
 @given(contents, st.data())

@@ -26,6 +26,7 @@ from engine.record.codecs import LEVELS, InflateStatus, deflate, inflate
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.fuzz.mutate import repaired
+from tests.support import zstd_bytes
 from tests.support.memory_files import MemoryFiles
 
 DATA = Path(__file__).parents[1] / "data"
@@ -348,6 +349,14 @@ def test_zstd_content_size_is_not_believed():
     assert inflate(4, packed, LIMIT).status == InflateStatus.CORRUPT
     huge = b"\x28\xb5\x2f\xfd\xe0" + b"\xff\xff\xff\xff\xff\xff\xff\x0f" + packed[6:]
     assert inflate(4, huge, LIMIT).status == InflateStatus.CORRUPT
+
+
+@pytest.mark.parametrize("name", zstd_bytes.CASES)
+def test_zstd_frames_that_no_compressor_writes(name):
+    frame, count, whole = zstd_bytes.CASES[name]
+    result = inflate(4, frame, 1 << 20)
+    assert result.status == (InflateStatus.OK if whole else InflateStatus.CORRUPT)
+    assert not whole or result.data == b"a" * count
 
 
 # ---- bombs, threads, start-up
