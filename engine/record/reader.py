@@ -271,19 +271,23 @@ class ChunkReader:
         """Batches row … end − 1, whose records lie in `data`. `problems`: what is known already, by row."""
         table = window.batches.table
         due, at, done = row, 0, 0
+        known = sorted(problems)  # no chunk goes on behind one of these: its reader is to know of it in front of the next
         while True:
-            count, row, at, done, status = decode_records(data, table, row, end, at, done, self._records.table, 0)
+            stop = known[0] + 1 if known else end
+            count, row, at, done, status = decode_records(data, table, row, stop, at, done, self._records.table, 0)
             started = row if status == Status.END else row + (done > 0 or status != Status.FULL)
             yield Chunk(data, window.batches, due, started, self._records, 0, count, control)
             due = started
-            if status == Status.END:
-                break
-            if status != Status.FULL:
+            if status not in (Status.END, Status.FULL):
                 if row not in problems:
                     self._broken(window, row, Status(status), done)
                 row, at, done = row + 1, 0, 0
-        for broken, (code, what) in problems.items():
-            self._finding(code, window, broken, what)
+            if known and row > known[0]:
+                self._finding(problems[known[0]][0], window, known[0], problems[known[0]][1])
+                del known[0]
+                at, done = 0, 0
+            elif status == Status.END:
+                break
 
     def _broken(self, window: Window, row: int, status: Status, done: int) -> None:
         count = window.batches.table[BatchField.COUNT, row]

@@ -116,10 +116,13 @@ class SegmentWalk:
             raise Uncleanable(Finding("torn-tail", Where(self._path, walk.position), what))
 
     def chunks(self, window: Window, row: int = 0, end: int | None = None) -> Iterator[Chunk]:
-        """The records of the batches row … end − 1 of a window (default: all)."""
+        """The records of the batches row … end − 1 of a window (default: all).
+
+        Who stops at a chunk has seen nothing from behind a batch that is not sound.
+        """
         for chunk in self._reader.chunks(window, row, end):
-            yield chunk
             self._check()
+            yield chunk
         self._check()
 
     def chunks_of(self, window: Window, row: int) -> Iterator[Chunk]:
