@@ -20,6 +20,8 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_FIRST = range(0x50, 0x60)  # first byte of a skippable frame's magic
 _SKIPPABLE_REST = b"\x2a\x4d\x18"
 _INPUT_BUFFER = 131075  # zstd-jni reads its input in such pieces (ZSTD_DStreamInSize)
+_NO_ROOM = "Destination buffer is too small"  # what a library that has inflated nothing larger before says of some damage …
+_DAMAGE = "Data corruption detected"  # … and one that has
 
 
 def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
@@ -37,7 +39,8 @@ def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
                 try:
                     yield stream.decompress(data[at:end])
                 except zstandard.ZstdError as error:
-                    raise CorruptError(str(error).removeprefix("zstd decompressor error: ")) from None
+                    what = str(error).removeprefix("zstd decompressor error: ")
+                    raise CorruptError(_DAMAGE if what == _NO_ROOM else what) from None
                 at = end
         else:
             raise CorruptError("unknown frame descriptor")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from engine.errors import UsageError
 from engine.formats import BATCH_HEADER, CODEC_MASK, CODEC_NAMES, LOG_OVERHEAD, BatchHeader, Codec
-from engine.record import lz4_frames
+from engine.record import codecs, lz4_frames
 from engine.record.codecs import LEVELS, InflateStatus, deflate, inflate
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
@@ -357,6 +357,15 @@ def test_zstd_frames_that_no_compressor_writes(name):
     result = inflate(4, frame, 1 << 20)
     assert result.status == (InflateStatus.OK if whole else InflateStatus.CORRUPT)
     assert not whole or result.data == b"a" * count
+
+
+def test_what_is_said_of_zstd_damage_does_not_depend_on_what_came_before():
+    damaged = bytes.fromhex("28b52ffd0000e500000510001800046b310100fe01ffa00102046b32ea0176000100630a98")
+    codecs._contexts.decompressor = None
+    first = inflate(4, damaged, LIMIT)
+    assert inflate(4, deflate(4, NOISE * 3) + damaged, LIMIT).status == InflateStatus.CORRUPT
+    assert inflate(4, damaged, LIMIT) == first
+    assert first.status == InflateStatus.CORRUPT
 
 
 # ---- bombs, threads, start-up
