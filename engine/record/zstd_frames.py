@@ -34,13 +34,18 @@ def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
         if head[0] in _SKIPPABLE_FIRST and _SKIPPABLE_REST.startswith(head[1:]):
             at = start + 8 + int.from_bytes(data[start + 4 : start + 8], "little")
         elif MAGIC.startswith(head):
-            at, stream = start, context.decompressobj()
+            at, stream, left = start, context.decompressobj(), _declared(data[start:])
             for end in _steps(data, start):
                 try:
-                    yield stream.decompress(data[at:end])
+                    part = stream.decompress(data[at:end])
                 except zstandard.ZstdError as error:
                     what = str(error).removeprefix("zstd decompressor error: ")
                     raise CorruptError(_DAMAGE if what == _NO_ROOM else what) from None
+                if left is not None:
+                    left -= len(part)
+                    if left < 0:  # a library that has inflated something larger before has room for it
+                        raise CorruptError(_DAMAGE)
+                yield part
                 at = end
         else:
             raise CorruptError("unknown frame descriptor")
@@ -50,6 +55,17 @@ def blocks(data: memoryview, context: ZstdDecompressor) -> Iterator[bytes]:
                 return
             raise CorruptError("ends inside a frame")
         start = at
+
+
+def _declared(frame: memoryview) -> int | None:
+    """The size that the frame says it will have; None: it does not say, or has no whole header."""
+    import zstandard
+
+    try:
+        size = zstandard.frame_content_size(frame)
+    except zstandard.ZstdError:
+        return None
+    return None if size < 0 else size
 
 
 def _steps(data: memoryview, start: int) -> Iterator[int]:

@@ -368,6 +368,13 @@ def test_what_is_said_of_zstd_damage_does_not_depend_on_what_came_before():
     assert first.status == InflateStatus.CORRUPT
 
 
+def test_a_zstd_frame_of_more_than_it_says_is_damaged_whatever_came_before():
+    frame = zstd_bytes.head(zstd_bytes.WINDOW_2_MIB, 300) + zstd_bytes.raw(b"a" * 200) + zstd_bytes.run(b"a", 200)
+    frame += zstd_bytes.raw(b"", last=True)  # the library does not count what came out in front of an empty block
+    inflate(4, deflate(4, NOISE), LIMIT)
+    assert inflate(4, frame, LIMIT)[:2] == (b"a" * 200, InflateStatus.CORRUPT)
+
+
 # ---- bombs, threads, start-up
 
 BOMB = """
