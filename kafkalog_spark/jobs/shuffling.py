@@ -132,9 +132,9 @@ def _sum(rows: Sequence[Row]) -> CleanerStats:
 def _splits(segments: Sequence[SegmentToClean]) -> list[list[SegmentToClean]]:
     """Segments for each task, neighbours together."""
     splits: list[list[SegmentToClean]] = []
-    size = _TASK_BYTES
-    for segment in segments:
-        if size + segment.size > _TASK_BYTES:
+    size = 0
+    for segment in segments:  # the first one may be empty, as compaction leaves it
+        if not splits or size + segment.size > _TASK_BYTES:
             splits.append([])
             size = 0
         splits[-1].append(segment)

@@ -237,6 +237,16 @@ def test_what_is_cleaned_once_is_cleaned_again(spark, tmp_path):
     assert state(tmp_path / "job") == by_command(tmp_path / "command") != half
 
 
+def test_a_log_that_begins_with_an_empty_segment(spark, tmp_path):
+    """As a round leaves it that nothing of the first segment survives."""
+    for name in ("command", "job"):
+        log = min((logs(tmp_path / name, 5) / "t-0").glob("*.log"))
+        for path in log.parent.glob(f"{log.stem}.*"):
+            path.write_bytes(b"")
+    by_job(spark, tmp_path / "job", shuffle="always")
+    assert state(tmp_path / "job") == by_command(tmp_path / "command")
+
+
 def test_damage_is_left_to_the_cleaner(spark, twins):
     command, job = twins
     for top in twins:
