@@ -155,6 +155,19 @@ def test_without_its_transaction_index_a_log_is_left_as_it_is(log_dir):
     assert logs(partition) != before
 
 
+def test_what_was_aborted_below_the_dirty_part_needs_no_transaction_index(log_dir):
+    """Its records are no key's last ones in the map: as where the beginning of the log was deleted, and the rest recovered."""
+    partition = log_dir / "a-0"
+    write_aborted(partition)
+    (partition / "00000000000000000000.txnindex").unlink()
+    before = logs(partition)
+    refused = compact("--force", "--first-dirty-offset", "1", partition)
+    assert refused.status == 4
+    assert logs(partition) == before
+    assert compact("--force", "--first-dirty-offset", "2", partition).status == 0
+    assert logs(partition) != before
+
+
 def test_explain_says_how_young_a_segment_is(log_dir):
     append(log_dir, "a-0", ["a", "b", "a", "b", "a"])  # at NOW - 10,000 and on, 1 ms apart
     lag = ("--config", "min.compaction.lag.ms=9998", "--explain", log_dir / "a-0")

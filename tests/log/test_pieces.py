@@ -146,6 +146,40 @@ def test_aborted_transactions_that_no_index_knows_are_refused(tmp_path):
     log.close_handlers()
 
 
+def test_both_ways_refuse_the_same_dirty_parts(tmp_path):
+    """A transaction that was aborted below the dirty part needs no index."""
+    write_keyed_log(tmp_path / "t-0", 1, now=NOW)
+    opened(tmp_path / "t-0", SETTINGS, NOW, clean_shutdown=False).close()
+    for index in (tmp_path / "t-0").glob("*.txnindex"):
+        index.unlink()
+    outcomes = set()
+    log = opened(tmp_path / "t-0", SETTINGS, NOW)
+    end = plan_all(log).first_uncleanable_offset
+    log.close_handlers()
+    for first_dirty in range(end % 3, end, max(1, end // 200)):
+        copy = shutil.copytree(tmp_path / "t-0", tmp_path / f"c{first_dirty}" / "t-0")
+        log = opened(copy, SETTINGS, NOW)
+        plan = plan_all(log)
+        plan = plan_round(log, first_dirty, plan.first_uncleanable_offset)
+        events = {segment.base_offset: b"".join(transaction_events(Files(), plan, segment)) for segment in plan.segments}
+        said = []
+        for clean in (
+            lambda log=log, at=first_dirty: compact(
+                log, CompactionOptions(force=True, first_dirty_offset=at, secret=(1, 2)), lambda _: None, lambda _: None
+            ),
+            lambda plan=plan, events=events: resolve_transactions(plan, events),
+        ):
+            try:
+                clean()
+                said.append(None)
+            except Uncleanable as error:
+                said.append(str(error))
+        log.close_handlers()
+        assert said[0] == said[1]
+        outcomes.add(said[0] is None)
+    assert outcomes == {True, False}
+
+
 def plan_all(log):
     log.update_high_watermark(log.log_end_offset)
     target = log_to_clean(log, None, NOW)

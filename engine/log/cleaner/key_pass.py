@@ -77,7 +77,7 @@ class _KeyPass:
         for window in walk.windows():
             table, stats, passed_over = window.batches.table, self._stats, self._passed_over
             self.position = window.base + table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
-            goes = transactions.on_window_read(window, walk.control_kind)
+            goes = transactions.on_window_read(window, walk.control_kind, _first_wanted(window, self._start))
             if transactions.untold >= self._start:
                 walk.refuse_untold(window, transactions.untold)
             if not pass_over(table, window.rows, goes, passed_over):
@@ -129,6 +129,14 @@ def _see_to_their_ends(
                 walk.refuse_untold(window, transactions.untold)
             undecided &= transactions.undecided()
         position = 0
+
+
+def _first_wanted(window: Window, start: int) -> int:
+    """The first batch that ends at offset `start` or behind it: what became of transactions before it is nobody's concern."""
+    last_offsets, row = window.batches.field(BatchField.LAST_OFFSET), 0
+    while row < window.rows and last_offsets[row] < start:
+        row += 1
+    return row
 
 
 def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:

@@ -132,10 +132,13 @@ def resolve_transactions(plan: RoundPlan, events: Mapping[int, bytes] | Mapping[
             filtering.on_events_read(here)
             if segment.key_position is not None:
                 resolved.of_keys[segment.base_offset] = keys.pack(end)
+                last_offsets = here[TxnEvent.LAST_OFFSET :: EVENT_WORDS].tolist()
                 first = bisect_left(here[TxnEvent.POSITION :: EVENT_WORDS], segment.key_position)
+                while first < len(last_offsets) and last_offsets[first] < plan.first_dirty_offset:
+                    first += 1  # what became of transactions before it is nobody's concern
                 keys.on_events_read(here[EVENT_WORDS * first :])
                 if keys.untold >= plan.first_dirty_offset:
-                    at = here[TxnEvent.LAST_OFFSET :: EVENT_WORDS].tolist().index(keys.untold, first)
+                    at = last_offsets.index(keys.untold, first)
                     position = here[EVENT_WORDS * at + TxnEvent.POSITION]
                     raise untold_abort(f"{plan.directory}/{log_file_name(segment.base_offset)}", position, keys.untold)
     return resolved
