@@ -54,6 +54,21 @@ def inflate_frames(data: cython.const[cython.uchar][::1], batches: cython.longlo
         return inflate_rows(data, batches, row, end, checksums, library, out, at)
 
 
+@cython.ccall
+@cython.exceptval(check=False)
+def holds_codec(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                codec: cython.longlong) -> cython.bint:
+    """Has one of the batches row … end − 1 of format 2, LEFT_OUT aside, that codec?"""
+    if row < 0 or end > batches.shape[1]: return False
+    with cython.nogil:
+        while row < end:
+            if (batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK == codec and not is_legacy(batches, row)
+                    and batches[fields.B_BODY, row] != fields.LEFT_OUT):
+                return True
+            row += 1
+        return False
+
+
 def inflate_rows(data, batches, row, end, checksums, library, out, at):  # typed in frames.pxd: other kernels call it as C
     """See `inflate_frames`."""
     codec: cython.longlong

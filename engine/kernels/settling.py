@@ -61,6 +61,7 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
     done: cython.Py_ssize_t
     kind: cython.int
     if row < 0 or end > batches.shape[1] or end > counts.shape[1] or at < 0 or at > out.shape[0]: return row, at, -1
+    if counts.shape[0] < tables.COUNTS or castagnoli.shape[0] < 4096: return row, at, -1
     if first < 0 or behind > records.shape[1] or behind - first > keep.shape[0] or records.shape[0] < fields.R_FIELDS:
         return row, at, -1
     with cython.nogil:

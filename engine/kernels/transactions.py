@@ -128,15 +128,15 @@ def _fit(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cytho
 def decide(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cython.const[cython.longlong][::1],
            owners: cython.const[cython.longlong][::1], kept: cython.longlong[::1], producer_id: cython.longlong,
            last_offset: cython.longlong, kind: cython.longlong) -> cython.int:
-    """A transactional or control batch was met: may it go? 1 yes, 0 no, −1 no room (nothing is done then; or arguments that
-    do not fit each other).
+    """A transactional or control batch was met: may it go? 1 yes, 0 no, −1 no room, nothing is done then; −2 arguments that do
+    not fit each other.
 
     slots    by producer TXN_WORDS words, zeros at first; at most half of them are taken
     state    see tables.TxnState        kind  see tables.TxnBatch
     firsts, owners  of aborted transactions that may lie ahead, in order: first offset, producer id
     kept     out: numbers of aborted transactions whose data were still seen
     """
-    if not _fit(slots, state, firsts, owners): return -1
+    if not _fit(slots, state, firsts, owners): return -2
     return _decide(slots, state, firsts, owners, kept, producer_id, last_offset, kind)
 
 

@@ -14,8 +14,9 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CODEC_MASK, BatchField, Codec
+from engine.formats import Codec
 from engine.kernels import BUILD
+from engine.kernels.frames import holds_codec
 from engine.kernels.tables import ZSTD_WORDS, Zstd
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class _Calls:
         if not decompression or not compression:
             raise MemoryError("no memory for the contexts of libzstd")
         for parameter, value in ((_COMPRESSION_LEVEL, _LEVEL), (_CONTENT_SIZE, 0), (_CHECKSUM, 0)):
-            library.ZSTD_CCtx_setParameter(compression, parameter, value)
+            if library.ZSTD_isError(library.ZSTD_CCtx_setParameter(compression, parameter, value)):
+                raise AssertionError(f"libzstd does not take {value} for its parameter {parameter}")
         for word, address in functions.addresses.items():
             self.words[word] = address
         self.words[Zstd.DECOMPRESSION], self.words[Zstd.COMPRESSION] = decompression, compression
@@ -59,12 +61,12 @@ class _OfThread(threading.local):
 _of_thread = _OfThread()
 
 
-def calls_for(table: memoryview, row: int) -> memoryview:
-    """What kernels want as `library` for the batches from `row` on: nothing where the first of them is not zstd.
+def calls_for(table: memoryview, row: int, end: int) -> memoryview:
+    """What kernels want as `library` for the batches row … end − 1: nothing where none of them is zstd.
 
     It is the calling thread's own. Nothing too where the functions are not to be had, or kernels could not call them.
     """
-    if BUILD != "compiled" or table[BatchField.ATTRIBUTES, row] & CODEC_MASK != Codec.ZSTD:
+    if BUILD != "compiled" or not holds_codec(table, row, end, Codec.ZSTD):
         return _NOTHING
     return calls()
 
@@ -101,6 +103,7 @@ def _functions() -> _Functions | None:
                 create.restype = c_void_p
             for free in (library.ZSTD_freeDCtx, library.ZSTD_freeCCtx):
                 free.argtypes = (c_void_p,)
+            library.ZSTD_isError.argtypes = (c_size_t,)
             library.ZSTD_CCtx_setParameter.argtypes = (c_void_p, c_int, c_int)
             library.ZSTD_CCtx_setParameter.restype = c_size_t
             version = int(library.ZSTD_versionNumber())

@@ -144,7 +144,7 @@ class _Arenas:
         from engine.record.lz4_frames import written_checksums
 
         data, table = self._window.data, self._window.batches.table
-        library = calls_for(table, self._row)
+        library = calls_for(table, self._row, self._end)
         self._row, at = inflate_frames(data, table, self._row, self._end, written_checksums(), library, self._room, 0)
         return int(at)
 

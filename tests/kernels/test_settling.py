@@ -74,11 +74,12 @@ class Prepared:
                 self.counts[Count.KEPT, row] += 1
                 self.counts[Count.TOMBSTONES, row] += table[RecordField.VALUE_SIZE, index] < 0
 
-    def settle(self, kernel, row, out, at, *, body=1 << 16, last_records=NO_PRODUCERS, library=None):
+    def settle(self, kernel, row, out, at, *, body=1 << 16, last_records=NO_PRODUCERS, library=None,
+               castagnoli=TABLES):
         return kernel.settle(
             self.window.data, self.window.batches.table, self.counts, row, self.window.rows, *last_records,
             self.chunk.data, self.chunk.records.table, self.chunk.first, self.chunk.end, memoryview(bytes(self.keep)), HORIZON,
-            HEAD, calls() if library is None else library, TABLES, memoryview(bytearray(body)),
+            HEAD, calls() if library is None else library, castagnoli, memoryview(bytearray(body)),
             memoryview(array("H", bytes(2 * TABLE))), out, at,
         )  # fmt: skip
 
@@ -209,6 +210,10 @@ def test_arguments_that_do_not_fit_each_other_do_nothing(kernel):
     out = memoryview(bytearray(999))
     for row, at in ((-1, 0), (0, -1), (0, 1000)):
         assert prepared.settle(kernel, row, out, at) == (row, at, -1)
+    counts, prepared.counts = prepared.counts, Table(1, 8).table
+    assert prepared.settle(kernel, 0, out, 0) == (0, 0, -1)
+    prepared.counts = counts
+    assert prepared.settle(kernel, 0, out, 0, castagnoli=TABLES[:4095]) == (0, 0, -1)
     prepared.keep.clear()
     assert prepared.settle(kernel, 0, out, 0) == (0, 0, -1)
     prepared.keep.append(1)

@@ -209,6 +209,7 @@ def test_it_says_where_there_is_no_room(kernel):
     memory = empty()
     answers = [kernel.decide(*memory, producer, producer, TxnBatch.DATA) for producer in range(6)]
     assert answers == [0, 0, 0, 0, -1, -1]
+    assert kernel.decide(*memory[:2], memory[2], memoryview(array("q", (1,))), memory[4], 1, 9, TxnBatch.DATA) == -2, "a column too long"
     larger = memoryview(array("q", bytes(8 * TXN_WORDS * 16)))
     assert kernel.decide(*memory, 1, 9, TxnBatch.COMMIT) == -1, "room for one more is asked for first"
     assert kernel.move_producers(memory[0], larger) == 4

@@ -9,7 +9,7 @@ from array import array
 import pytest
 import zstandard
 
-from engine.formats import BatchField, Codec
+from engine.formats import LEFT_OUT, BatchField, Codec
 from engine.kernels import BUILD
 from engine.kernels.tables import ZSTD_WORDS, Zstd
 from engine.record import libzstd
@@ -30,11 +30,17 @@ def test_the_package_gives_them_away():
     assert all(libzstd.calls())
 
 
-def test_only_zstd_batches_ask_for_them():
-    table = BatchColumns(1).table
-    for codec in Codec:
-        table[BatchField.ATTRIBUTES, 0] = codec
-        assert bool(len(libzstd.calls_for(table, 0))) == (codec == Codec.ZSTD and BUILD == "compiled")
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("row", [0, 3])
+def test_only_zstd_batches_ask_for_them(codec, row):
+    """Wherever they are: in front of them may be markers, which have no codec."""
+    table = BatchColumns(8).table
+    table[BatchField.MAGIC, row], table[BatchField.ATTRIBUTES, row] = 2, codec
+    is_asked = codec == Codec.ZSTD and BUILD == "compiled"
+    assert bool(len(libzstd.calls_for(table, 0, 4))) == is_asked
+    assert len(libzstd.calls_for(table, row + 1, 8)) == 0
+    table[BatchField.BODY, row] = LEFT_OUT
+    assert len(libzstd.calls_for(table, 0, 4)) == 0
 
 
 def test_each_thread_has_contexts_of_its_own_that_go_with_it(monkeypatch):

@@ -185,7 +185,7 @@ class FilterPass:
             row, filled, last_row = settle(
                 window.data, batches.table, self._counts.table, row, end, *self._last_records,
                 chunk.data, chunk.records.table, first, chunk.end, keep[first - chunk.first :], self._new_horizon,
-                _FRAME_HEADER, calls_for(batches.table, row), CASTAGNOLI_TABLES, space.body, space.matches,
+                _FRAME_HEADER, calls_for(batches.table, row, end), CASTAGNOLI_TABLES, space.body, space.matches,
                 out.buffer, out.filled,
             )  # fmt: skip
             if last_row >= 0:

@@ -133,9 +133,10 @@ class SkimpyOffsetMap:
         records, room  working space        last  offset before them, −1: none
         Returns the first batch that was not read, how many records were, and their last offset or OUT_OF_ORDER.
         """
+        table = window.batches.table
         row, read, last = map_batches(
-            window.data, window.batches.table, 0, window.rows, written_checksums(), calls_for(window.batches.table, 0), room,
-            records.table, start_offset, NOBODY, self._slots, *self._secret, memoryview(self._state), last,
+            window.data, table, 0, window.rows, written_checksums(), calls_for(table, 0, window.rows), room, records.table,
+            start_offset, NOBODY, self._slots, *self._secret, memoryview(self._state), last,
         )  # fmt: skip
         return int(row), int(read), int(last)
 

@@ -193,8 +193,9 @@ def put_planned(log: UnifiedLog, plan: RoundPlan, written: Mapping[int, str]) ->
             raise Changed(f"{log.directory}: its segments have changed since they were read", do="compact it again")
         groups.append(group)
     files = log.local_log.files
-    lost = [one for base, one in written.items() if not files.exists(f"{one}/{log_file_name(base, CLEANED)}")]
-    if lost or len(written) != len(groups):
+    names = {group[0].base_offset: log_file_name(group[0].base_offset, CLEANED) for group in groups}
+    lost = [name for base, name in names.items() if base not in written or not files.exists(f"{written[base]}/{name}")]
+    if lost:
         raise Changed(f"{log.directory}: new segments are missing: {', '.join(lost)}", do="compact it again")
     for group in groups:
         base_offset = group[0].base_offset

@@ -176,8 +176,10 @@ class CleanedTransactionMetadata:
         return tuple(memoryview(one) for one in (self._slots, self._state, firsts, owners, self._kept))
 
     def _decide(self, producer_id: int, last_offset: int, kind: TxnBatch) -> bool:
-        while (answer := decide(*self._memory(), producer_id, last_offset, kind)) < 0:
+        while (answer := decide(*self._memory(), producer_id, last_offset, kind)) == -1:
             self._make_room()
+        if answer < 0:
+            raise AssertionError("transactions that do not fit each other")
         self._hand_on()
         return bool(answer)
 
