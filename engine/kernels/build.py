@@ -23,6 +23,7 @@ KERNELS = (
     "digest",
     "offset_map",
     "cleaning",
+    "survivors",
     "settling",
     "mapping",
     "transactions",

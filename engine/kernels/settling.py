@@ -12,16 +12,16 @@ if cython.compiled:
     from cython.cimports.engine.kernels import fields, tables
     from cython.cimports.engine.kernels.blocks import lz4_part
     from cython.cimports.engine.kernels.checksum import crc32c
-    from cython.cimports.engine.kernels.cleaning import kind_of
     from cython.cimports.engine.kernels.encode import put_record
     from cython.cimports.engine.kernels.libzstd import compress
     from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
     from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
+    from cython.cimports.engine.kernels.verdicts import kind_of
 else:
     from engine.kernels import fields, tables
-    from engine.kernels.cleaning import kind_of
     from engine.kernels.numbers import copy_bytes
     from engine.kernels.predicates import has_delete_horizon, is_legacy
+    from engine.kernels.verdicts import kind_of
 
 _BLOCK_WORST = cython.declare(cython.Py_ssize_t, 16)  # bytes that a block may have beyond what it holds and a 255th of that
 _FRAMING = cython.declare(cython.Py_ssize_t, 8)  # the size of a block, and the end mark
@@ -44,7 +44,7 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
 
     window      the bytes that POSITION and SIZE of `batches` count in
     counts      by batch, see tables.Count
-    ids, offsets, epochs, round_end   see cleaning.stays_empty
+    ids, offsets, epochs, round_end   see verdicts.stays_empty
     data, records   rows first … behind − 1: records of these batches, in order, and perhaps of some before them
     keep        by record from `first` on: not 0 where it stays
     delete_horizon  ms, for batches that keep tombstones and have none yet

@@ -330,3 +330,15 @@ def _marker(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     size, at = varint(data, at + size, end)
     if at != end or size != 0: return -1
     return tables.TXN_COMMIT if kind == fields.COMMIT else tables.TXN_ABORT
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def next_in_transaction(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
+                        rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """First batch from `row` on that is transactional or a control batch; `rows`: none."""
+    if row < 0 or rows > batches.shape[1]: return rows
+    with cython.nogil:
+        while row < rows and (is_legacy(batches, row) or not is_transactional_or_control(batches, row)):
+            row += 1
+        return row

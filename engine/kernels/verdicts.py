@@ -9,6 +9,7 @@ if cython.compiled:
     from cython.cimports.engine.kernels import fields, tables
     from cython.cimports.engine.kernels.predicates import (
         has_delete_horizon,
+        has_producer,
         is_control,
         is_legacy,
         is_transactional_or_control,
@@ -17,6 +18,7 @@ else:
     from engine.kernels import fields, tables
     from engine.kernels.predicates import (
         has_delete_horizon,
+        has_producer,
         is_control,
         is_legacy,
         is_transactional_or_control,
@@ -127,3 +129,79 @@ def leave_out(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdict
                 counts[tables.C_KEPT, row] = batches[fields.B_COUNT, row]
             batches[fields.B_BODY, row] = fields.LEFT_OUT
         return left
+
+
+def kind_of(batches, counts, row, ids, offsets, epochs, round_end):  # typed in verdicts.pxd, so that others call it as C
+    """What becomes of a batch whose records are counted: DROP, COPY, ALONE or EMPTY.
+
+    counts  see tables.Count        the others  see `stays_empty`
+    ALONE is one that loses some records or needs a delete horizon.
+    """
+    kept: cython.longlong = counts[tables.C_KEPT, row]
+    if kept == 0: return tables.EMPTY if is_precious(batches, row, ids, offsets, epochs, round_end) else tables.DROP
+    if is_legacy(batches, row) or kept < counts[tables.C_READ, row]: return tables.ALONE
+    if counts[tables.C_TOMBSTONES, row] and not has_delete_horizon(batches, row): return tables.ALONE
+    return tables.COPY
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def stays_empty(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, ids: cython.const[cython.longlong][::1],
+                offsets: cython.const[cython.longlong][::1], epochs: cython.const[cython.short][::1],
+                round_end: cython.longlong) -> cython.bint:
+    """Does a batch stay, as a header, though it has no records left? Mirrors Cleaner.checkBatchRetention.
+
+    ids, offsets, epochs  of active producers, in order of their ids: last data offset (−1: none is known) and epoch
+    round_end             last offset of the round: the batch that ends with it stays
+    """
+    if row < 0 or row >= batches.shape[1]: return False
+    with cython.nogil:
+        return is_precious(batches, row, ids, offsets, epochs, round_end)
+
+
+def is_precious(batches, row, ids, offsets, epochs, round_end):  # typed in verdicts.pxd
+    """The same, of a batch that is there."""
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = min(ids.shape[0], offsets.shape[0], epochs.shape[0])
+    end: cython.Py_ssize_t = high
+    middle: cython.Py_ssize_t
+    wanted: cython.longlong = batches[fields.B_PRODUCER_ID, row]
+    if batches[fields.B_LAST_OFFSET, row] == round_end: return True
+    if not has_producer(batches, row): return False
+    while low < high:
+        middle = low + (high - low) // 2
+        if ids[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    if low == end or ids[low] != wanted: return False
+    if offsets[low] >= 0: return offsets[low] == batches[fields.B_LAST_OFFSET, row]
+    return is_control(batches, row) and epochs[low] == batches[fields.B_PRODUCER_EPOCH, row]
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def count_gone(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: cython.const[cython.uchar][::1],
+               ids: cython.const[cython.longlong][::1], offsets: cython.const[cython.longlong][::1],
+               epochs: cython.const[cython.short][::1], round_end: cython.longlong) -> cython.longlong:
+    """Records of batches of which nothing stays, by their verdict; −1: there are no such rows. See `stays_empty`."""
+    row: cython.Py_ssize_t
+    count: cython.longlong = 0
+    if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0]: return -1
+    with cython.nogil:
+        for row in range(rows):
+            if verdicts[row] == tables.KEEP_NONE and not is_precious(batches, row, ids, offsets, epochs, round_end):
+                count += batches[fields.B_COUNT, row]
+        return count
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def total(counts: cython.longlong[:, ::1], field: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cython.longlong:
+    """The sum of one of the counts over the first `rows` batches; −1: there are no such."""
+    row: cython.Py_ssize_t
+    found: cython.longlong = 0
+    if field < 0 or field >= counts.shape[0] or rows < 0 or rows > counts.shape[1]: return -1
+    for row in range(rows):
+        found += counts[field, row]
+    return found

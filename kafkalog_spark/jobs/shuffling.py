@@ -24,7 +24,7 @@ from engine.log.cleaner.pieces import Changed, KeyReader, transaction_events, wr
 from engine.log.cleaner.round_plan import resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits, OffsetBits, parts_of
-from engine.log.cleaner.walk import Uncleanable
+from engine.log.cleaner.uncleanable import Uncleanable
 from kafkalog_spark.jobs.bit_rows import BITS, COUNT, FAILED, GROUP, BitRows, note_row
 from kafkalog_spark.jobs.holds import JobIsOver
 from kafkalog_spark.schema import ddl_of

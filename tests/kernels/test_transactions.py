@@ -9,29 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats import LEFT_OUT, AbortedTxn, BatchField, ControlType, Status
+from engine.formats import AbortedTxn, BatchField, ControlType, Status
 from engine.kernels.tables import (
-    COUNTS,
     EVENT_WORDS,
     TXN_FIELDS,
     TXN_WORDS,
-    Count,
     TxnBatch,
     TxnEvent,
     TxnFlag,
     TxnState,
-    Verdict,
 )
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.record.batch import read_records
-from engine.record.builder import NewRecord, build_batch, end_txn_batch
-from engine.record.columns import Table
-from engine.record.windows import LogWalk
+from engine.record.builder import NewRecord, build_batch
+from tests.support.batch_tables import table_of
 from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFile
 from tests.support.once import BOTH_BUILDS
-
-NOW = 1_700_000_000_000
+from tests.support.transaction_batches import NOW, batch_of, window_of
 
 
 class Model:
@@ -67,19 +62,6 @@ class Model:
         self.observed.discard(producer_id)
         self.kept.append(txn)
         return False
-
-
-def window_of(*batches):
-    (window,) = LogWalk(MemoryFile("x.log", b"".join(batches)))
-    return window
-
-
-def batch_of(kind, offset, producer_id, count=1):
-    if kind == TxnBatch.DATA:
-        records = [NewRecord(offset + n, NOW, b"k", b"v") for n in range(count)]
-        return build_batch(records, transactional=True, producer_id=producer_id, producer_epoch=0, base_sequence=0)
-    control = ControlType.COMMIT if kind == TxnBatch.COMMIT else ControlType.ABORT
-    return end_txn_batch(control, 3, base_offset=offset, timestamp=NOW, producer_id=producer_id, producer_epoch=0)
 
 
 kinds = st.sampled_from([TxnBatch.DATA, TxnBatch.DATA, TxnBatch.COMMIT, TxnBatch.ABORT])
@@ -235,15 +217,6 @@ def test_arguments_that_do_not_fit_each_other(kernel):
     assert kernel.decide_events(events, -1, *memory)[1] == Status.BAD_START
 
 
-def test_arguments_of_verdicts_that_do_not_fit_each_other(verdicts_kernel):
-    window = window_of(batch_of(TxnBatch.DATA, 0, 1))
-    goes, table, counts = memoryview(bytearray(1)), window.batches.table, Table(COUNTS, 1).table
-    assert not verdicts_kernel.pass_over(table, 1, goes, memoryview(array("q", [0])))
-    assert verdicts_kernel.pass_in_pieces(table, 0, 1, goes, goes[:0]) == -1
-    assert not verdicts_kernel.judge_transactions(table, 2, goes, NOW, goes, counts)
-    assert verdicts_kernel.leave_out(table, 2, goes, counts) == -1
-
-
 @pytest.mark.parametrize("at", range(61, 78))
 def test_only_sound_markers_are_known_by_their_bytes(kernel, at):
     sound = batch_of(TxnBatch.COMMIT, 0, 1)
@@ -296,45 +269,15 @@ def test_of_runs_of_data_the_ends_are_told(kernel):
     assert kernel.decide_events(events, 0, *small) == (0, Status.FULL)
 
 
-@pytest.fixture(params=BUILDS, scope="module")
-def verdicts_kernel(request):
-    return load_kernel("verdicts", request.param)
+batch = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([0, 16, 32, 48, 64, 2]), st.integers(0, 3), st.integers(0, 3))
 
 
-def test_who_only_asks_in_a_first_pass_in_pieces(verdicts_kernel):
-    window = window_of(
-        batch_of(TxnBatch.COMMIT, 0, 1), build_batch([NewRecord(1, NOW, b"k", b"v")], magic=1), batch_of(TxnBatch.DATA, 2, 1),
-        batch_of(TxnBatch.DATA, 3, 2), batch_of(TxnBatch.ABORT, 4, 2), build_batch([NewRecord(5, NOW, b"k", b"v")]),
-    )  # fmt: skip
-    flags, goes = memoryview(bytearray(b"\7" * 6)), memoryview(bytes((1, 0, 0, 1, 1, 0)))
-    assert verdicts_kernel.pass_in_pieces(window.batches.table, 2, 6, goes, flags) == 2
-    assert list(flags) == [1, 2, 0, 2, 1, 0]
-    assert [body == LEFT_OUT for body in window.batches.field(BatchField.BODY)[:6]] == [True, False, False, False, True, False]
-
-
-def test_what_is_left_out_of_each_pass(verdicts_kernel):
-    kernel = verdicts_kernel
-    window = window_of(
-        batch_of(TxnBatch.DATA, 0, 1, 3), batch_of(TxnBatch.DATA, 3, 2, 2), batch_of(TxnBatch.COMMIT, 5, 1),
-        build_batch([NewRecord(6, NOW, b"k", b"v")]), build_batch([NewRecord(7, NOW, b"k", b"v")], magic=1),
-    )  # fmt: skip
-    table, bodies = window.batches.table, list(window.batches.field(BatchField.BODY)[:5])
-    goes, by_row = memoryview(b"\0\1\0\0\0"), memoryview(array("q", bytes(48)))
-    assert kernel.pass_over(table, 5, goes, by_row)
-    assert list(by_row) == [0, 0, 2, 3, 3, 3]
-    assert list(window.batches.field(BatchField.BODY)[:5]) == [bodies[0], LEFT_OUT, LEFT_OUT, bodies[3], bodies[4]]
-    window.batches.field(BatchField.BODY)[:5] = array("q", bodies)
-    for idle, horizon, stays, is_read in ((0, False, True, False), (1, False, True, True), (1, True, False, False), (0, True, True, False)):
-        window.batches.field(BatchField.BODY)[:5] = array("q", bodies)
-        table[BatchField.ATTRIBUTES, 2] = 48 | 64 * horizon
-        table[BatchField.BASE_TIMESTAMP, 2] = NOW
-        counts, verdicts = Table(COUNTS, 5), memoryview(bytearray(b"\0\0\0\4\0"))
-        assert kernel.judge_transactions(table, 5, memoryview(bytes((0, 1, idle, 0, 0))), NOW, verdicts, counts.table)
-        wanted = Verdict.KEEP_ALL if stays else Verdict.KEEP_NONE
-        assert list(verdicts) == [Verdict.ASK, Verdict.KEEP_NONE, wanted, Verdict.SUPERSEDED, Verdict.ASK]
-        assert kernel.leave_out(table, 5, verdicts, counts.table) == 2 + is_read
-        assert list(counts.field(Count.READ)) == [0, 2, 0 if is_read else 1, 1, 0]
-        assert list(counts.field(Count.KEPT)) == [0, 0, int(stays and not is_read), 0, 0]
-        assert counts.table[Count.TOMBSTONES, 2] == is_read
-        left_out = [body == LEFT_OUT for body in window.batches.field(BatchField.BODY)[:5]]
-        assert left_out == [False, True, not is_read, True, False]
+@given(st.lists(batch, max_size=12))
+@settings(deadline=None, max_examples=50)
+def test_transactional_and_control_batches_are_found(kernel, described):
+    batches, _ = table_of(described)
+    found, row = [], kernel.next_in_transaction(batches, 0, len(described))
+    while row < len(described):
+        found.append(row)
+        row = kernel.next_in_transaction(batches, row + 1, len(described))
+    assert found == [row for row, one in enumerate(described) if one[0] == 2 and one[1] & 48]

@@ -11,7 +11,7 @@ from engine.files import Files
 from engine.kernels import BUILD
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.cleaner.walk import Uncleanable
+from engine.log.cleaner.uncleanable import Uncleanable
 from engine.log.loading.loader import open_log
 from tests.support.cases import cases, differences
 from tests.support.live_keys import last_records, lost_keys

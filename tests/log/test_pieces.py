@@ -23,7 +23,8 @@ from engine.log.cleaner.round_plan import plan_round, resolve_transactions
 from engine.log.cleaner.stats import CleanerStats
 from engine.log.cleaner.survivor_bits import GroupBits, OffsetBits, offsets_of
 from engine.log.cleaner.transactions import CleanedTransactionMetadata
-from engine.log.cleaner.walk import SegmentWalk, Uncleanable
+from engine.log.cleaner.uncleanable import Uncleanable
+from engine.log.cleaner.walk import SegmentWalk
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
 from tests.support.cases import cases, differences

@@ -9,8 +9,8 @@ from engine.log.cleaner.cleaner import Cleaner, LogCleaningAborted
 from engine.log.cleaner.compaction import METADATA_LOG, OUTSIDE, is_metadata_log, without_key
 from engine.log.cleaner.manager import Bound, LogToClean, log_to_clean
 from engine.log.cleaner.offset_map import SkimpyOffsetMap
+from engine.log.cleaner.uncleanable import Uncleanable
 from engine.log.cleaner.undecided import open_transactions
-from engine.log.cleaner.walk import Uncleanable
 from engine.log.report import Action
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import CODEC_MASK, INT_MAX, LONG_MAX, MAGIC_V2, NO_TIMESTAMP, BatchField, RecordField
 from engine.kernels.blocks import TABLE
-from engine.kernels.cleaning import count_gone, stays_empty, total
 from engine.kernels.settling import settle
 from engine.kernels.tables import COUNTS, Count
-from engine.kernels.verdicts import judge_transactions, leave_out
+from engine.kernels.verdicts import count_gone, judge_transactions, leave_out, stays_empty, total
 from engine.log.cleaner.later_offsets import Marking
 from engine.log.cleaner.rewriting import BatchRewriter, Marked, empty_in_place, has_delete_horizon
 from engine.log.cleaner.walk import SegmentWalk, WalkColumns, size_of

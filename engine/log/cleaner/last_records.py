@@ -31,7 +31,7 @@ class LastRecords:
 
     @property
     def columns(self) -> tuple[memoryview, memoryview, memoryview, int]:
-        """What kernels want of it, see kernels.cleaning.stays_empty."""
+        """What kernels want of it, see kernels.verdicts.stays_empty."""
         return memoryview(self.ids), memoryview(self.offsets), memoryview(self.epochs), self.round_end
 
 

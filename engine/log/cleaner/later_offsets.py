@@ -6,8 +6,8 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import Status
-from engine.kernels.cleaning import judge
 from engine.kernels.offset_map import mark_retained
+from engine.kernels.survivors import judge
 from engine.kernels.tables import SLOT_WORDS, Verdict
 
 if TYPE_CHECKING:

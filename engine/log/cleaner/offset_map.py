@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UsageError
 from engine.files import zeros
 from engine.formats import Status
-from engine.kernels.cleaning import note_survivors
 from engine.kernels.digest import digest_keys
 from engine.kernels.mapping import map_batches
 from engine.kernels.offset_map import find_key, mark_retained, move_entries, put_keys, take_entries
+from engine.kernels.survivors import note_survivors
 from engine.kernels.tables import SLOT_WORDS, MapState
 from engine.record.columns import BATCH_ROWS
 from engine.record.libzstd import calls_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.kernels.cleaning import note_offsets
+from engine.kernels.survivors import note_offsets
 from engine.log.cleaner.offset_map import Survivors
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What both passes of the cleaner share: windows of sound batches, and which of them belong to transactions."""
+"""What both passes of the cleaner share: windows of sound batches, and their records."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from bisect import bisect_left
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from engine.advice import argument
-from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, BatchField, ControlType
 from engine.kernels.cleaning import first_unsound
-from engine.layout import parent_of
-from engine.log.errors import whole_recovery
+from engine.log.cleaner.uncleanable import Uncleanable, untold_abort
 from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.codecs import FINDINGS, InflateStatus
 from engine.record.columns import BatchColumns, RecordColumns
@@ -21,10 +18,8 @@ from engine.record.reader import ChunkReader
 from engine.record.windows import MAX_BATCH_BYTES, LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from engine.formats import AbortedTxn
-    from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
     from engine.record.legacy import RemarkKind
     from engine.record.reader import Chunk
@@ -33,24 +28,6 @@ if TYPE_CHECKING:
 
 _MORE_ROOM = ("the batch may be sound: --config max.message.bytes=N lets it become N bytes, up to 2147483647, which take so "
               "much memory")
-
-
-class Uncleanable(KafkalogError):
-    """A partition that can not be cleaned: a batch in it is damaged, or inflates to more than a walk takes. Its segment and
-    those behind it are as they were.
-
-    cleaned_below  segments below this offset were cleaned by the same round; None: it changed nothing. A round looks for damage
-                   before it changes anything: only what nobody foresaw is met so late
-    """
-
-    code = "uncleanable"
-
-    def __init__(self, finding: Finding, do: str | None = None) -> None:
-        where = finding.where
-        place = f"{where.file} at byte {where.position}, offset {where.offset}"
-        super().__init__(f"{place}: {finding.what}", do=do or whole_recovery(parent_of(where.file)))
-        self.finding = finding
-        self.cleaned_below: int | None = None
 
 
 class WalkColumns:
@@ -175,46 +152,10 @@ class SegmentWalk:
         return Uncleanable(Finding(code, Where(self._path, position, table[BatchField.BASE_OFFSET, row]), what))
 
 
-def untold_abort(path: str, position: int, offset: int) -> Uncleanable:
-    """The marker at `position` aborts a transaction that no transaction index knows, so that its records would count."""
-    what = ("this marker aborts a transaction that the transaction index does not know: its records would be taken for the "
-            "last ones of their keys, and those that count would go")
-    do = f"kafkalog verify-index --rebuild {argument(parent_of(path))}    # makes the transaction index anew"
-    return Uncleanable(Finding("txnindex-incomplete", Where(path, position, offset), what), do)
-
-
 def size_of(window: Window) -> int:
     """Bytes of its batches."""
     table, last = window.batches.table, window.rows - 1
     return int(table[BatchField.POSITION, last] + table[BatchField.SIZE, last] - table[BatchField.POSITION, 0])
-
-
-def segments_with_aborted(log: UnifiedLog, start_offset: int) -> list[LogSegment]:
-    """The segments from the one that holds the offset on whose transaction index has entries: mostly few of very many."""
-    first = log.segments.floor_segment(start_offset)
-    return [one for one in log.segments.values(None if first is None else first.base_offset) if len(one.txn_index)]
-
-
-def aborted_transactions(
-    log: UnifiedLog, start_offset: int, end_offset: int, segments: Sequence[LogSegment] | None = None
-) -> Iterator[AbortedTxn]:
-    """Aborted transactions of the segments that the offsets lie in, but for those that begin behind them.
-
-    segments  see `segments_with_aborted`, of this offset or one before it; None: they are looked for
-
-    Some may have ended before `start_offset`: the key pass, which begins in the middle of a segment, then takes what their
-    producer writes next for aborted, up to its next marker. Those records only leave older ones of their keys where they
-    are. Mirrors UnifiedLog.collectAbortedTransactions.
-    """
-    first = log.segments.floor_segment(start_offset)
-    asked = segments_with_aborted(log, start_offset) if segments is None else segments
-    begin = 0 if first is None else bisect_left(asked, first.base_offset, key=lambda segment: segment.base_offset)
-    for number in range(begin, len(asked)):
-        for txn in asked[number].txn_index.checked():
-            if txn.last_offset >= log.log_start_offset and txn.first_offset < end_offset:
-                yield txn
-            if txn.last_stable_offset >= end_offset:  # later ones begin behind
-                return
 
 
 def _reset_body(batches: BatchColumns, row: int) -> None:

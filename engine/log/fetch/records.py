@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, INT_MAX, LONG_MAX, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType, RecordField
-from engine.kernels.cleaning import next_in_transaction
 from engine.kernels.select import next_unsound
+from engine.kernels.transactions import next_in_transaction
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.reading import FetchIsolation, read, read_from_damage
 from engine.log.scan.markers import unreadable_marker

@@ -18,7 +18,7 @@ from engine.log.cleaner.compaction import compact
 from engine.log.cleaner.explain import explain_compaction
 from engine.log.cleaner.metrics import CleanerMetrics
 from engine.log.cleaner.offset_map import refuse_too_small
-from engine.log.cleaner.walk import Uncleanable
+from engine.log.cleaner.uncleanable import Uncleanable
 from engine.log.errors import IndexFull
 from engine.log.operations.compaction_targets import Which, dirtiest_first, why_none
 from engine.log.report import Action, Report
