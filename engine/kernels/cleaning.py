@@ -17,11 +17,10 @@ def first_unsound(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t) -> 
     """The first batch with a wrong checksum, an unknown message format or an unknown codec; `rows`: none."""
     row: cython.Py_ssize_t = 0
     if rows > batches.shape[1]: return 0
-    with cython.nogil:
-        while row < rows:
-            if not is_whole(batches, row) or not is_known(batches, row): return row
-            row += 1
-        return rows
+    while row < rows:
+        if not is_whole(batches, row) or not is_known(batches, row): return row
+        row += 1
+    return rows
 
 
 @cython.ccall

@@ -60,13 +60,12 @@ def holds_codec(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, end: c
                 codec: cython.longlong) -> cython.bint:
     """Has one of the batches row … end − 1 of format 2, LEFT_OUT aside, that codec?"""
     if row < 0 or end > batches.shape[1]: return False
-    with cython.nogil:
-        while row < end:
-            if (batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK == codec and not is_legacy(batches, row)
-                    and batches[fields.B_BODY, row] != fields.LEFT_OUT):
-                return True
-            row += 1
-        return False
+    while row < end:
+        if (batches[fields.B_ATTRIBUTES, row] & fields.CODEC_MASK == codec and not is_legacy(batches, row)
+                and batches[fields.B_BODY, row] != fields.LEFT_OUT):
+            return True
+        row += 1
+    return False
 
 
 def inflate_rows(data, batches, row, end, checksums, library, out, at):  # typed in frames.pxd: other kernels call it as C

@@ -83,17 +83,16 @@ def judge(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdicts: c
     last: cython.longlong
     if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0] or start < 0: return False
     if latest >= start and (latest - start) >> 6 >= survivors.shape[0]: return False
-    with cython.nogil:
-        for row in range(rows):
-            if verdicts[row] != tables.ASK: continue
-            if is_legacy(batches, row) or (not alike and is_transactional_or_control(batches, row)): continue
-            first = batches[fields.B_BASE_OFFSET, row]
-            last = batches[fields.B_LAST_OFFSET, row]
-            if first < start or last > latest or last < first or batches[fields.B_COUNT, row] < 1: continue
-            verdicts[row] = tables.ASK_SURVIVORS
-            if last - first < _LONGEST and not _survives(survivors, first - start, last - start):
-                verdicts[row] = tables.SUPERSEDED
-        return True
+    for row in range(rows):
+        if verdicts[row] != tables.ASK: continue
+        if is_legacy(batches, row) or (not alike and is_transactional_or_control(batches, row)): continue
+        first = batches[fields.B_BASE_OFFSET, row]
+        last = batches[fields.B_LAST_OFFSET, row]
+        if first < start or last > latest or last < first or batches[fields.B_COUNT, row] < 1: continue
+        verdicts[row] = tables.ASK_SURVIVORS
+        if last - first < _LONGEST and not _survives(survivors, first - start, last - start):
+            verdicts[row] = tables.SUPERSEDED
+    return True
 
 
 @cython.cfunc

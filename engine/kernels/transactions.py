@@ -207,19 +207,18 @@ def decide_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[
     answer: cython.int
     if row < 0 or rows > batches.shape[1] or rows > goes.shape[0] or not _fit(slots, state, firsts, owners):
         return row, fields.BAD_START
-    with cython.nogil:
-        while row < rows:
-            if not is_legacy(batches, row) and is_transactional_or_control(batches, row):
-                kind = tables.TXN_DATA
-                if is_control(batches, row):
-                    kind = _marker(data, batches, row)
-                    if kind < 0: return row, fields.BAD_RECORD
-                answer = _decide(slots, state, firsts, owners, kept, batches[fields.B_PRODUCER_ID, row],
-                                 batches[fields.B_LAST_OFFSET, row], kind)
-                if answer < 0: return row, fields.FULL
-                goes[row] = answer
-            row += 1
-        return row, fields.END
+    while row < rows:
+        if not is_legacy(batches, row) and is_transactional_or_control(batches, row):
+            kind = tables.TXN_DATA
+            if is_control(batches, row):
+                kind = _marker(data, batches, row)
+                if kind < 0: return row, fields.BAD_RECORD
+            answer = _decide(slots, state, firsts, owners, kept, batches[fields.B_PRODUCER_ID, row],
+                             batches[fields.B_LAST_OFFSET, row], kind)
+            if answer < 0: return row, fields.FULL
+            goes[row] = answer
+        row += 1
+    return row, fields.END
 
 
 @cython.ccall
@@ -242,26 +241,25 @@ def tell_rows(data: cython.const[cython.uchar][::1], batches: cython.longlong[:,
     position: cython.longlong
     if row < 0 or rows > batches.shape[1] or count < 0 or count > events.shape[0] // tables.EVENT_WORDS:
         return row, count, fields.BAD_START
-    with cython.nogil:
-        while row < rows:
-            if not is_legacy(batches, row) and is_transactional_or_control(batches, row):
-                kind = _marker(data, batches, row) if is_control(batches, row) else tables.TXN_DATA
-                position = base + batches[fields.B_POSITION, row]
-                at = count * tables.EVENT_WORDS
-                if kind == tables.TXN_DATA and count >= 2 and _goes_on(
-                        events, at, batches[fields.B_PRODUCER_ID, row], position >= border, border):
-                    at -= tables.EVENT_WORDS
-                elif events.shape[0] - at < tables.EVENT_WORDS:
-                    return row, count, fields.FULL
-                else:
-                    count += 1
-                events[at + tables.EVENT_POSITION] = position
-                events[at + tables.EVENT_PRODUCER_ID] = batches[fields.B_PRODUCER_ID, row]
-                events[at + tables.EVENT_LAST_OFFSET] = batches[fields.B_LAST_OFFSET, row]
-                events[at + tables.EVENT_KIND] = tables.TXN_OTHER if kind < 0 else kind
-                if kind < 0: return row + 1, count, fields.BAD_RECORD
-            row += 1
-        return row, count, fields.END
+    while row < rows:
+        if not is_legacy(batches, row) and is_transactional_or_control(batches, row):
+            kind = _marker(data, batches, row) if is_control(batches, row) else tables.TXN_DATA
+            position = base + batches[fields.B_POSITION, row]
+            at = count * tables.EVENT_WORDS
+            if kind == tables.TXN_DATA and count >= 2 and _goes_on(
+                    events, at, batches[fields.B_PRODUCER_ID, row], position >= border, border):
+                at -= tables.EVENT_WORDS
+            elif events.shape[0] - at < tables.EVENT_WORDS:
+                return row, count, fields.FULL
+            else:
+                count += 1
+            events[at + tables.EVENT_POSITION] = position
+            events[at + tables.EVENT_PRODUCER_ID] = batches[fields.B_PRODUCER_ID, row]
+            events[at + tables.EVENT_LAST_OFFSET] = batches[fields.B_LAST_OFFSET, row]
+            events[at + tables.EVENT_KIND] = tables.TXN_OTHER if kind < 0 else kind
+            if kind < 0: return row + 1, count, fields.BAD_RECORD
+        row += 1
+    return row, count, fields.END
 
 
 @cython.cfunc
@@ -293,14 +291,13 @@ def decide_events(events: cython.const[cython.longlong][::1], number: cython.Py_
     at: cython.Py_ssize_t
     if number < 0 or events.shape[0] % tables.EVENT_WORDS != 0 or not _fit(slots, state, firsts, owners):
         return number, fields.BAD_START
-    with cython.nogil:
-        while number < events.shape[0] // tables.EVENT_WORDS:
-            at = number * tables.EVENT_WORDS
-            if _decide(slots, state, firsts, owners, kept, events[at + tables.EVENT_PRODUCER_ID],
-                       events[at + tables.EVENT_LAST_OFFSET], events[at + tables.EVENT_KIND]) < 0:
-                return number, fields.FULL
-            number += 1
-        return number, fields.END
+    while number < events.shape[0] // tables.EVENT_WORDS:
+        at = number * tables.EVENT_WORDS
+        if _decide(slots, state, firsts, owners, kept, events[at + tables.EVENT_PRODUCER_ID],
+                   events[at + tables.EVENT_LAST_OFFSET], events[at + tables.EVENT_KIND]) < 0:
+            return number, fields.FULL
+        number += 1
+    return number, fields.END
 
 
 @cython.cfunc
@@ -338,7 +335,6 @@ def next_in_transaction(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t
                         rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """First batch from `row` on that is transactional or a control batch; `rows`: none."""
     if row < 0 or rows > batches.shape[1]: return rows
-    with cython.nogil:
-        while row < rows and (is_legacy(batches, row) or not is_transactional_or_control(batches, row)):
-            row += 1
-        return row
+    while row < rows and (is_legacy(batches, row) or not is_transactional_or_control(batches, row)):
+        row += 1
+    return row

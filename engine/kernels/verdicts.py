@@ -38,19 +38,18 @@ def pass_over(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, goes: c
     row: cython.Py_ssize_t
     passed: cython.longlong = 0
     if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows >= by_row.shape[0]: return False
-    with cython.nogil:
-        for row in range(rows):
-            by_row[row] = passed
-            if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
-            if is_control(batches, row):
-                passed += 1  # each, also if empty
-            elif goes[row]:
-                passed += batches[fields.B_COUNT, row]
-            else:
-                continue
-            batches[fields.B_BODY, row] = fields.LEFT_OUT
-        by_row[rows] = passed
-        return True
+    for row in range(rows):
+        by_row[row] = passed
+        if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
+        if is_control(batches, row):
+            passed += 1  # each, also if empty
+        elif goes[row]:
+            passed += batches[fields.B_COUNT, row]
+        else:
+            continue
+        batches[fields.B_BODY, row] = fields.LEFT_OUT
+    by_row[rows] = passed
+    return True
 
 
 @cython.ccall
@@ -66,15 +65,14 @@ def pass_in_pieces(batches: cython.longlong[:, ::1], first: cython.Py_ssize_t, r
     row: cython.Py_ssize_t
     asking: cython.Py_ssize_t = 0
     if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows > flags.shape[0]: return -1
-    with cython.nogil:
-        for row in range(rows):
-            if not is_legacy(batches, row) and is_control(batches, row):
-                flags[row] = 1
-                batches[fields.B_BODY, row] = fields.LEFT_OUT
-                continue
-            flags[row] = 2 if row < first or goes[row] else 0
-            if flags[row]: asking += 1
-        return asking
+    for row in range(rows):
+        if not is_legacy(batches, row) and is_control(batches, row):
+            flags[row] = 1
+            batches[fields.B_BODY, row] = fields.LEFT_OUT
+            continue
+        flags[row] = 2 if row < first or goes[row] else 0
+        if flags[row]: asking += 1
+    return asking
 
 
 @cython.ccall
@@ -91,17 +89,16 @@ def judge_transactions(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t
     row: cython.Py_ssize_t
     if rows < 0 or rows > batches.shape[1] or rows > goes.shape[0] or rows > verdicts.shape[0]: return False
     if counts.shape[0] < tables.COUNTS or rows > counts.shape[1]: return False
-    with cython.nogil:
-        for row in range(rows):
-            if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
-            if not is_control(batches, row):
-                if goes[row]: verdicts[row] = tables.KEEP_NONE
-                continue
-            verdicts[row] = tables.KEEP_ALL
-            if not goes[row]: continue
-            if not has_delete_horizon(batches, row): counts[tables.C_TOMBSTONES, row] = 1
-            elif batches[fields.B_BASE_TIMESTAMP, row] <= now: verdicts[row] = tables.KEEP_NONE
-        return True
+    for row in range(rows):
+        if is_legacy(batches, row) or not is_transactional_or_control(batches, row): continue
+        if not is_control(batches, row):
+            if goes[row]: verdicts[row] = tables.KEEP_NONE
+            continue
+        verdicts[row] = tables.KEEP_ALL
+        if not goes[row]: continue
+        if not has_delete_horizon(batches, row): counts[tables.C_TOMBSTONES, row] = 1
+        elif batches[fields.B_BASE_TIMESTAMP, row] <= now: verdicts[row] = tables.KEEP_NONE
+    return True
 
 
 @cython.ccall
@@ -116,19 +113,18 @@ def leave_out(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdict
     left: cython.Py_ssize_t = 0
     if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0]: return -1
     if counts.shape[0] < tables.COUNTS or rows > counts.shape[1]: return -1
-    with cython.nogil:
-        for row in range(rows):
-            if is_legacy(batches, row) or verdicts[row] == tables.ASK or verdicts[row] == tables.ASK_SURVIVORS:
-                left += 1
-                continue
-            if verdicts[row] == tables.KEEP_ALL and counts[tables.C_TOMBSTONES, row] != 0:
-                left += 1
-                continue
-            counts[tables.C_READ, row] = batches[fields.B_COUNT, row]
-            if verdicts[row] == tables.KEEP_ALL:
-                counts[tables.C_KEPT, row] = batches[fields.B_COUNT, row]
-            batches[fields.B_BODY, row] = fields.LEFT_OUT
-        return left
+    for row in range(rows):
+        if is_legacy(batches, row) or verdicts[row] == tables.ASK or verdicts[row] == tables.ASK_SURVIVORS:
+            left += 1
+            continue
+        if verdicts[row] == tables.KEEP_ALL and counts[tables.C_TOMBSTONES, row] != 0:
+            left += 1
+            continue
+        counts[tables.C_READ, row] = batches[fields.B_COUNT, row]
+        if verdicts[row] == tables.KEEP_ALL:
+            counts[tables.C_KEPT, row] = batches[fields.B_COUNT, row]
+        batches[fields.B_BODY, row] = fields.LEFT_OUT
+    return left
 
 
 def kind_of(batches, counts, row, ids, offsets, epochs, round_end):  # typed in verdicts.pxd, so that others call it as C
@@ -155,8 +151,7 @@ def stays_empty(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, ids: c
     round_end             last offset of the round: the batch that ends with it stays
     """
     if row < 0 or row >= batches.shape[1]: return False
-    with cython.nogil:
-        return is_precious(batches, row, ids, offsets, epochs, round_end)
+    return is_precious(batches, row, ids, offsets, epochs, round_end)
 
 
 def is_precious(batches, row, ids, offsets, epochs, round_end):  # typed in verdicts.pxd
@@ -188,11 +183,10 @@ def count_gone(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t, verdic
     row: cython.Py_ssize_t
     count: cython.longlong = 0
     if rows < 0 or rows > batches.shape[1] or rows > verdicts.shape[0]: return -1
-    with cython.nogil:
-        for row in range(rows):
-            if verdicts[row] == tables.KEEP_NONE and not is_precious(batches, row, ids, offsets, epochs, round_end):
-                count += batches[fields.B_COUNT, row]
-        return count
+    for row in range(rows):
+        if verdicts[row] == tables.KEEP_NONE and not is_precious(batches, row, ids, offsets, epochs, round_end):
+            count += batches[fields.B_COUNT, row]
+    return count
 
 
 @cython.ccall
