@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engine.record.windows import Window
 
 
+_WINDOW = 4 << 20  # bytes: threads that work side by side hand over the interpreter's lock a few times for each
 _MORE_ROOM = ("the batch may be sound: --config max.message.bytes=N lets it become N bytes, up to 2147483647, which take so "
               "much memory")
 
@@ -77,7 +78,7 @@ class SegmentWalk:
     def _sound_windows(self) -> Iterator[Window]:
         file, size = self._segment.log_file, self._segment.size
         batches = self._columns.batches
-        walk = LogWalk(file, self._position, size, max_batch_bytes=MAX_BATCH_BYTES, batches=batches)
+        walk = LogWalk(file, self._position, size, max_batch_bytes=MAX_BATCH_BYTES, batches=batches, window_size=_WINDOW)
         for window in walk:
             row = first_unsound(window.batches.table, window.rows)
             if row < window.rows:
