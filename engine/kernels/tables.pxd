@@ -47,7 +47,8 @@ cdef enum:  # TxnState, and a producer
     TXN_NEXT = 1
     TXN_KEPT = 2
     TXN_UNTOLD = 3
-    TXN_FIELDS = 4
+    TXN_FROM = 4
+    TXN_FIELDS = 5
     TXN_WORDS = 3
 
 cdef enum:  # TxnFlag

@@ -84,6 +84,7 @@ class TxnState(IntEnum):
     NEXT = 1  # aborted transaction that lies ahead
     KEPT = 2  # numbers in the output for aborted transactions whose data were seen
     UNTOLD = 3  # 1 + offset of the last abort marker behind data that nobody had said to be aborted; 0: there was none
+    FROM = 4  # data of which nobody had said so, and that end below this offset, are nobody's concern
 
 
 class TxnFlag(IntEnum):

@@ -95,7 +95,7 @@ def _decide(slots: cython.longlong[::1], state: cython.longlong[::1], firsts: cy
             slots[at + 1] |= tables.TXN_OBSERVED
             return 1
         _take(slots, state, at, producer_id)
-        slots[at + 1] |= tables.TXN_COMMITTED
+        if last_offset >= state[tables.TXN_FROM]: slots[at + 1] |= tables.TXN_COMMITTED
         return 0
     if kind == tables.TXN_COMMIT:
         if not flags & tables.TXN_COMMITTED: return 1

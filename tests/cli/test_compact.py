@@ -168,6 +168,27 @@ def test_what_was_aborted_below_the_dirty_part_needs_no_transaction_index(log_di
     assert logs(partition) != before
 
 
+def test_a_marker_below_the_dirty_part_ends_its_transaction(log_dir):
+    """What the producer writes next is not taken for aborted."""
+    def put(offset, key, sequence):
+        return build_batch([NewRecord(offset, NOW - 10_000, key, b"%d" % offset)], producer_id=7, producer_epoch=0,
+                           base_sequence=sequence, transactional=True)  # fmt: skip
+
+    def end(offset, kind):
+        return end_txn_batch(kind, 0, base_offset=offset, timestamp=NOW - 10_000, producer_id=7, producer_epoch=0)
+
+    partition = log_dir / "a-0"
+    partition.mkdir()
+    (partition / "00000000000000000000.log").write_bytes(
+        put(0, b"a", 0) + end(1, ControlType.ABORT) + put(2, b"b", 1) + put(3, b"b", 2) + end(4, ControlType.COMMIT)
+    )
+    (partition / "00000000000000000005.log").write_bytes(put(5, b"z", 3))
+    kafkalog("recover", "--no-quarantine", "--now", str(NOW), str(partition))
+    assert compact("--force", "--first-dirty-offset", "2", partition).status == 0
+    kept = kafkalog("fetch", "--offset", "0", "--isolation", "read_committed", "-f", "%o %k\\n", str(partition))
+    assert kept.out.decode().splitlines() == ["3 b"]
+
+
 def test_explain_says_how_young_a_segment_is(log_dir):
     append(log_dir, "a-0", ["a", "b", "a", "b", "a"])  # at NOW - 10,000 and on, 1 ms apart
     lag = ("--config", "min.compaction.lag.ms=9998", "--explain", log_dir / "a-0")

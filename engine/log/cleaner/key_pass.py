@@ -43,7 +43,7 @@ def build_offset_map(
     offset_map.clear(end - start)
     one = _KeyPass(offset_map, start, stats, on_bytes)
     dirty = log.segments.values(start, end)
-    transactions = CleanedTransactionMetadata()
+    transactions = CleanedTransactionMetadata(concerned_from=start)
     transactions.add_aborted_transactions(aborted_transactions(log, start, end, segments_with_aborted(log, start)))
     for number, segment in enumerate(dirty):
         walk = SegmentWalk(segment, segment.position_before(start), log.config.max_message_size, columns)
@@ -78,7 +78,7 @@ class _KeyPass:
         for window in walk.windows():
             table, stats, passed_over = window.batches.table, self._stats, self._passed_over
             self.position = window.base + table[BatchField.POSITION, window.rows - 1] + table[BatchField.SIZE, window.rows - 1]
-            goes = transactions.on_window_read(window, walk.control_kind, _first_wanted(window, self._start))
+            goes = transactions.on_window_read(window, walk.control_kind)
             if transactions.untold >= self._start:
                 walk.refuse_untold(window, transactions.untold)
             if not pass_over(table, window.rows, goes, passed_over):
@@ -130,14 +130,6 @@ def _see_to_their_ends(
                 walk.refuse_untold(window, transactions.untold)
             undecided &= transactions.undecided()
         position = 0
-
-
-def _first_wanted(window: Window, start: int) -> int:
-    """The first batch that ends at offset `start` or behind it: what became of transactions before it is nobody's concern."""
-    last_offsets, row = window.batches.field(BatchField.LAST_OFFSET), 0
-    while row < window.rows and last_offsets[row] < start:
-        row += 1
-    return row
 
 
 def _before(window: Window, chunk: Chunk, at: int, before: int) -> int:

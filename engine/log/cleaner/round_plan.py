@@ -122,7 +122,7 @@ def resolve_transactions(plan: RoundPlan, events: Mapping[int, bytes] | Mapping[
     Raises Uncleanable where a transaction was aborted that no transaction index knows.
     """
     resolved = ResolvedTransactions({}, {})
-    keys, filtering = CleanedTransactionMetadata(), CleanedTransactionMetadata()
+    keys, filtering = CleanedTransactionMetadata(concerned_from=plan.first_dirty_offset), CleanedTransactionMetadata()
     keys.add_aborted_transactions(plan.aborted)
     for group in plan.groups:
         words = [memoryview(events.get(segment.base_offset, b"")).cast("q") for segment in group]
@@ -135,8 +135,6 @@ def resolve_transactions(plan: RoundPlan, events: Mapping[int, bytes] | Mapping[
                 resolved.of_keys[segment.base_offset] = keys.pack(end)
                 last_offsets = here[TxnEvent.LAST_OFFSET :: EVENT_WORDS].tolist()
                 first = bisect_left(here[TxnEvent.POSITION :: EVENT_WORDS], segment.key_position)
-                while first < len(last_offsets) and last_offsets[first] < plan.first_dirty_offset:
-                    first += 1  # what became of transactions before it is nobody's concern
                 keys.on_events_read(here[EVENT_WORDS * first :])
                 if keys.untold >= plan.first_dirty_offset:
                     at = last_offsets.index(keys.untold, first)

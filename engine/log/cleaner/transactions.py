@@ -66,15 +66,18 @@ class PackedTransactions(NamedTuple):
 class CleanedTransactionMetadata:
     """Transactions around the place that a walk over the log has reached.
 
-    keep  takes the aborted transactions whose data were still seen: entries of the new transaction index
+    keep            takes the aborted transactions whose data were still seen: entries of the new transaction index
+    concerned_from  an offset: transactions whose data end below it are not `untold`, nor `undecided`
     """
 
     def __init__(
-        self, keep: Callable[[AbortedTxn], None] | None = None, *, packed: PackedTransactions | None = None
-    ) -> None:
+        self, keep: Callable[[AbortedTxn], None] | None = None, *, packed: PackedTransactions | None = None,
+        concerned_from: int = 0,
+    ) -> None:  # fmt: skip
         self.keep = keep
         self._aborted = _columns()  # transactions that are ahead, or under way, by first offset: there may be a million
         self._state = array("q", bytes(8 * TXN_FIELDS))
+        self._state[TxnState.FROM] = concerned_from
         self._slots = array("q", bytes(8 * TXN_WORDS * 2 * _LEAST))
         self._kept = array("q", bytes(8 * _MOST_KEPT))
         if packed is not None:
