@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -23,17 +25,30 @@ def each(spark: SparkSession, count: int) -> DataFrame:
 def run(
     spark: SparkSession, splits: Sequence[list[T]], schema: pa.Schema, work: Callable[[list[T]], Iterator[pa.RecordBatch]]
 ) -> DataFrame:
-    """What `work` gives for each split, lazily, a task for each."""
+    """What `work` gives for each split, lazily, a task for each.
+
+    Spark sends what a task runs to all of them alike: each unpacks its own split only.
+    """
     from kafkalog_spark.schema import ddl_of
 
-    todo = list(splits) or [[]]
+    todo = [packed(split) for split in splits] or [packed([])]
 
     def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from work(todo[number])
+                yield from work(unpacked(todo[number]))
 
     return each(spark, len(todo)).mapInArrow(mapped, ddl_of(schema))
+
+
+def packed(value: object) -> bytes:
+    """What the driver tells one task, for `unpacked`: paths that have much in common take little."""
+    return zlib.compress(pickle.dumps(value), 1)
+
+
+def unpacked(told: bytes) -> Any:
+    """What `packed` was given, by the driver of the same job."""
+    return pickle.loads(zlib.decompress(told))  # noqa: S301  # no file or user has a say in it
 
 
 def rows_of(frame: DataFrame) -> Iterator[Row]:

@@ -7,7 +7,6 @@ new segments in the place of the old ones once all of them are written.
 from __future__ import annotations
 
 import logging
-import pickle
 import re
 import time
 from dataclasses import replace
@@ -41,6 +40,7 @@ from kafkalog_spark.jobs.upkeep import (
     run_here,
     run_tasks,
 )
+from kafkalog_spark.tasks import packed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -141,7 +141,7 @@ def _by_shuffle(
     spark: SparkSession, job: Job, place: Place, asked: CompactionOptions, clean: set[str], work: Assignment
 ) -> list[dict[str, Any]]:
     """Do the round that a task has planned; where that can not be, let one task do it with its offset map."""
-    plan: RoundPlan = pickle.loads(job.plans.pop(place.path))  # noqa: S301  # from a task of ours
+    plan: RoundPlan = unpacked(job.plans.pop(place.path))
     files, staging = Files(), f"{place.path}/{STAGING}"
     directory = f"{staging}/{uuid4().hex}"
     try:
@@ -210,7 +210,7 @@ def _compact(asked: CompactionOptions, clean: set[str], shuffle: str, manager: T
         if not plan.fits_bits:
             log.report.add(Action.EXPLAINED, "", "not by shuffle: offsets are too far apart for a bit each")
             return False
-        manager.plans[log.directory] = pickle.dumps(plan)
+        manager.plans[log.directory] = packed(plan)
         return True
 
     errors: list[KafkalogError] = []

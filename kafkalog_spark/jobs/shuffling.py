@@ -8,7 +8,6 @@ by the engine's second pass, into a directory that no other attempt uses. Nothin
 from __future__ import annotations
 
 import json
-import pickle
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -29,7 +28,7 @@ from kafkalog_spark.jobs.bit_rows import BITS, COUNT, FAILED, GROUP, BitRows, no
 from kafkalog_spark.jobs.holds import JobIsOver
 from kafkalog_spark.schema import ddl_of
 from kafkalog_spark.table.levels import rows_as_batches
-from kafkalog_spark.tasks import run
+from kafkalog_spark.tasks import packed, run, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -115,13 +114,13 @@ def clean_by_shuffle(
 
 
 def _to_read(segments: Sequence[SegmentToClean], known: ResolvedTransactions) -> bytes:
-    """What a task of the second step is told of its segments, pickled: a list of what KeyReader.read takes."""
-    return pickle.dumps([(segment, known.of_keys.get(segment.base_offset)) for segment in segments])
+    """What a task of the second step is told of its segments, packed: a list of what KeyReader.read takes."""
+    return packed([(segment, known.of_keys.get(segment.base_offset)) for segment in segments])
 
 
 def _to_write(group: Sequence[SegmentToClean], known: ResolvedTransactions) -> bytes:
-    """What a task of the third step is told of a group, pickled: its segments, and what write_planned takes."""
-    return pickle.dumps((group, known.of_groups[group[0].base_offset]))
+    """What a task of the third step is told of a group, packed: its segments, and what write_planned takes."""
+    return packed((group, known.of_groups[group[0].base_offset]))
 
 
 def _sum(rows: Sequence[Row]) -> CleanerStats:
@@ -268,7 +267,7 @@ def _last_offsets(spark: SparkSession, step: Step, to_read: list[tuple[int, byte
     def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for todo in batch.column(1).to_pylist():
-                yield from _key_batches(step, pickle.loads(todo))  # noqa: S301  # from the driver
+                yield from _key_batches(step, unpacked(todo))
 
     keys = (
         spark.createDataFrame(to_read, ddl_of(_TO_READ))
@@ -366,7 +365,7 @@ def _write(batches: Iterable[pa.RecordBatch], step: Step, tokens: list[int]) -> 
                 note_row(bits_of[number], group[0].base_offset, first, memoryview(bits[at].as_buffer()))
     for number in sorted(bits_of):
         try:
-            group, known = pickle.loads(told[number])  # noqa: S301  # from the driver
+            group, known = unpacked(told[number])
             row = _write_group(step, group, known, bits_of.pop(number).survivors)
         except KafkalogError as error:
             yield {"problem": str(error)}

@@ -158,18 +158,16 @@ def run_tasks(spark: SparkSession, job: Job, places: list[Place], work: Assignme
     by_path = {place.path: place for place in places}
     splits = [[by_path[piece.directory] for piece in split] for split in pack(pieces_of(places), split_bytes)]
 
-    def task(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
-        mine = [place for piece in pieces for place in splits[piece.partition]]
+    def task(mine: list[Place]) -> Iterator[pa.RecordBatch]:
         try:
             yield from rows_as_batches(_rows(mine, work, cluster, hold), _SCHEMA)
         except KafkalogError as error:  # what concerns one log is a row; this concerns its log dir
             raise LogDirError(str(error)) from None
 
     cluster, hold = job.cluster, job.hold
-    numbered = [[Piece("", "", number, 0, 0, 0)] for number in range(len(splits))]
     if not places:
         return []
-    found = run(spark, numbered, _SCHEMA, task).collect()  # an iterator of Spark's would run them two by two
+    found = run(spark, splits, _SCHEMA, task).collect()  # an iterator of Spark's would run them two by two
     return _taken(job, by_path, (row.asDict() for row in found))
 
 

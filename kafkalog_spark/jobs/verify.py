@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
 
 SCHEMA = pa.schema(list(FINDING_TYPES.items()))
@@ -35,13 +36,19 @@ def verify(spark: SparkSession, *paths: str, **options: object) -> DataFrame:
     Replicas of a partition, in whatever dirs, are compared with the copy that a leader would have.
     Raises OptionError, LogDirError; a directory that can not be read is a finding.
     """
-    asked = options_of(paths, options)
+    return run(spark, splits_of(options_of(paths, options)), SCHEMA, check_split)
+
+
+def splits_of(asked: ReadOptions) -> list[list[Piece]]:
+    """What each task checks: all replicas of a partition come together. Raises OptionError, LogDirError."""
     pieces = sorted(directories(asked, Bounds()), key=lambda piece: (piece.topic, piece.partition, piece.directory))
     groups = [list(group) for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition))]
-    return run(spark, pack_groups(groups, asked.split_bytes, asked.min_partitions), SCHEMA, _verify)
+    return pack_groups(groups, asked.split_bytes, asked.min_partitions)
 
 
-def _verify(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+def check_split(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+    """The findings of one task, rows of SCHEMA."""
+
     def rows() -> Iterator[dict[str, object]]:
         for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition)):
             yield from _verify_replicas(list(group))
