@@ -15,7 +15,7 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UnreadableFile
 from engine.files import Files, now_ms, remove_tree
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC
@@ -86,7 +86,7 @@ def compact(
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
     with opened(paths, settings, moment, _plain, topics) as job:
         for place in (place for log_dir in job.log_dirs for place in log_dir.places):  # whether it is due still or not
-            remove_tree(Files(), f"{place.path}/{STAGING}")  # of a job that died
+            _clear_of_dead_job(place)
         chooser = LogCompactor(asked, explain=False, on_bytes=_unsaid, clock=time.perf_counter)
         told = [*_metadata_logs(job), *chooser.choose(job.manager, 1)]
         places = [
@@ -171,6 +171,15 @@ def _clear(files: Files, staging: str) -> None:
         remove_tree(files, staging)
     except KafkalogError as error:
         _LOG.warning("%s is left behind: %s", staging, error)
+
+
+def _clear_of_dead_job(place: Place) -> None:
+    """Remove what a job that died has left; of a directory that nobody may look into the work on it tells."""
+    staging = f"{place.path}/{STAGING}"
+    try:
+        remove_tree(Files(), staging)
+    except UnreadableFile as error:
+        _LOG.info("%s is not looked for: %s", staging, error)
 
 
 def _put(plan: RoundPlan, written: WrittenGroups, was_clean: bool, manager: TaskLogManager) -> Iterator[Report]:

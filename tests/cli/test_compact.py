@@ -21,6 +21,7 @@ from tests.support.full_disk import full_disk
 from tests.support.keyed_logs import write_keyed_log
 from tests.support.live_keys import last_records, lost_keys
 from tests.support.memory_files import MemoryFile
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 NOW = 1_764_000_000_000
@@ -79,6 +80,20 @@ def test_a_log_dir_gives_the_dirtiest_first_and_leaves_the_clean_alone(log_dir):
     assert [event["reason"].partition("; ")[0] for event in said["events"]] == [
         "nothing to compact: 3 of 3 partitions are of compacted topics, and none is dirty enough"
     ]
+
+
+@pytest.mark.parametrize("option", ["--force", "--explain"])
+def test_a_partition_that_may_not_be_entered_keeps_no_other_from_being_done(option, log_dir):
+    for partition in ("a-0", "shut-0", "z-0"):
+        append(log_dir, partition, ["a", "b", "a", "b"])
+    before = logs(log_dir / "z-0")
+    with without_permission(log_dir / "shut-0"):
+        done = compact(option, log_dir)
+    assert done.status == 8
+    assert (logs(log_dir / "z-0") == before) == (option == "--explain")
+    told = {report["partition"].rpartition("/")[2]: report["status"] for report in reports(done)}
+    assert told == {"a-0": 0, "z-0": 0, "shut-0": 8}
+    assert f"{log_dir}/shut-0: Permission denied" in done.err
 
 
 def test_topics_that_are_not_compacted_are_left_alone(log_dir):

@@ -131,6 +131,21 @@ def test_compact_leaves_what_the_command_leaves(spark, own_corpus, tmp_path):
     assert status_of(rows) == 1
 
 
+@pytest.mark.usefixtures("no_session")
+def test_a_partition_that_may_not_be_entered_keeps_no_other_from_being_compacted(own_corpus, tmp_path):
+    logs = tmp_path / "logs"
+    for name in ("a-0", "shut-0", "z-0"):
+        shutil.copytree(next(own_corpus.glob("kafka-4.3.1/logs/clean/*/small_segments-0")), logs / name)
+    (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    with without_permission(logs / "shut-0"):
+        rows = compact(None, str(logs), now=NOW, config={"cleanup.policy": "compact"}, clean_start=True,
+                       options=CompactionOptions(force=True))  # fmt: skip
+    failed = [(row["directory"], row["reason"]) for row in rows if row["action"] == upkeep.FAILED]
+    assert failed == [(f"{logs}/shut-0", f"{logs}/shut-0: Permission denied")]
+    assert {row["directory"] for row in rows if row["action"] == "compacted"} == {f"{logs}/a-0", f"{logs}/z-0"}
+    assert status_of(rows) == 8
+
+
 def test_compact_names_no_option_that_the_job_has_not(no_session, own_corpus, tmp_path):
     shutil.copytree(next(own_corpus.glob("kafka-4.3.1/logs/clean/*/multi-1")), tmp_path / "d" / "multi-1")
     config = {"cleanup.policy": "compact"}

@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from engine.errors import UnreadableFile
 from engine.formats import LONG_MAX
 from engine.layout import FileKind, PartitionKind, parse_file_name
 from engine.log.cleaner.checkpoint import clean_offsets
@@ -32,6 +33,7 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
     """The log dir with only the partitions to be taken, the dirtiest first; one that was not named as a whole as it is.
 
     min_ratio  None: as the topic's settings say
+    One that can not be looked at is taken, the last of all: the work on it tells why, and the others are done.
     """
     if not log_dir.is_whole:
         return log_dir
@@ -40,7 +42,11 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
     found: list[tuple[float, Place]] = []
     for place in compacted(manager, log_dir):
         config = manager.config(place.name.topic)
-        ratio = cleanable_ratio_at_most(files, place, clean_until.get(place.key, 0))
+        try:
+            ratio = cleanable_ratio_at_most(files, place, clean_until.get(place.key, 0))
+        except UnreadableFile:
+            found.append((0.0, place))
+            continue
         least = config.min_cleanable_ratio if min_ratio is None else min_ratio
         is_due = ratio > least or config.max_compaction_lag_ms < LONG_MAX
         if which is Which.ALL or (ratio > 0 and (which is Which.DIRTY or is_due)):
@@ -72,7 +78,7 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
 
 
 def cleanable_ratio_at_most(files: ReadOnlyFiles, place: Place, first_dirty_offset: int) -> float:
-    """Dirty bytes by all bytes of the segments that are not active: 0 … 1."""
+    """Dirty bytes by all bytes of the segments that are not active: 0 … 1. Raises UnreadableFile."""
     sizes: dict[int, int] = {}
     for name in files.list(place.path):
         parsed = parse_file_name(name)
