@@ -23,10 +23,33 @@ if TYPE_CHECKING:
     from engine.files import Files
     from kafkalog_spark.sink.options import SinkOptions
 
+_TAKEN = 16 << 20  # bytes of rows that are taken at once
 _WAITING = 4 << 20  # bytes of one Kafka partition that wait to be packed
 _WAITING_IN_ALL = 64 << 20
 _OPEN_FILES = 100  # logs that stay open
 _ROOMY = 8  # Kafka partitions that keep the room of what they have packed
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows, few at a time where they are large: a task holds what waits to be packed beside them."""
+    count = max(1, min(batch.num_rows, -(-batch.nbytes // _TAKEN)))
+    step = -(-batch.num_rows // count)
+    for first in range(0, batch.num_rows, max(1, step)):
+        yield batch.slice(first, step)
+
+
+def _joined(batches: Iterable[bytes]) -> Iterator[memoryview]:
+    """Batches one behind the other, some megabytes at a time."""
+    some: list[bytes] = []
+    size = 0
+    for batch in batches:
+        some.append(batch)
+        size += len(batch)
+        if size >= _WAITING:
+            yield memoryview(b"".join(some))
+            some, size = [], 0
+    if some:
+        yield memoryview(b"".join(some))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +102,8 @@ class TaskWriter:
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[StagedPiece]:
         """All rows; closed and on the disk. Raises KafkalogError, OptionError."""
         for batch in batches:
-            if batch.num_rows:
-                self._take(batch)
+            for part in _parts(batch):
+                self._take(part)
         pieces = [self._finished(key, staged) for key, staged in sorted(self._staged.items())]
         self._files.sync_directory(self._directory)
         return pieces
@@ -189,16 +212,15 @@ class StagedPartition:
         if spec.timestamp_type == LOG_APPEND_TIME:
             spec = spec._replace(log_append_time=self._clock())
         sheet = self._sheet
-        packed = Packer(spec, self._batch_size).pack_kept(sheet.data, sheet.records, sheet.filled)
-        data = memoryview(bytearray().join(packed))
+        for data in _joined(Packer(spec, self._batch_size).pack_kept(sheet.data, sheet.records, sheet.filled)):
+            at = 0
+            while rows := scan_range(data, at, len(data), self._batches):
+                self._check_sizes(rows)
+                at = self._append(data, rows)
         if self._is_roomy:
             sheet.clear()
         else:
             self._sheet = Sheet()
-        at = 0
-        while rows := scan_range(data, at, len(data), self._batches):
-            self._check_sizes(rows)
-            at = self._append(data, rows)
         if not self._stays_open and self._segment is not None:
             self._segment.close_handlers()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import tracemalloc
 
 import pytest
 
@@ -76,6 +77,20 @@ def test_batches_are_as_large_as_asked_for(root):
         sizes.append(12 + int.from_bytes(head[at + 8 : at + 12], "big"))
         at += sizes[-1]
     assert max(sizes) <= 1000 < 2 * min(sizes[:-1])
+
+
+def test_large_rows_are_taken_few_at_a_time(root):
+    """Beside what Spark hands over at once, a task holds little."""
+    rows = values(*["v" * (1 << 20)] * 96)
+    tracemalloc.start()
+    try:
+        sink(root, topic__max__message__bytes="2000000").write([rows])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 60 << 20
+    [got] = read(FILES, root).values()
+    assert [(offset, len(value)) for offset, value in got] == [(offset, 1 << 20) for offset in range(96)]
 
 
 def test_appending_goes_on_where_partitions_end(root):
