@@ -12,6 +12,8 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
+from engine.formats import Codec
+from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RecordColumns
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.schema import fitted, wanted_schema
@@ -325,6 +327,23 @@ def test_no_task_has_more_records_than_it_may(own_corpus, tmp_path, most, parts)
     rows = [row for task in tasks for row in task]
     assert rows == planned(tmp_path, "records", columns="topic,offset")()
     assert len(tasks) < 3 * (-(-len(rows) // most) + parts)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("magic", [1, 2])
+def test_what_ends_inside_of_a_batch_is_read_committed_up_to_there(tmp_path, magic, codec):
+    (tmp_path / "t-0").mkdir()
+    made = [build_batch([NewRecord(offset, 1, None, b"v") for offset in range(first, first + 9)], magic=magic, codec=codec) for first in (0, 9, 30)]
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(made[:2]))
+    (tmp_path / "t-0" / f"{18:020}.log").write_bytes(made[2])
+    committed = {"columns": "offset", "kafka.isolation.level": "read_committed"}
+    rows = planned(tmp_path, "records", columns="offset")()
+    assert len(rows) == 27
+    for most in (1, 4, 10):
+        assert planned(tmp_path, "records", maxRecordsPerPartition=str(most), **committed)() == rows
+    for end in range(40):
+        ending = json.dumps({"t": {"0": end}})
+        assert planned(tmp_path, "records", endingOffsets=ending, **committed)() == [row for row in rows if row["offset"] < end]
 
 
 @pytest.mark.parametrize("level", ["records", "batches"])

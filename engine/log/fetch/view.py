@@ -116,7 +116,7 @@ class PartitionView:
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
         """The last stable offset with its place: the first offset of the oldest open transaction."""
         if self._known_stable is not None:
-            return self.place(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
+            return self._behind(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
         unstable = min(self._transactions().values(), default=self.high_watermark)
         return self.place(max(min(unstable, self.high_watermark), self.log_start_offset))
 
@@ -129,6 +129,14 @@ class PartitionView:
                 return LogOffsetMetadata(head.base_offset, segment.base_offset, head.position)
             segment = self.segments.higher_segment(segment.base_offset)
         return self._end
+
+    def _behind(self, offset: int) -> LogOffsetMetadata:
+        """Where a read of what lies below `offset` ends, which may be inside of a batch: behind that."""
+        segment = self.segments.floor_segment(offset - 1) if offset < self.log_end_offset else None
+        head = None if segment is None else segment.find_offset(offset - 1)
+        if segment is None or head is None:
+            return self.place(offset)
+        return LogOffsetMetadata(max(offset, head.next_offset), segment.base_offset, head.position + head.size)
 
     def refresh(self) -> bool:
         """Look for new segments and batches; returns whether the log goes further than before.
