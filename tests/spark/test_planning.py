@@ -346,6 +346,23 @@ def test_what_ends_inside_of_a_batch_is_read_committed_up_to_there(tmp_path, mag
         assert planned(tmp_path, "records", endingOffsets=ending, **committed)() == [row for row in rows if row["offset"] < end]
 
 
+def test_what_begins_inside_of_a_batch_behind_damage_is_read(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    made = [bytearray(build_batch([NewRecord(offset, 1, None, b"v") for offset in range(first, first + 9)])) for first in (0, 9, 18, 27)]
+    made[1][8:12] = bytes(4)  # its size: what comes behind has to be searched for
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(made))
+    skipping = {"columns": "offset", "onCorruption": "skip"}
+    left = [{"offset": offset} for offset in (*range(9), *range(18, 36))]
+    assert planned(tmp_path, "records", **skipping)() == left
+    for most in (1, 4, 10):
+        for isolation in ("read_committed", "read_uncommitted"):
+            more = {"maxRecordsPerPartition": str(most), "kafka.isolation.level": isolation}
+            assert planned(tmp_path, "records", **skipping, **more)() == left
+    for start in range(37):
+        starting = json.dumps({"t": {"0": start}})
+        assert planned(tmp_path, "records", startingOffsets=starting, **skipping)() == [row for row in left if row["offset"] >= start]
+
+
 @pytest.mark.parametrize("level", ["records", "batches"])
 def test_what_retention_takes_between_planning_and_reading(own_corpus, tmp_path, level):
     for name in ("small_segments-0", "multi-0"):

@@ -126,16 +126,17 @@ class RecordFetcher:
         )
         filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
+        behind = data.segment.base_offset  # what was read here; `offset` may lie inside of a batch that is still to come
         while True:
             for window in walk:
                 self._check(window, file.path)
                 yield from self._window(window, reader, filtering, file.path)
-                self._move_behind(window)
+                behind = max(behind, self._move_behind(window))
                 if self.offset >= self._end:
                     return
             if walk.stop is Stop.TORN and is_cut:
                 break
-            goes_on, findings = go_on(walk, self.offset if self._only_sound else None, self.offset)
+            goes_on, findings = go_on(walk, behind if self._only_sound else None, self.offset)
             for finding in findings:
                 self._report(finding)
             if not goes_on:
@@ -147,13 +148,14 @@ class RecordFetcher:
             if walk.position < start + data.size:
                 self._left = 0  # the next batch does not fit
 
-    def _move_behind(self, window: Window) -> None:
-        """The batches of the window are read. What a wrong checksum says of its offsets may be as wrong."""
+    def _move_behind(self, window: Window) -> int:
+        """The batches of the window are read → the offset behind them. What a wrong checksum says of its may be as wrong."""
         table, row = window.batches.table, window.rows - 1
         while self._only_sound and row >= 0 and not table[BatchField.VALID, row]:
             row -= 1
-        if row >= 0:
-            self.offset = max(self.offset, table[BatchField.LAST_OFFSET, row] + 1)
+        behind: int = table[BatchField.LAST_OFFSET, row] + 1 if row >= 0 else 0
+        self.offset = max(self.offset, behind)
+        return behind
 
     def _move_on(self, segment: ReadableSegment, end: int, reach: int) -> None:
         """All bytes before `end` are read, of those before `reach` that may be: what is wanted next lies behind them."""
