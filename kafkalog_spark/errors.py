@@ -10,26 +10,32 @@ GO_ON_BEHIND_DAMAGE = "set onCorruption to skip or report to go on without what 
 _GO_ON_WITH_LOSS = "If you do not want the query to fail on such cases, set the source option failOnDataLoss to false."
 
 
-class OptionError(ValueError):
+def in_utf8(text: str) -> bytes:
+    """As Spark's strings are; bytes of a file's name that are none are escaped."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+class _Sentence(ValueError):
+    """In UTF-8: a worker that can not say what is wrong leaves Spark waiting for it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(PREFIX + in_utf8(message).decode())
+
+
+class OptionError(_Sentence):
     """An option that makes no sense, or is not there."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(PREFIX + message)
 
-
-class LogDirError(ValueError):
+class LogDirError(_Sentence):
     """A path or a log that can not be read."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(PREFIX + message)
 
-
-class DataLossError(ValueError):
+class DataLossError(_Sentence):
     """Offsets that were asked for and are no longer there, while failOnDataLoss is true."""
 
     def __init__(self, message: str) -> None:
         super().__init__(
-            f"{PREFIX}{message} Some data may have been lost because they are not available in the log any more; either "
+            f"{message} Some data may have been lost because they are not available in the log any more; either "
             f"the data was aged out, or the topic was deleted before all of it was read. {_GO_ON_WITH_LOSS}"
         )
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.formats import CODEC_MASK, TIMESTAMP_TYPE_FLAG, Codec
 
-_CODECS = pa.array([codec.name.lower() for codec in Codec], pa.string())
-
 
 def codec_names(attributes: pa.Array) -> pa.Array:
     """none, gzip, snappy, lz4, zstd; null where the number is none of theirs."""
     number = pc.bit_wise_and(attributes, CODEC_MASK)
-    return _CODECS.take(pc.if_else(pc.less(number, len(_CODECS)), number, None))
+    return _codecs().take(pc.if_else(pc.less(number, len(Codec)), number, None))
+
+
+@cache
+def _codecs() -> pa.Array:  # not at import: a list as an array loads pandas
+    return pa.array([codec.name.lower() for codec in Codec], pa.string())
 
 
 def timestamp_types(attributes: pa.Array, magic: pa.Array) -> pa.Array:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.log.cleaner.survivor_bits import PART_BYTES, offsets_of
+from kafkalog_spark.table.rows import column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ class BitRows:
             data = b"".join(map(_octets, columns))
             for at in range(0, len(data), PART_BYTES):  # rows are no larger than those of bits
                 self._rows.append((self._tokens[group], OFFSETS, data[at : at + PART_BYTES], 0))
-        arrays = [pa.array([row[at] for row in self._rows], field.type) for at, field in enumerate(BITS)]
+        arrays = [column([row[at] for row in self._rows], field.type) for at, field in enumerate(BITS)]
         self._rows, self._offsets, self.size = [], {}, 0
         return pa.RecordBatch.from_arrays(arrays, schema=BITS)
 

@@ -27,7 +27,7 @@ from engine.log.cleaner.uncleanable import Uncleanable
 from kafkalog_spark.jobs.bit_rows import BITS, COUNT, FAILED, GROUP, BitRows, note_row
 from kafkalog_spark.jobs.holds import JobIsOver
 from kafkalog_spark.schema import ddl_of
-from kafkalog_spark.table.levels import rows_as_batches
+from kafkalog_spark.table.rows import column, rows_as_batches
 from kafkalog_spark.tasks import packed, run, unpacked
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _trouble(offsets: pa.Array) -> int:
 def _as_column(found: _Survivors) -> pa.RecordBatch:
     """Rows of _SURVIVING: those that ask are −1 − offset."""
     if found.trouble:
-        at = pa.array([found.trouble], pa.int64())
+        at = column([found.trouble], pa.int64())
     else:
         put, *asking = found.offsets
         at = pa.concat_arrays([put, *(pc.subtract(-1, one) for one in asking)])
@@ -297,7 +297,7 @@ def _key_batches(
             yield _batch(columns)
     except KafkalogError as error:
         trouble = LONG_MAX - next(number for number, (kind, _) in enumerate(_TROUBLES) if isinstance(error, kind))
-        yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()) for number in (0, 0, trouble)], schema=_KEYS)
+        yield pa.RecordBatch.from_arrays([column([number], pa.int64()) for number in (0, 0, trouble)], schema=_KEYS)
 
 
 def _batch(columns: Sequence[memoryview]) -> pa.RecordBatch:

@@ -27,9 +27,9 @@ from engine.log.report import Action
 from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.jobs.holds import Hold, held, own_lock
-from kafkalog_spark.table.levels import rows_as_batches
-from kafkalog_spark.table.partitions import log_size
+from kafkalog_spark.table.partitions import log_size, speakable
 from kafkalog_spark.table.planning import Piece, pack
+from kafkalog_spark.table.rows import rows_as_batches
 from kafkalog_spark.tasks import run
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def opened(
     """
     files = Files()
     try:
-        found = find_log_dirs(files, [one for path in paths for one in expand(files, str(path))])
+        found = speakable(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
         found = _narrowed(found, topics) if topics else found
         log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
         with ExitStack() as stack:  # each step back is taken, whichever fails

@@ -21,6 +21,7 @@ from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.table.partitions import find_places, log_size, open_view
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 from kafkalog_spark.table.reading import first_left, on_corruption, open_piece, read_split
+from kafkalog_spark.table.rows import rows_as_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.filters import Bounds
     from kafkalog_spark.table.options import ReadOptions
 
-_ROWS = 10_000
 _KEPT = 1000  # findings of one code in one file; more are counted
 _LAST_MS = LONG_MAX // 1000
 
@@ -75,23 +75,6 @@ def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa
         yield from head_batches(view, plain, constants, first_left(view, piece, options), piece.end, report)
     finally:
         view.close()
-
-
-def rows_as_batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as batches of `schema`; what a row does not say is null."""
-    kept: list[dict[str, Any]] = []
-
-    def made() -> pa.RecordBatch:
-        columns = [pa.array([row.get(field.name) for row in kept], field.type) for field in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    for row in rows:
-        kept.append(row)
-        if len(kept) == _ROWS:
-            yield made()
-            kept.clear()
-    if kept:
-        yield made()
 
 
 def _named(piece: Piece) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.findings import Finding
-    from engine.log.logdir.log_dirs import Place
+    from engine.log.logdir.log_dirs import LogDir, Place
     from kafkalog_spark.table.options import ReadOptions
 
 
@@ -42,11 +42,22 @@ def find_places(paths: Iterable[str]) -> list[Place]:
             if files.exists(path) and not files.info(path).is_directory:
                 raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
         return [
-            place for log_dir in find_log_dirs(files, named) for place in log_dir.partitions()
+            place for log_dir in speakable(find_log_dirs(files, named)) for place in log_dir.partitions()
             if not (log_dir.is_whole and _is_about_to_begin(files, place.path))
         ]  # fmt: skip
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
+
+
+def speakable(log_dirs: list[LogDir]) -> list[LogDir]:
+    """The same. Raises LogDirError where Spark can not be told the path of one of them, nor tell it: its strings are UTF-8."""
+    for log_dir in log_dirs:
+        try:
+            log_dir.path.encode()
+        except UnicodeEncodeError:
+            what = "a path that is not UTF-8: give it a link of another name, and name that"
+            raise LogDirError(f"{log_dir.path}: {what}") from None
+    return log_dirs
 
 
 def _is_about_to_begin(files: ReadOnlyFiles, directory: str) -> bool:
