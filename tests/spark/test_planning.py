@@ -363,6 +363,28 @@ def test_what_begins_inside_of_a_batch_behind_damage_is_read(tmp_path):
         assert planned(tmp_path, "records", startingOffsets=starting, **skipping)() == [row for row in left if row["offset"] >= start]
 
 
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("changed", [1, 4])
+@pytest.mark.parametrize("by", [2, 16, 1 << 10, 1 << 40, -(1 << 63)])
+def test_a_batch_whose_offset_was_changed_hides_no_other_one(tmp_path, isolation, changed, by):
+    """Its checksum does not cover the offset."""
+    (tmp_path / "t-0").mkdir()
+    made = [bytearray(build_batch([NewRecord(offset, 1, None, b"v") for offset in range(first, first + 5)])) for first in range(0, 60, 5)]
+    made[changed][:8] = (5 * changed + by).to_bytes(8, "big", signed=True)
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(made[:8]))
+    (tmp_path / "t-0" / f"{40:020}.log").write_bytes(b"".join(made[8:]))
+    level = {"columns": "offset", "kafka.isolation.level": isolation}
+    cuts = [{}, {"endingOffsets": '{"t":{"0":35}}'}]
+    if by > 0:  # a task that begins at an offset looks for it, and for none that has become smaller
+        cuts += [{"maxRecordsPerPartition": "1"}, {"maxRecordsPerPartition": "7"}]
+    for more in cuts:
+        with pytest.raises(LogDirError, match="offset-order"):
+            planned(tmp_path, "records", **level, **more)()
+    left = {row["offset"] for row in planned(tmp_path, "records", onCorruption="skip", **level)()}
+    assert left >= set(range(60)) - set(range(5 * changed, 5 * changed + 5))
+    assert left <= set(range(60))
+
+
 @pytest.mark.parametrize("level", ["records", "batches"])
 def test_what_retention_takes_between_planning_and_reading(own_corpus, tmp_path, level):
     for name in ("small_segments-0", "multi-0"):

@@ -10,6 +10,7 @@ from engine.formats import CONTROL_FLAG, INT_MAX, LONG_MAX, MAGIC_V2, TRANSACTIO
 from engine.kernels.select import next_unsound
 from engine.kernels.transactions import next_in_transaction
 from engine.log.errors import CorruptRecord
+from engine.log.fetch.order import OffsetOrder
 from engine.log.fetch.reading import FetchIsolation, read, read_from_damage
 from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
@@ -126,10 +127,12 @@ class RecordFetcher:
         )
         filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
+        order = OffsetOrder(file.path, data.segment.base_offset, self._reach(data.segment), self._report)
         behind = data.segment.base_offset  # what was read here; `offset` may lie inside of a batch that is still to come
         while True:
             for window in walk:
                 self._check(window, file.path)
+                order.check(window)
                 yield from self._window(window, reader, filtering, file.path)
                 behind = max(behind, self._move_behind(window))
                 if self.offset >= self._end:
@@ -162,18 +165,25 @@ class RecordFetcher:
         if end < reach:  # see `_stop`
             self.offset = max(self.offset, self._end)
         elif end >= segment.size:
-            following = self._log.segments.higher_segment(segment.base_offset)
-            self.offset = max(self.offset, self._log.log_end_offset if following is None else following.base_offset)
+            self.offset = max(self.offset, self._reach(segment))
+
+    def _reach(self, segment: ReadableSegment) -> int:
+        """The offset behind the segment: where the next one begins, or the log ends."""
+        following = self._log.segments.higher_segment(segment.base_offset)
+        return self._log.log_end_offset if following is None else following.base_offset
 
     def _stop(self, segment: ReadableSegment, stop: int) -> int:
-        """The byte of the segment where reading may stop, at most `stop`: behind the batch that holds offset end − 1."""
-        if self._end == LONG_MAX:
+        """The byte of the segment where reading may stop, at most `stop`: behind the batch that holds offset end − 1.
+
+        One that only lies above it may be out of order, and what is wanted come behind it.
+        """
+        if self._end >= self._reach(segment):
             return stop
         try:
             head = segment.translate_offset(self._end - 1)
         except CorruptRecord:  # it is met again, and reported, on the way there
             return stop
-        return stop if head is None else min(stop, head.position + head.size)
+        return stop if head is None or head.base_offset >= self._end else min(stop, head.position + head.size)
 
     def _check(self, window: Window, path: str) -> None:
         table = window.batches.table

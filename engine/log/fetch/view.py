@@ -118,7 +118,9 @@ class PartitionView:
         if self._known_stable is not None:
             return self._behind(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
         unstable = min(self._transactions().values(), default=self.high_watermark)
-        return self.place(max(min(unstable, self.high_watermark), self.log_start_offset))
+        offset = max(min(unstable, self.high_watermark), self.log_start_offset)
+        place = self.place(offset)
+        return place._replace(message_offset=min(place.message_offset, offset))  # a batch out of order may say more
 
     def place(self, offset: int) -> LogOffsetMetadata:
         """Where a read from `offset` begins: the first offset of its batch, and that batch's place."""
@@ -136,7 +138,8 @@ class PartitionView:
         head = None if segment is None else segment.find_offset(offset - 1)
         if segment is None or head is None:
             return self.place(offset)
-        return LogOffsetMetadata(max(offset, head.next_offset), segment.base_offset, head.position + head.size)
+        is_inside = head.base_offset < offset  # one above it may be out of order, and what is asked for come behind it
+        return LogOffsetMetadata(offset, segment.base_offset, head.position + head.size if is_inside else segment.size)
 
     def refresh(self) -> bool:
         """Look for new segments and batches; returns whether the log goes further than before.
