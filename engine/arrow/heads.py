@@ -79,7 +79,9 @@ def head_batches(
         try:
             heads.segment = segment.log_file.path.rpartition("/")[2]
             walk = kind(segment.log_file, position, segment.size, batches=scanned)
-            is_over = yield from _of_segment(walk, heads, start, end, report)
+            following = view.segments.higher_segment(segment.base_offset)
+            reach = view.log_end_offset if following is None else following.base_offset
+            is_over = yield from _of_segment(walk, heads, start, end, report, is_whole=reach <= end)
         finally:
             segment.release_log()
         if is_over:
@@ -87,15 +89,18 @@ def head_batches(
 
 
 def _of_segment(
-    walk: LogWalk | HeadWalk, heads: _Heads, start: int, end: int, report: Callable[[Finding], None]
+    walk: LogWalk | HeadWalk, heads: _Heads, start: int, end: int, report: Callable[[Finding], None], *, is_whole: bool
 ) -> Generator[pa.RecordBatch, None, bool]:
-    """The batches of a walk; it returns whether one begins at `end` or behind it."""
+    """The batches of a walk; it returns whether one begins at `end` or behind it.
+
+    is_whole  none does that can be believed: no checksum covers the offset of a batch
+    """
     goes_on = True
     while goes_on:
         is_over = False
         for window in walk:
             heads.add(window)
-            is_over = window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end
+            is_over = not is_whole and window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end
             if is_over:
                 break
             if heads.rows >= BATCH_ROWS:

@@ -385,6 +385,16 @@ def test_a_batch_whose_offset_was_changed_hides_no_other_one(tmp_path, isolation
     assert left <= set(range(60))
 
 
+def test_a_batch_whose_offset_was_changed_hides_no_header_either(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    made = [bytearray(build_batch([NewRecord(first, 1, None, b"v")])) for first in range(12)]
+    made[5][:8] = (1 << 40).to_bytes(8)
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(made[:6]))
+    (tmp_path / "t-0" / f"{6:020}.log").write_bytes(b"".join(made[6:]))
+    offsets = {row["baseOffset"] for row in planned(tmp_path, "batches")()}
+    assert offsets >= set(range(12)) - {5}
+
+
 @pytest.mark.parametrize("level", ["records", "batches"])
 def test_what_retention_takes_between_planning_and_reading(own_corpus, tmp_path, level):
     for name in ("small_segments-0", "multi-0"):
