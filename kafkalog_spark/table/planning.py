@@ -210,8 +210,11 @@ def _named(limit: Limit, key: TopicPartition, view: PartitionView, last: int) ->
 def _by_time(view: PartitionView, timestamp: int, last: int) -> int | None:
     if timestamp in (EARLIEST, LATEST):
         return view.log_start_offset if timestamp == EARLIEST else last
-    found = fetch_offset_by_timestamp(view, timestamp)
-    return None if found is None else found.offset
+    if timestamp >= 0 and any(one.largest_record_timestamp is None for one in view.segments):  # a copy without time indexes
+        found = (segment.find_offset_by_timestamp(timestamp, view.log_start_offset) for segment in view.segments)
+        return next((one.offset for one in found if one is not None), None)
+    known = fetch_offset_by_timestamp(view, timestamp)
+    return None if known is None else known.offset
 
 
 def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:

@@ -147,6 +147,17 @@ def test_a_filter_by_time_passes_over_nothing_that_no_index_knows(own_corpus, tm
     assert start() == 22
 
 
+def test_timestamps_are_found_without_time_indexes(own_corpus, tmp_path):
+    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / "t-0")
+    rows = planned(tmp_path, "records", columns="offset,timestamp")()
+    late = rows[-9]["timestamp"]
+    by_time = {"startingTimestamp": str(int(late.timestamp() * 1000)), "columns": "offset,timestamp"}
+    before = planned(tmp_path, "records", **by_time)()
+    for index in (tmp_path / "t-0").glob("*.timeindex"):
+        index.unlink()
+    assert planned(tmp_path, "records", **by_time)() == before == [row for row in rows if row["offset"] >= before[0]["offset"]]
+
+
 def test_an_index_out_of_order_gives_no_record_twice(own_corpus, tmp_path):
     source = next(own_corpus.glob("kafka-4.3.1/logs/clean/*/dense-index-0"))
     shutil.copytree(source, tmp_path / "dense-index-0")
