@@ -67,7 +67,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
               help="recover, compact: the clock of the job, in ms since 1970. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches behind damage.")
 @click.option("--force", is_flag=True, help="compact: also logs that are less dirty than their settings ask for.")
-@size_option("--dedupe-buffer-size", default=128 << 20, help="compact: memory of a task for keys, 24 bytes each.")
+@size_option("--dedupe-buffer-size", default=96 << 20, help="compact: memory of a task for keys, 24 bytes each.")
 @click.option("--shuffle", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
               help="compact: whether many tasks clean a partition together: where its keys may not fit one task's memory, "
                    "always, or never, which takes more rounds.")

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.jobs.shuffling import WrittenGroups
     from kafkalog_spark.jobs.upkeep import Job
 
+DEDUPE_BUFFER_SIZE = 96 << 20  # bytes: a broker's 128 MiB would make a worker larger than 300 MB
 STAGING = ".kafkalog-compaction"  # in a partition directory, where brokers look for no directories
 SHUFFLE = ("auto", "always", "never")
 _OTHER_WORDS = {
@@ -72,7 +73,8 @@ def compact(
 ) -> DataFrame:
     """Compact the partitions below `paths` that are due, as `kafkalog compact` would; what was done, as a table of events.
 
-    config   topic settings over those of the metadata log        options  see CompactionOptions; the buffer is a task's
+    config   topic settings over those of the metadata log
+    options  see CompactionOptions; the buffer is a task's. None: with DEDUPE_BUFFER_SIZE
     shuffle  auto: partitions whose dirty records may not fit the offset map of one task are cleaned by many tasks, which
              shuffle digests of keys: in one round, as with a map that holds them all; always, never
     topics   only their partitions, as if these were the paths
@@ -81,7 +83,7 @@ def compact(
     if shuffle not in SHUFFLE:
         raise OptionError(f"shuffle is {shuffle!r}: there are {', '.join(SHUFFLE)}")
     moment = now_ms() if now is None else now
-    asked = options or CompactionOptions()
+    asked = options or CompactionOptions(dedupe_buffer_size=DEDUPE_BUFFER_SIZE)
     asked = replace(asked, secret=(randbits(64), randbits(64)))
     settings = Settings(ServerConfig(), tuple((config or {}).items()))
     with opened(paths, settings, moment, _plain, topics) as job:

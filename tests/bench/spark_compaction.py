@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.log.cleaner.compaction import CompactionOptions
-from kafkalog_spark.jobs.compact import compact
+from kafkalog_spark.jobs.compact import DEDUPE_BUFFER_SIZE, compact
 from tests.bench.compaction import KEYS, MAP, NOW, SETTINGS, generated, same_logs
 from tests.bench.measure import WrongRunError, answer
 
@@ -79,7 +79,7 @@ def _copied(source: Path, target: Path) -> None:
 
 def _by_spark(spark: SparkSession, source: Path, target: Path, shuffle: str) -> float:
     _copied(source, target)
-    options = CompactionOptions(force=True, rounds=1, dedupe_buffer_size=MAP)
+    options = CompactionOptions(force=True, rounds=1, dedupe_buffer_size=DEDUPE_BUFFER_SIZE)
     start = time.perf_counter()
     done = compact(spark, str(target), config=_CONFIG, options=options, shuffle=shuffle, clean_start=True, now=int(NOW)).collect()
     seconds = time.perf_counter() - start

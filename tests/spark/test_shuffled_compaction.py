@@ -25,11 +25,12 @@ from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.cleaner.round_plan import SegmentToClean, plan_round
 from engine.log.cleaner.survivor_bits import PART_BYTES, PART_SHIFT, GroupBits
 from engine.log.loading.loader import open_log
+from kafkalog_cli.commands.spark import command
 from kafkalog_cli.main import cli
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.jobs import shuffling
 from kafkalog_spark.jobs.bit_rows import COUNT, note_row
-from kafkalog_spark.jobs.compact import STAGING, compact
+from kafkalog_spark.jobs.compact import DEDUPE_BUFFER_SIZE, STAGING, compact
 from kafkalog_spark.jobs.holds import JobIsOver
 from tests.support.cases import cases, differences
 from tests.support.keyed_logs import write_keyed_log, write_transactions
@@ -45,6 +46,11 @@ CONFIG = {
 }  # fmt: skip
 TINY = 24 * 20  # bytes: a map of 18 keys
 LAZILY = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+
+def test_command_and_function_give_a_task_the_same_memory_for_keys():
+    given = command.make_context("spark", ["compact", "/nowhere"]).params
+    assert given["dedupe_buffer_size"] == DEDUPE_BUFFER_SIZE
 
 
 @pytest.mark.parametrize("case", [case for case in cases(frozenset(("compact",))) if case.name in CASES], ids=lambda case: case.name)
