@@ -11,6 +11,7 @@ from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE
 from engine.record.reader import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
 from kafkalog_cli.main import COMMANDS
+from kafkalog_spark.jobs.compact import DEDUPE_BUFFER_SIZE as DEDUPE_BUFFER_SIZE_OF_A_TASK
 
 WANTED = {
     ("dump-log", "--max-message-size"): MAX_MESSAGE_SIZE,
@@ -18,7 +19,7 @@ WANTED = {
     ("dump-log", "--max-decompressed-bytes"): MAX_DECOMPRESSED_BYTES,
     ("dump-log", "--max-batch-bytes"): MAX_BATCH_BYTES,
     ("compact", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE,
-    ("spark", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE,
+    ("spark", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE_OF_A_TASK,
 }
 
 
