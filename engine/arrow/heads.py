@@ -11,13 +11,14 @@ from engine.arrow.attributes import codec_names, has_flag, timestamp_types
 from engine.arrow.columns import TIMESTAMP
 from engine.formats import CONTROL_FLAG, DELETE_HORIZON_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, BatchField
 from engine.log.errors import CorruptRecord
+from engine.log.fetch.order import OffsetOrder, stop_before
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import go_on
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
@@ -65,7 +66,7 @@ def head_batches(
 
     Bodies are read for the column isValid only.
     constants  what topic, partition and directory say
-    report     takes what is wrong with sizes; behind it goes on with the next sound batch
+    report     takes what is wrong with sizes, behind which it goes on with the next sound batch, and offset-order
     Raises UnreadableFile, FileChangedWhileReading.
     """
     heads, scanned = _Heads(schema, constants), BatchColumns()
@@ -76,42 +77,36 @@ def head_batches(
         position = _first_position(segment, start)
         if position is None:
             continue
+        following = view.segments.higher_segment(segment.base_offset)
+        reach = view.log_end_offset if following is None else following.base_offset
         try:
             heads.segment = segment.log_file.path.rpartition("/")[2]
-            walk = kind(segment.log_file, position, segment.size, batches=scanned)
-            following = view.segments.higher_segment(segment.base_offset)
-            reach = view.log_end_offset if following is None else following.base_offset
-            is_over = yield from _of_segment(walk, heads, start, end, report, is_whole=reach <= end)
+            stop = stop_before(segment, end) if end < reach else None
+            walk = kind(segment.log_file, position, segment.size if stop is None else stop, batches=scanned)
+            order = OffsetOrder(segment, reach, report)
+            yield from _of_segment(walk, heads, order, start, end, report)
         finally:
             segment.release_log()
-        if is_over:
-            return
 
 
 def _of_segment(
-    walk: LogWalk | HeadWalk, heads: _Heads, start: int, end: int, report: Callable[[Finding], None], *, is_whole: bool
-) -> Generator[pa.RecordBatch, None, bool]:
-    """The batches of a walk; it returns whether one begins at `end` or behind it.
-
-    is_whole  none does that can be believed: no checksum covers the offset of a batch
-    """
+    walk: LogWalk | HeadWalk, heads: _Heads, order: OffsetOrder, start: int, end: int, report: Callable[[Finding], None]
+) -> Iterator[pa.RecordBatch]:
     goes_on = True
     while goes_on:
-        is_over = False
         for window in walk:
             heads.add(window)
-            is_over = not is_whole and window.batches.table[BatchField.BASE_OFFSET, window.rows - 1] >= end
-            if is_over:
+            order.check(window)  # it marks batches, and isValid says how checksums are
+            if order.is_past(end):
+                goes_on = False
                 break
             if heads.rows >= BATCH_ROWS:
                 yield from heads.between(start, end)
         yield from heads.between(start, end)
-        if is_over:
-            return True
-        goes_on, findings = go_on(walk)
-        for finding in findings:
-            report(finding)
-    return False
+        if goes_on:
+            goes_on, findings = go_on(walk)
+            for finding in findings:
+                report(finding)
 
 
 def _first_position(segment: ReadableSegment, start: int) -> int | None:

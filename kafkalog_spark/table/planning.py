@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.options import ReadOptions
 
 _OPENING = 1 << 20  # bytes that could be read while a partition is opened
+_MOST_TASKS = 100_000  # that one option may ask for: a driver has no memory for many more
 _BEING_WRITTEN = ("torn-tail", "zero-tail")
 
 
@@ -69,11 +70,20 @@ def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
 
 
 def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
-    """Pieces of records or batches, in order, as the options want them: cut smaller, and packed. Raises LogDirError."""
+    """Pieces of records or batches, in order, as the options want them: cut smaller, and packed.
+
+    Raises OptionError, LogDirError.
+    """
     step = -(-sum(piece.size for piece in pieces) // options.min_partitions)
     if step < options.split_bytes:
         pieces = [smaller for piece in pieces for smaller in _cut_again(piece, step)]
     if options.max_records is not None:
+        offsets = sum(piece.end - piece.start for piece in pieces)
+        if offsets // options.max_records > _MOST_TASKS:
+            raise OptionError(
+                f"maxRecordsPerPartition is {options.max_records}, and {offsets} offsets are wanted: more than {_MOST_TASKS} "
+                f"tasks; name at least {-(-offsets // _MOST_TASKS)}, or fewer offsets"
+            )
         pieces = [smaller for piece in pieces for smaller in _divided(piece, options.max_records)]
     return pack(pieces, options.split_bytes, options.min_partitions, options.max_records)
 

@@ -376,7 +376,7 @@ def test_what_begins_inside_of_a_batch_behind_damage_is_read(tmp_path):
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("changed", [1, 4])
-@pytest.mark.parametrize("by", [2, 16, 1 << 10, 1 << 40, -(1 << 63)])
+@pytest.mark.parametrize("by", [2, 16, 1 << 10, 1 << 40, -2, -5, -(1 << 63)])
 def test_a_batch_whose_offset_was_changed_hides_no_other_one(tmp_path, isolation, changed, by):
     """Its checksum does not cover the offset."""
     (tmp_path / "t-0").mkdir()
@@ -385,10 +385,7 @@ def test_a_batch_whose_offset_was_changed_hides_no_other_one(tmp_path, isolation
     (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(made[:8]))
     (tmp_path / "t-0" / f"{40:020}.log").write_bytes(b"".join(made[8:]))
     level = {"columns": "offset", "kafka.isolation.level": isolation}
-    cuts = [{}, {"endingOffsets": '{"t":{"0":35}}'}]
-    if by > 0:  # a task that begins at an offset looks for it, and for none that has become smaller
-        cuts += [{"maxRecordsPerPartition": "1"}, {"maxRecordsPerPartition": "7"}]
-    for more in cuts:
+    for more in ({}, {"endingOffsets": '{"t":{"0":35}}'}, *({"maxRecordsPerPartition": str(most)} for most in (1, 5, 7, 10))):
         with pytest.raises(LogDirError, match="offset-order"):
             planned(tmp_path, "records", **level, **more)()
     left = {row["offset"] for row in planned(tmp_path, "records", onCorruption="skip", **level)()}
@@ -396,14 +393,47 @@ def test_a_batch_whose_offset_was_changed_hides_no_other_one(tmp_path, isolation
     assert left <= set(range(60))
 
 
-def test_a_batch_whose_offset_was_changed_hides_no_header_either(tmp_path):
+@pytest.mark.parametrize("level", ["records", "batches"])
+@pytest.mark.parametrize(("rows", "to"), [(1, 3), (2, 3), (2, 5), (3, 5)])
+def test_a_last_batch_that_lies_below_its_segment_is_told(tmp_path, rows, to, level):
     (tmp_path / "t-0").mkdir()
-    made = [bytearray(build_batch([NewRecord(first, 1, None, b"v")])) for first in range(12)]
-    made[5][:8] = (1 << 40).to_bytes(8)
+    made = [bytearray(build_batch([NewRecord(offset, 1, None, b"v")])) for offset in range(6 + rows)]
+    made[-1][:8] = to.to_bytes(8)
     (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(made[:6]))
     (tmp_path / "t-0" / f"{6:020}.log").write_bytes(b"".join(made[6:]))
-    offsets = {row["baseOffset"] for row in planned(tmp_path, "batches")()}
-    assert offsets >= set(range(12)) - {5}
+    with pytest.raises(LogDirError, match="offset-order"):
+        planned(tmp_path, level)()
+    name = "offset" if level == "records" else "baseOffset"
+    left = [row[name] for row in planned(tmp_path, level, columns=name, onCorruption="skip")()]
+    assert set(left) >= set(range(5 + rows))
+
+
+def test_a_log_of_many_offsets_is_not_cut_into_more_tasks_than_a_driver_can_hold(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    made = [build_batch([NewRecord(offset, 1, None, b"v")]) for offset in (0, 1 << 40)]
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(made[0])
+    (tmp_path / "t-0" / f"{1 << 40:020}.log").write_bytes(made[1])
+    with pytest.raises(OptionError, match=r"maxRecordsPerPartition is 1, and 1099511627777 offsets are wanted: .* at least 10995117,"):
+        planned(tmp_path, "records", maxRecordsPerPartition="1")
+    rows = planned(tmp_path, "records", columns="offset", maxRecordsPerPartition=str(1 << 37))()
+    assert [row["offset"] for row in rows] == [0, 1 << 40]
+
+
+@pytest.mark.parametrize("columns", ["baseOffset", "baseOffset,isValid"])
+@pytest.mark.parametrize("to", [2, 7, 1 << 40])
+def test_a_batch_whose_offset_was_changed_hides_no_header_either(tmp_path, to, columns):
+    (tmp_path / "t-0").mkdir()
+    made = [bytearray(build_batch([NewRecord(first, 1, None, b"v")])) for first in range(12)]
+    made[5][:8] = to.to_bytes(8)
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(made[:9]))
+    (tmp_path / "t-0" / f"{9:020}.log").write_bytes(b"".join(made[9:]))
+    for ending in (6, 8, 12):
+        asked = {"columns": columns, "endingOffsets": json.dumps({"t": {"0": ending}})}
+        with pytest.raises(LogDirError, match="offset-order"):
+            planned(tmp_path, "batches", **asked)()
+        rows = planned(tmp_path, "batches", onCorruption="skip", **asked)()
+        assert {row["baseOffset"] for row in rows} >= set(range(ending)) - {5}
+        assert all(row.get("isValid", True) for row in rows)
 
 
 @pytest.mark.parametrize("level", ["records", "batches"])

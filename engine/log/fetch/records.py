@@ -10,7 +10,7 @@ from engine.formats import CONTROL_FLAG, INT_MAX, LONG_MAX, MAGIC_V2, TRANSACTIO
 from engine.kernels.select import next_unsound
 from engine.kernels.transactions import next_in_transaction
 from engine.log.errors import CorruptRecord
-from engine.log.fetch.order import OffsetOrder
+from engine.log.fetch.order import OffsetOrder, stop_before
 from engine.log.fetch.reading import FetchIsolation, read, read_from_damage
 from engine.log.scan.markers import unreadable_marker
 from engine.log.scan.recovery_walk import read_marker
@@ -127,7 +127,7 @@ class RecordFetcher:
         )
         filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
-        order = OffsetOrder(file.path, data.segment.base_offset, self._reach(data.segment), self._report)
+        order = OffsetOrder(data.segment, self._reach(data.segment), self._report)
         behind = data.segment.base_offset  # what was read here; `offset` may lie inside of a batch that is still to come
         while True:
             for window in walk:
@@ -135,7 +135,7 @@ class RecordFetcher:
                 order.check(window)
                 yield from self._window(window, reader, filtering, file.path)
                 behind = max(behind, self._move_behind(window))
-                if self.offset >= self._end:
+                if self.offset >= self._end and order.is_past(self._end):
                     return
             if walk.stop is Stop.TORN and is_cut:
                 break
@@ -173,17 +173,9 @@ class RecordFetcher:
         return self._log.log_end_offset if following is None else following.base_offset
 
     def _stop(self, segment: ReadableSegment, stop: int) -> int:
-        """The byte of the segment where reading may stop, at most `stop`: behind the batch that holds offset end − 1.
-
-        One that only lies above it may be out of order, and what is wanted come behind it.
-        """
-        if self._end >= self._reach(segment):
-            return stop
-        try:
-            head = segment.translate_offset(self._end - 1)
-        except CorruptRecord:  # it is met again, and reported, on the way there
-            return stop
-        return stop if head is None or head.base_offset >= self._end else min(stop, head.position + head.size)
+        """The byte of the segment where reading may stop, at most `stop`."""
+        where = None if self._end >= self._reach(segment) else stop_before(segment, self._end)
+        return stop if where is None else min(stop, where)
 
     def _check(self, window: Window, path: str) -> None:
         table = window.batches.table

@@ -21,6 +21,7 @@ from engine.layout import (
     partition_of,
     transaction_index_file_name,
 )
+from engine.log.fetch.order import stop_before
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.scan.batch_search import find_end
@@ -135,11 +136,10 @@ class PartitionView:
     def _behind(self, offset: int) -> LogOffsetMetadata:
         """Where a read of what lies below `offset` ends, which may be inside of a batch: behind that."""
         segment = self.segments.floor_segment(offset - 1) if offset < self.log_end_offset else None
-        head = None if segment is None else segment.find_offset(offset - 1)
-        if segment is None or head is None:
+        if segment is None:
             return self.place(offset)
-        is_inside = head.base_offset < offset  # one above it may be out of order, and what is asked for come behind it
-        return LogOffsetMetadata(offset, segment.base_offset, head.position + head.size if is_inside else segment.size)
+        stop = stop_before(segment, offset)
+        return LogOffsetMetadata(offset, segment.base_offset, segment.size if stop is None else stop)
 
     def refresh(self) -> bool:
         """Look for new segments and batches; returns whether the log goes further than before.

@@ -81,21 +81,22 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
     """Look for the end of a log that somebody may be writing, from the batch at byte `position` on.
 
     What ends where the file does was torn, or is being written. What has a sound batch of this log behind it is damage inside
-    of the log, which its readers meet. A `position` where no sound batch begins is not believed.
+    of the log, which its readers meet. A `position` where no sound batch begins is not believed. The log ends before a last
+    batch that leaves no offset or lies below `base_offset`, where its segment begins.
     """
     walk = LogWalk(file, position, end, batches=BatchColumns(_BATCHES))
     next_offset: int | None = None
     sound, damaged = base_offset, False
     is_over = False
-    unfollowed: BatchHead | None = None
+    last: Finding | None = None
     while not is_over:
         for window in walk:
             table = window.batches.table
             if next_offset is None and position and not table[BatchField.VALID, 0]:
                 return find_end(file, 0, end, base_offset)
-            unfollowed = _unfollowed(window)
-            if unfollowed is None or window.rows > 1:
-                next_offset = table[BatchField.LAST_OFFSET, window.rows - (1 if unfollowed is None else 2)] + 1
+            last = _not_of_it(window, file.path, base_offset)
+            if last is None or window.rows > 1:
+                next_offset = table[BatchField.LAST_OFFSET, window.rows - (1 if last is None else 2)] + 1
             bad = next_unsound(table, 0, window.rows)
             if not damaged:
                 damaged = bad < window.rows
@@ -105,17 +106,21 @@ def find_end(file: OpenFile, position: int, end: int, base_offset: int) -> LogEn
         is_over = not goes_on
     if next_offset is None and position:
         return find_end(file, 0, end, base_offset)
-    if unfollowed is not None:
-        where = Where(file.path, unfollowed.position, unfollowed.base_offset)
-        tail = Finding("no-offset-left", where, f"the last batch ends at offset {LONG_MAX} or above")
-        return LogEnd(next_offset, unfollowed.position, sound if damaged else next_offset, tail)
+    if last is not None and last.where.position is not None:
+        return LogEnd(next_offset, last.where.position, sound if damaged else next_offset, last)
     return LogEnd(next_offset, walk.position, sound if damaged else next_offset, findings[0] if findings else None)
 
 
-def _unfollowed(window: Window) -> BatchHead | None:
-    """The last batch of the window if no offset is left for another one behind it."""
+def _not_of_it(window: Window, path: str, base_offset: int) -> Finding | None:
+    """What is wrong with the last batch of the window, if the log can not go on behind it."""
     last = _head(window, window.rows - 1)
-    return None if can_be_followed(last.base_offset, last.last_offset) else last
+    where = Where(path, last.position, last.base_offset)
+    if not can_be_followed(last.base_offset, last.last_offset):
+        return Finding("no-offset-left", where, f"the last batch ends at offset {LONG_MAX} or above")
+    if last.base_offset < base_offset and last.magic >= MAGIC_V2:
+        what = f"the last batch begins at offset {last.base_offset}, and its segment at {base_offset}"
+        return Finding("offset-order", where, what)
+    return None
 
 
 def heads(file: OpenFile, position: int, end: int) -> Iterator[BatchHead]:
