@@ -25,6 +25,16 @@ _PROBES = cython.declare(cython.Py_ssize_t, 4)  # places that the digest itself 
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
+def _slot_count(slots: cython.const[cython.ulonglong][::1]) -> cython.Py_ssize_t:
+    """How many slots the map has; 0: none, or more than 32 bits of a digest can tell apart."""
+    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
+    return 0 if count >> 32 else count
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
 def _slot(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong,
           other: cython.ulonglong) -> cython.Py_ssize_t:
     """Where the digest is, or the empty slot where it may go: a place in `slots`; −1: neither, every slot is taken."""
@@ -68,7 +78,7 @@ def put_keys(data: cython.const[cython.uchar][::1], records: cython.longlong[:, 
 
 def put_rows(data, records, first, end, start_offset, skipped, slots, secret_0, secret_1, state):  # typed in offset_map.pxd
     """See `put_keys`."""
-    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
+    count: cython.Py_ssize_t = _slot_count(slots)
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     one: cython.ulonglong
@@ -77,7 +87,7 @@ def put_rows(data, records, first, end, start_offset, skipped, slots, secret_0, 
     others: cython.ulonglong[32]
     if first < 0 or end > records.shape[1] or state.shape[0] < tables.MAP_FIELDS: return first, fields.BAD_START
     if records.shape[0] < fields.R_FIELDS or state[tables.MAP_CAPACITY] > count: return first, fields.BAD_START
-    if count == 0 or count >> 32 or start_offset < 0: return first, fields.BAD_START
+    if count == 0 or start_offset < 0: return first, fields.BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK
     for index in range(first, end):
@@ -105,12 +115,12 @@ def put_rows(data, records, first, end, start_offset, skipped, slots, secret_0, 
 @cython.exceptval(check=False)
 def move_entries(old: cython.const[cython.ulonglong][::1], slots: cython.ulonglong[::1]) -> cython.Py_ssize_t:
     """Put every entry of the map `old` into the larger, empty map `slots` → how many there are; −1: they do not fit."""
-    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
+    count: cython.Py_ssize_t = _slot_count(slots)
     number: cython.Py_ssize_t
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     moved: cython.Py_ssize_t = 0
-    if count == 0 or count > 0xFFFFFFFF: return -1
+    if count == 0: return -1
     with cython.nogil:
         for number in range(old.shape[0] // tables.SLOT_WORDS):
             index = number * tables.SLOT_WORDS
@@ -132,8 +142,8 @@ def find_key(data: cython.const[cython.uchar][::1], slots: cython.ulonglong[::1]
     one: cython.ulonglong
     other: cython.ulonglong
     at: cython.Py_ssize_t
-    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
-    if count == 0 or count > 0xFFFFFFFF: return -1
+    count: cython.Py_ssize_t = _slot_count(slots)
+    if count == 0: return -1
     one, other = digest(data, secret_0, secret_1)
     at = _slot(slots, count, one, other)
     if at < 0 or (slots[at] == 0 and slots[at + 1] == 0): return -1
@@ -190,7 +200,7 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     status      END · BAD_START (arguments that do not fit each other)
     Mirrors Cleaner.shouldRetainRecord.
     """
-    count: cython.Py_ssize_t = slots.shape[0] // tables.SLOT_WORDS
+    count: cython.Py_ssize_t = _slot_count(slots)
     index: cython.Py_ssize_t
     at: cython.Py_ssize_t
     row: cython.Py_ssize_t
@@ -199,7 +209,7 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     others: cython.ulonglong[32]
     if first < 0 or end > records.shape[1] or end - first > keep.shape[0]: return fields.BAD_START
     if records.shape[0] < fields.R_FIELDS or counts.shape[0] < tables.COUNTS: return fields.BAD_START
-    if count == 0 or count > 0xFFFFFFFF: return fields.BAD_START
+    if count == 0: return fields.BAD_START
     if not cython.compiled:
         ones, others = [0] * _BLOCK, [0] * _BLOCK
     with cython.nogil:
