@@ -228,12 +228,23 @@ def _events(frame: DataFrame, given: Given) -> int:
 def _show(frame: DataFrame, form: str) -> None:
     from kafkalog_spark.tasks import rows_of
 
-    rows = _shown(rows_of(frame), form, None)
+    rows = _shown(rows_of(_said(frame, form)), form, None)
     if form == "text":
         _table(frame.columns, [row.asDict(recursive=True) for row in rows])  # how wide it is the last row may tell
     else:
         for _ in rows:
             pass
+
+
+def _said(frame: DataFrame, form: str) -> DataFrame:
+    """Times as text: Spark knows years that Python's do not reach, as of a producer that took microseconds for milliseconds."""
+    from pyspark.sql import functions as f
+
+    between = " " if form == "text" else "'T'"
+    for name in (name for name, kind in frame.dtypes if kind == "timestamp"):
+        text = f.date_format(name, f"yyyy-MM-dd{between}HH:mm:ss.SSSSSS")
+        frame = frame.withColumn(name, f.regexp_replace(text, "[.]0+$", ""))
+    return frame
 
 
 def _shown(rows: Iterable[Row], form: str, line: Any) -> Iterator[Row]:

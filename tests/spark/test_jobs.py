@@ -152,6 +152,23 @@ def test_stats_add_up(spark, own_corpus):
     assert out.splitlines()[1].split()[:2] == ["codec.lz4", "lz4"]
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_stats_tell_times_that_pythons_do_not_reach(spark, tmp_path, form):
+    """Of a producer that took microseconds for milliseconds; before that the command gave up at such a row."""
+    times = [1_700_000_000_000_000, 1_700_000_000_012, 1_700_006_400_000, -62_200_000_000_000]
+    rows = spark.createDataFrame([(time, b"v") for time in times], "ms bigint, value binary").coalesce(1)
+    kept = rows.selectExpr("timestamp_millis(ms) timestamp", "value", "0 partition")
+    kept.write.format("kafkalog").mode("append").options(topic="t", keepTimestamps=True).save(str(tmp_path))
+    between = " " if form == "text" else "T"
+    status, out, _ = command("stats", "--by", "hour", "--format", form, tmp_path)
+    assert status == 0
+    for hour in ("+55840-11-08 22:00:00", "2023-11-14 22:00:00", "2023-11-15 00:00:00", "-0002-12-17 14:00:00"):
+        assert hour.replace(" ", between) in out
+    status, out, _ = command("stats", "--format", form, tmp_path)
+    assert status == 0
+    assert f"+55840-11-08{between}22:13:20" in out
+
+
 @pytest.mark.parametrize(("by", "names"), [
     ("topic", ["topic"]), ("codec", ["topic", "codec"]), ("producer", ["topic", "producerId", "producerEpoch"]),
 ])  # fmt: skip
@@ -272,6 +289,8 @@ def test_rows_are_written_as_they_come_and_kept_nowhere_here(job, monkeypatch, c
 
     class Frame:
         """A table of which no list can be made."""
+
+        dtypes = ()
 
         def persist(self, level):
             said.append(f"persist, on disks only: {level.useDisk and not level.useMemory}")
