@@ -15,11 +15,16 @@ def in_utf8(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+def escaped(text: str) -> str:
+    """The same as text that Spark can be told."""
+    return in_utf8(text).decode()
+
+
 class _Sentence(ValueError):
     """In UTF-8: a worker that can not say what is wrong leaves Spark waiting for it."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(PREFIX + in_utf8(message).decode())
+        super().__init__(PREFIX + escaped(message))
 
 
 class OptionError(_Sentence):

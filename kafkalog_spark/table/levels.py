@@ -17,8 +17,8 @@ from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
 from engine.layout import FileKind, parse_file_name
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.table.partitions import find_places, log_size, open_view
+from kafkalog_spark.errors import LogDirError, escaped
+from kafkalog_spark.table.partitions import find_places, log_size, open_view, spoken
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 from kafkalog_spark.table.reading import first_left, on_corruption, open_piece, read_split
 from kafkalog_spark.table.rows import rows_as_batches
@@ -43,10 +43,9 @@ def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
 def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
     """Every partition directory as a piece, all replicas. Raises OptionError, LogDirError."""
     files = ReadOnlyFiles()
-    asked = [one for one in find_places(options.paths) if options.wants(*one.key)]
-    check_names(options, {one.key for one in asked})
-    wanted = [one for one in asked if bounds.wants(*one.key)]
-    return [Piece(place.path, *place.key, 0, LONG_MAX, log_size(files, place.path)) for place in wanted]
+    asked = [(place.path, key) for place in find_places(options.paths) if options.wants(*(key := spoken(place)))]
+    check_names(options, {key for _, key in asked})
+    return [Piece(path, *key, 0, LONG_MAX, log_size(files, path)) for path, key in asked if bounds.wants(*key)]
 
 
 def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -68,17 +67,16 @@ def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa
     view = open_piece(piece, options)
     if view is None:
         return
-    constants: dict[str, str | int] = {"topic": piece.topic, "partition": piece.partition, "directory": piece.directory}
     try:
         report, _ = on_corruption(options.on_corruption)
         plain = pa.schema([field.with_nullable(True) for field in schema])
-        yield from head_batches(view, plain, constants, first_left(view, piece, options), piece.end, report)
+        yield from head_batches(view, plain, _named(piece), first_left(view, piece, options), piece.end, report)
     finally:
         view.close()
 
 
 def _named(piece: Piece) -> dict[str, Any]:
-    return {"topic": piece.topic, "partition": piece.partition, "directory": piece.directory}
+    return {"topic": piece.topic, "partition": piece.partition, "directory": escaped(piece.directory)}
 
 
 def _micros(ms: int) -> int | None:

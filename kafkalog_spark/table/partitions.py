@@ -11,7 +11,7 @@ from engine.layout import parse_file_name
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.patterns import expand
-from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.errors import LogDirError, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -78,12 +78,17 @@ def log_size(files: ReadOnlyFiles, directory: str) -> int:
     return sum(one.size for one in found if one is not None)
 
 
+def spoken(place: Place) -> tuple[str, int]:
+    """Topic and partition as Spark can be told them: of names that are not UTF-8 the other bytes are escaped."""
+    return escaped(place.name.topic), place.name.partition
+
+
 def find_sources(options: ReadOptions) -> list[Source]:
     """The partitions to read, one directory each. Raises LogDirError."""
     replicas: dict[tuple[str, int], list[str]] = {}
     for place in find_places(options.paths):
-        if options.wants(*place.key):
-            replicas.setdefault(place.key, []).append(place.path)
+        if options.wants(*(key := spoken(place))):
+            replicas.setdefault(key, []).append(place.path)
     return [Source(topic, partition, best_replica(paths)) for (topic, partition), paths in sorted(replicas.items())]
 
 

@@ -11,7 +11,7 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, RecordFetcher
-from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError
+from kafkalog_spark.errors import GO_ON_BEHIND_DAMAGE, DataLossError, LogDirError, escaped
 from kafkalog_spark.table.partitions import open_view
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
                 view, start, options.isolation, report, end=piece.end, only_sound=only_sound,
                 max_decompressed_bytes=options.max_decompressed_bytes, columns=shared,
             )  # fmt: skip
-            builder = BatchBuilder(columns, piece.topic, piece.partition, piece.directory)
+            builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
             yield from builder.batches(fetcher.runs())
         except CorruptRecord as error:  # in the way of the first record, where onCorruption is `fail`
             raise LogDirError(f"{error}; {GO_ON_BEHIND_DAMAGE}") from None

@@ -12,8 +12,12 @@ import pytest
 
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs.compact import compact
+from kafkalog_spark.table.columns import level_schema
+from kafkalog_spark.table.filters import Bounds
+from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.partitions import find_places
 from kafkalog_spark.table.rows import column, rows_as_batches
+from kafkalog_spark.tasks import options_of
 
 RANDOM = Random(11)
 LEAN = """
@@ -72,3 +76,16 @@ def test_a_path_that_is_no_utf_8_is_refused(partition):
     for work in (lambda path: find_places([path]), lambda path: compact(None, path)):
         with pytest.raises(LogDirError, match=r"^kafkalog: .*/odd\\udcff.*: a path that is not UTF-8: "):
             work(str(moved))
+
+
+@pytest.mark.parametrize("level", ["records", "batches", "segments", "indexes", "findings"])
+def test_a_partition_whose_name_is_no_utf_8_is_told_with_its_bytes_escaped(partition, level):
+    """It kept a whole tree from being read: what a column says must be text."""
+    partition.rename(partition.parent / "caf\udce9-7")
+    asked = options_of([str(partition.parent)], {"level": level, "columns": "topic,partition,directory", "subscribe": "caf\\udce9"})
+    schema = level_schema(level, asked.columns)
+    rows = pa.Table.from_batches(
+        [batch for split in plan_level(asked, Bounds()) for batch in read_level(split, schema, asked)], schema
+    ).to_pylist()
+    assert rows
+    assert all(row == {"topic": "caf\\udce9", "partition": 7, "directory": f"{partition.parent}/caf\\udce9-7"} for row in rows)
