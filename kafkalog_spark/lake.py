@@ -13,6 +13,7 @@ from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import EXPORTED, level_schema
 from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.targets import check_target
 from kafkalog_spark.tasks import options_of
 
 if TYPE_CHECKING:
@@ -45,13 +46,14 @@ def write_delta(*paths: str, to: str, mode: str = "error", **options: object) ->
     """Write the records below `paths` into the Delta table in the directory `to`, partitioned by topic where that is a column.
 
     mode  error where there is a table, append to it, or overwrite it
-    Raises OptionError, also where deltalake is not installed, LogDirError, DataLossError.
+    Raises OptionError, also where deltalake is not installed or logs lie in `to`, LogDirError, DataLossError.
     """
     try:
         from deltalake import DeltaTable, write_deltalake
     except ImportError:
         raise OptionError("deltalake is not installed: pip install 'kafkalog[delta]'") from None
     _check(mode)
+    check_target(to, mode, paths)
     rows = batches(*paths, **options)
     if mode == "error" and DeltaTable.is_deltatable(to):
         raise OptionError(f"{to}: there is a table already; set the mode to append or overwrite")

@@ -9,6 +9,7 @@ from engine.layout import METADATA_TOPIC
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.mapped import read_mapped
 from kafkalog_spark.table.columns import EXPORTED
+from kafkalog_spark.table.targets import check_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,9 +29,11 @@ def export(
     mode     error, append or overwrite, as Spark means them
     table    one of FORMATS; `to` is a directory, of Iceberg it may be a name in a catalog
     options  as for reading; `columns` other than these eight are those that are written
-    Raises OptionError, LogDirError; AnalysisException where `to` is there and the mode is error.
+    Raises OptionError, also where logs lie in `to`, LogDirError; AnalysisException where `to` is there and the mode is error.
     """
     _check(table)
+    if table != "iceberg" or "/" in to:
+        check_target(to, mode, paths)
     rows = read_mapped(spark, paths, {"columns": ",".join(EXPORTED), **options})
     rows.write.mode(mode).format(table).partitionBy("topic").save(to)
 
