@@ -40,6 +40,7 @@ _UNWRITABLE = (
     "no Spark session: it can write in none of its directories for scratch files; name others in SPARK_LOCAL_DIRS, else with "
     "--conf spark.local.dir=DIR"
 )
+_ATTEMPTS = 4  # at each task, as on clusters: Spark by itself gives a local one none but the first
 _AGAIN = 0.2  # seconds: work that was just between two jobs of Spark begins the next one
 
 
@@ -97,7 +98,7 @@ def _open(master: str | None, settings: tuple[tuple[str, str], ...], started: li
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     chosen = {"spark.app.name": "kafkalog", **_SETTINGS}
     if not submitted:
-        master = master or "local[*]"
+        master = master or f"local[*,{_ATTEMPTS}]"
         chosen |= _LOCAL if master.startswith("local") else {}
     if master is not None:
         chosen["spark.master"] = master

@@ -68,6 +68,39 @@ sys.argv = ["kafkalog", "spark", *sys.argv[4:]]
 main()
 """
 
+DIES_ONCE = """
+import os, signal, sys
+from pathlib import Path
+from kafkalog_cli import spark
+from kafkalog_cli.start import main
+
+was_here = Path(sys.argv[1])
+
+def dies_once(batches):
+    if not was_here.exists():
+        was_here.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from batches
+
+spark._JOBS["stats"] = lambda session, given: len(session.range(0, 4, 1, 1).mapInArrow(dies_once, "id long").collect())
+sys.argv = ["kafkalog", "spark", "stats", "."]
+main()
+"""
+
+
+def test_a_worker_that_was_killed_is_done_again(tmp_path):
+    """By the system, for want of memory, say: of ten thousand partitions it must not end the work on all others."""
+    if gone := missing():
+        lacking(f"this needs {', '.join(gone)}: not found")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_SUBMIT_OPTS": QUICK_TO_START}
+    environment.pop("PYSPARK_GATEWAY_PORT", None)
+    done = subprocess.run(
+        [sys.executable, "-c", DIES_ONCE, str(tmp_path / "was-here")], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (4, "", "")
+    assert (tmp_path / "was-here").exists()
+
 
 @pytest.fixture
 def begin(tmp_path):
