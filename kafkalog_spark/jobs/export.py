@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("parquet", "delta", "iceberg")  # the last two where the session has them
 _BACK = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _COMPRESSION = "compression.type"
+_NO_TABLE = "UNABLE_TO_INFER_SCHEMA"  # Spark's word for a directory without a file that it could be of
 
 
 def export(
@@ -85,12 +86,18 @@ def _check(table: str) -> None:
 
 
 def _rows(spark: SparkSession, tables: tuple[str, ...], table: str) -> DataFrame:
-    """The table; names of topics are text, also where folders of Parquet look like numbers or dates."""
+    """The table; names of topics are text, also where folders of Parquet look like numbers or dates. Raises OptionError."""
+    from pyspark.errors import AnalysisException
     from pyspark.sql.types import StringType, StructField, StructType
 
     frames = []
     for one in tables:
-        rows = spark.read.format(table).load(one)
+        try:
+            rows = spark.read.format(table).load(one)
+        except AnalysisException as error:
+            if _NO_TABLE not in str(error):
+                raise
+            raise OptionError(f"{one}: no table of {table} lies there, as `export` writes them") from None
         if table == "parquet":
             fields = [StructField("topic", StringType()) if field.name == "topic" else field for field in rows.schema.fields]
             rows = spark.read.schema(StructType(fields)).parquet(one)

@@ -351,6 +351,12 @@ def test_a_whole_broker_comes_back_but_for_the_metadata_log(spark, own_corpus, t
     assert (status, out, "only controllers write it" in err) == (8, "", True)
 
 
+def test_what_is_no_table_is_not_brought_back(spark, own_corpus, tmp_path):
+    logs = shutil.copytree(next(own_corpus.glob("kafka-4.3.1/logs/clean/*/codec.none-0")), tmp_path / "logs/codec.none-0").parent
+    said = f"error[job-failed] {logs}: no table of parquet lies there, as `export` writes them\n"
+    assert command("import", "--to", tmp_path / "back", logs) == (8, "", said)
+
+
 def test_export_and_back(spark, own_corpus, tmp_path):
     top = own_corpus / "kafka-4.3.1/logs/clean"
     for name, source in (("007-0", "bulk-0"), ("edge-0", "edge-keys_and.headers-0"), ("edge-1", "multi-1")):
