@@ -26,6 +26,7 @@ from engine.log.logdir.log_manager import LogManager, Settings, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
+from engine.log.report import leaves_doubt
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.kept import Journal, Manifest
@@ -177,6 +178,7 @@ class _Commit:
         ends: dict[str, int] = {}
 
         def note(log: UnifiedLog) -> None:
+            _refuse_a_torn_end(log)
             ends[file_name(log.directory)] = log.log_end_offset
 
         if self._appended:  # in memory: what could not be opened later would be cut when the commit is undone
@@ -288,6 +290,15 @@ class _Commit:
             if shift or epoch:
                 move_batches(self._files, f"{directory}/{log_file_name(base_offset)}", shift, epoch)
             adopt_segment(log, directory, base_offset, base_offset + shift, end_offset + shift, epoch)
+
+
+def _refuse_a_torn_end(log: UnifiedLog) -> None:
+    """Raise NotAppended where rows would go behind what is no batch, as those of a broker do: nobody finds them there."""
+    for event in log.report.events:
+        if leaves_doubt(event.action, event.severity) and event.path == log_file_name(log.segments.active_segment.base_offset):
+            why = event.reason.partition(". ")[0]
+            what = f"{log.directory}/{event.path}: {why}; kafkalog recover cuts it, and keeps what it cuts"
+            raise NotAppended(what, do=f"kafkalog recover --dry-run {argument(log.directory)}")
 
 
 def _name(place: Place) -> str:

@@ -24,6 +24,7 @@ from engine.log.logdir.log_manager import CHECKPOINTS
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.sink import staging as jobs
+from kafkalog_spark.sink.commit import NotAppended
 from kafkalog_spark.sink.options import check_topic, read_sink_options
 from kafkalog_spark.sink.owners import Owner, this_owner
 from kafkalog_spark.sink.tasks import StagedPartition
@@ -307,6 +308,23 @@ def test_a_log_that_is_damaged_stays_as_it_is(root):
     with pytest.raises(LogDamaged, match="opening it would lose records"):
         sink(root).write([values("b")], [values("c", partition=[0])])
     assert FILES.read(path, 1000) == before
+
+
+@pytest.mark.parametrize("cut", [5, -300])
+def test_nothing_is_appended_behind_a_torn_end(root, cut):
+    """After a clean stop Kafka reads no log: rows went behind the rest of a batch, where no consumer finds them."""
+    sink(root, kafka__batch__size="1").write([values("a", "b")])
+    path = f"{root}/t-0/00000000000000000000.log"
+    with FILES.open_writable(path) as file:
+        size = file.size()
+        if cut > 0:
+            file.truncate(size - cut)
+        else:
+            file.write_at(size, b"x" * -cut)
+    before = {name: FILES.read(f"{root}/t-0/{name}", 1 << 20) for name in FILES.list(f"{root}/t-0")}
+    with pytest.raises(NotAppended, match=r"/t-0/0{20}\.log: at byte \d+: what follows is no whole batch; appends would land"):
+        sink(root).write([values("c")])
+    assert {name: FILES.read(f"{root}/t-0/{name}", 1 << 20) for name in FILES.list(f"{root}/t-0")} == before
 
 
 # ---- stops and failures -----------------------------------------------------------------------------
