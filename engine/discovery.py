@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
+from engine.half_commits import STAGING, WHAT, half_commit
 from engine.layout import (
     NUMBERED,
     FileKind,
     FileName,
     directory_order,
+    file_name,
     file_order,
     parse_file_name,
     parse_partition_dir,
@@ -86,7 +88,7 @@ def _visit(files: ReadOnlyFiles, directory: str, names: list[str], depth: int, s
             found.paths.append(prefix + name)
     for name in sorted(below, key=directory_order):
         if _is_foreign(name, kind):
-            found.findings.append(Finding("file-ignored", Where(prefix + name), "not one of Kafka's directories"))
+            found.findings.append(_about_foreign(files, directory, prefix + name))
         elif depth == 0:
             found.findings.append(Finding("path-skipped", Where(prefix + name), "lies too deep to be searched"))
         else:
@@ -113,6 +115,13 @@ def _is_foreign(name: str, parent: DirectoryKind) -> bool:
     if parent is DirectoryKind.OTHER:
         return False
     return parent is DirectoryKind.PARTITION or (parse_partition_dir(name) is None and name != REMOTE_INDEX_CACHE)
+
+
+def _about_foreign(files: ReadOnlyFiles, parent: str, path: str) -> Finding:
+    journal = half_commit(files, parent) if file_name(path) == STAGING else None
+    if journal is None:
+        return Finding("file-ignored", Where(path), "not one of Kafka's directories")
+    return Finding("half-committed", Where(journal), f"{WHAT}, or is still under way")
 
 
 def _enter(files: ReadOnlyFiles, prefix: str, name: str, depth: int, seen: set[str], found: Discovery) -> None:

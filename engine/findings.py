@@ -144,6 +144,10 @@ KINDS: dict[str, Kind] = {
     "offset-order": Kind(
         Severity.ERROR, "offsets must grow within a log", "compare with a replica of the partition",
     ),
+    "half-committed": Kind(
+        Severity.WARNING, "partitions of the log dir may hold half of what was written, or be missing",
+        "where that write does not run any more: kafkalog spark undo on the log dir, which needs no Spark",
+    ),
     "no-offset-left": Kind(
         Severity.ERROR, "there is no offset for the batch behind it: a broker that finds it at the end of the log takes the "
         "log for ended before its start, and removes all of it", "kafkalog recover --dry-run {directory}",

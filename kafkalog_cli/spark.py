@@ -89,6 +89,31 @@ def _done(job: str, spark: SparkSession, given: Given) -> int:
         raise _JobFailedError(_sentence(error)) from None
 
 
+def undo(paths: tuple[str, ...]) -> int:
+    """Undo commits of the sink that were stopped in the log dirs `paths` → exit status. No session is needed."""
+    from engine.errors import KafkalogError
+    from engine.files import Files, now_ms
+    from engine.half_commits import STAGING, half_commit
+    from kafkalog_spark.sink.staging import clear_leftovers, holding
+
+    files, status = Files(), 0
+    with INTERRUPTION:
+        for path in paths:
+            try:
+                files.info(path)  # it is there
+                journal = None
+                if files.exists(f"{path}/{STAGING}"):
+                    with holding(files, path):
+                        journal = half_commit(files, path)
+                        clear_leftovers(files, path, now_ms())
+                click.echo(f"{printable(path)}: " + ("nothing to undo" if journal is None else f"undone: {printable(journal)}"))
+                status = max(status, 0 if journal is None else 1)
+            except KafkalogError as error:
+                click.echo(f"error[{error.code}] {printable(str(error))}", err=True)
+                status = 8
+    return status
+
+
 def _interrupted(job: str, work: Work[int]) -> int:
     """Cancel what runs, say so in one line → the status of a program that the signal ended."""
     is_over = work.cancel()
@@ -126,10 +151,12 @@ def _fail(message: str) -> None:
 
 def _sentence(error: Exception) -> str:
     """What went wrong, out of Spark's pages: our own sentence where there is one, else the first, and what it came from."""
+    from kafkalog_spark.errors import PREFIX
+
     pages = [[line.strip() for line in page.splitlines() if line.strip()] for page in _pages(error)]
     for line in (line for lines in pages for line in lines):
-        if "kafkalog: " in line:
-            return line.partition("kafkalog: ")[2]
+        if PREFIX in line:
+            return line.partition(PREFIX)[2]
     said = [next(filter(None, (_JAVAS_WORDS.sub("", line) for line in lines)), "") for lines in pages]
     for line in said:
         if found := _NOT_MADE.match(line):
@@ -265,7 +292,8 @@ def _finding_line(row: Row) -> str:
 
 def _event_line(row: Row) -> str:
     place = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
-    offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']} to {row['endOffset']})"
+    to = "" if row["endOffset"] is None else f" to {row['endOffset']}"
+    offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']}{to})"
     return f"{printable(place)}: {row['action']}{offsets} - {printable(row['reason'])}"
 
 

@@ -6,13 +6,14 @@ import os
 
 import pytest
 
-from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
+from engine.errors import FileChangedWhileReading, LogDirLocked, UnreadableFile, UnwritableFile
 from engine.files import Files, ReadOnlyFiles, nameless_file, replace, zeros
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
 from tests.support.memory_files import MemoryFiles
 from tests.support.once import NO_KERNEL
+from tests.support.other_process import is_held
 
 pytestmark = NO_KERNEL
 
@@ -154,3 +155,18 @@ def test_what_can_not_be_given_away_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("os.chown", refuse)
     with pytest.raises(UnwritableFile, match="new: Operation not permitted"):
         Files().open_writable(f"{tmp_path}/new", create=True)
+
+
+def test_a_lock_that_this_process_holds_is_locked_to_it_as_to_others(tmp_path):
+    """POSIX's own locks know processes only, and the second one that is let go takes the first with it."""
+    path = str(tmp_path / ".lock")
+    first = Files().lock(path)
+    for _ in range(2):
+        with pytest.raises(LogDirLocked, match="this process holds the lock"):
+            Files().lock(path)
+    assert is_held(path)
+    first.release()
+    first.release()
+    second = Files().lock(path)
+    assert is_held(path)
+    second.release()

@@ -10,33 +10,46 @@ import fcntl
 import os
 import struct
 import sys
+from threading import Lock as Mutex
 
 from engine.errors import LogDirLocked
 from engine.files.owner import hand_over
 from engine.files.refusals import unwritable
 
+_HELD: set[tuple[int, int]] = set()  # (device, inode) of the files that this process holds locks on
+_ONE_AT_A_TIME = Mutex()
 _FLOCK = "hhqqi0q"  # struct flock: type, whence, start, length, process
 
 
 class Lock:
-    """A lock on a file, held until `release`. Another process sees it; one of the same process must not ask for it."""
+    """A lock on a file, held until `release`. Other processes see it, and so does who asks for it in this one."""
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, file: tuple[int, int] | None = None) -> None:
         self.path = path
-        self._descriptor = descriptor
+        self._descriptor, self._file = descriptor, file
 
     def release(self) -> None:
         """Let go. A second call does nothing."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
+            with _ONE_AT_A_TIME:
+                os.close(descriptor)
+                if self._file is not None:
+                    _HELD.discard(self._file)
 
 
 def take_lock(path: str) -> Lock:
     """Lock the file at `path`, making it where there is none.
 
-    Raises LogDirLocked where another process holds it, UnwritableFile.
+    Raises LogDirLocked where it is held, by another process or by this one, UnwritableFile.
     """
+    with _ONE_AT_A_TIME:
+        return _take(path)
+
+
+def _take(path: str) -> Lock:
+    if _identity(path) in _HELD:  # to open and close it once more would drop the lock
+        raise LogDirLocked(f"{path}: this process holds the lock already", do="wait until its other work there is done")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except (OSError, ValueError) as error:
@@ -50,7 +63,17 @@ def take_lock(path: str) -> Lock:
             what = f"{path}: another process holds this lock, most likely a running broker"
             raise LogDirLocked(what, do="stop the broker, or work on a copy") from error
         raise unwritable(path, error) from error
-    return Lock(path, descriptor)
+    found = os.fstat(descriptor)
+    _HELD.add((found.st_dev, found.st_ino))
+    return Lock(path, descriptor, (found.st_dev, found.st_ino))
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_locked(path: str) -> bool:

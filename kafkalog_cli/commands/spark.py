@@ -24,11 +24,14 @@ _EXAMPLES = (
     Example("Two topics as Parquet:", "kafkalog spark export --topic orders --topic payments --to /lake/kafka /backups"),
     Example("And back, into partition directories:", "kafkalog spark import --to /restored/data /lake/kafka"),
     Example("On a cluster:", "kafkalog spark verify --master spark://head:7077 /backups"),
+    Example("What a write left that was killed in the middle:", "kafkalog spark undo /restored/data"),
     Example("Compact what is due, however many keys it has:",
             "kafkalog spark compact --dedupe-buffer-size 64m /var/lib/kafka/data"),
 )
 
+_ON_SPARK = ("verify", "stats", "export", "import", "recover", "compact")
 _OF_JOBS = {  # options that not every job takes
+    "topics": _ON_SPARK, "master": _ON_SPARK, "settings": _ON_SPARK, "form": _ON_SPARK,
     "split_bytes": ("verify", "stats", "export"),
     "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
     "mode": ("export", "import"), "table": ("export", "import"), "config": ("import", "recover", "compact"),
@@ -46,7 +49,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 
 
 @click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
-@click.argument("job", type=click.Choice(["verify", "stats", "export", "import", "recover", "compact"]))
+@click.argument("job", type=click.Choice([*_ON_SPARK, "undo"]))
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--topic", "topics", multiple=True, metavar="NAME",
               help="Only this topic; may be repeated. recover, compact: as if its partition directories were the PATHS.")
@@ -90,11 +93,14 @@ def command(
     directories, offsets and timestamps kept), recover or compact (what the commands of that name do to log dirs, a task for
     some partitions; with their locks, and recover's quarantines). PATHS are partition directories, log directories, trees of
     them, or quoted patterns, of import tables; every executor must see them. Needs the extra `spark` and Java 17 or 21. From
-    Python the same jobs are functions of kafkalog_spark.jobs.
+    Python the same jobs are functions of kafkalog_spark.jobs. undo alone needs no Spark: it makes log directories what they
+    were before a write of the sink, or import, that was stopped in the middle of its commit.
     """
-    from kafkalog_cli.spark import Given, run_job
+    from kafkalog_cli.spark import Given, run_job, undo
 
     _refuse_of_others(context, job)
+    if job == "undo":
+        return undo(paths)
     if job in ("export", "import") and to is None:
         raise click.UsageError(f"{job} needs --to DIR")
     reading: dict[str, object] = {"onCorruption": on_corruption}

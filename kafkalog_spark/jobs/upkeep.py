@@ -22,7 +22,7 @@ from engine.log.logdir.locking import locked
 from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.startup import survey
-from engine.log.operations.operation import LEFT_ALONE
+from engine.log.operations.operation import LEFT_ALONE, note
 from engine.log.report import Action
 from engine.patterns import expand
 from kafkalog_spark.errors import LogDirError, OptionError
@@ -33,7 +33,7 @@ from kafkalog_spark.table.rows import rows_as_batches
 from kafkalog_spark.tasks import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -68,9 +68,11 @@ class TaskLogManager(LogManager):
         self.clean_until: dict[str, int] = {}  # partition directory → offset
         self.plans: dict[str, bytes] = {}  # partition directory → what is left to the driver, in words of the job
 
-    def checkpoint(self, _log_dir: LogDir, standing: Any) -> None:
+    def checkpoint(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:  # noqa: ARG002  # one was given to us
         """Keep what the driver will write."""
         self.noted.update(standing)
+
+    checkpoint_log_starts = checkpoint
 
 
 class Assignment(NamedTuple):
@@ -208,7 +210,7 @@ def _checkpoint(job: Job, standing: dict[str, dict[Place, Standing]], clean: dic
     for log_dir in job.log_dirs:
         files = job.manager.files_of(log_dir.path)
         if log_dir.path in standing:
-            job.manager.checkpoint(log_dir, standing[log_dir.path])
+            note(job.manager, log_dir, standing[log_dir.path])
         write_clean_offsets(files, clean.get(log_dir.path, {}))
 
 
@@ -267,7 +269,8 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
             "endOffset": event.end_offset, "records": event.records, "bytes": event.size, "severity": event.severity.value,
         }  # fmt: skip
     for finding in report.findings:
-        yield same | {"action": FOUND, "file": finding.where.file, "reason": f"{finding.code}: {finding.what}",
+        file = finding.where.file.removeprefix(f"{report.directory}/")  # as events have it
+        yield same | {"action": FOUND, "file": file, "reason": f"{finding.code}: {finding.what}",
                       "firstOffset": finding.where.offset, "severity": finding.severity.value}  # fmt: skip
     if report.failure is not None:
         yield same | {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from engine.checkpoint.identity import ZERO_UUID
 from engine.discovery import is_brokers_log_dir
 from engine.errors import KafkalogError
 from engine.files import remove_tree
+from engine.half_commits import STAGING
 from engine.layout import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
 from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
 from engine.log.append.intake import FollowerIntake
@@ -154,7 +156,7 @@ class _Commit:
                 if jobs.read_manifest(files, job.root).last == name:  # it is there, and may not stay
                     jobs.write_manifest(files, job.root, manifest)
                 if changes:
-                    jobs.roll_back(files, job, journal, self._now)
+                    jobs.undo(files, job, self._now)
             except Exception as failure:  # noqa: BLE001  # whichever: it is the second one
                 what = f"{error or type(error).__name__}; it could not be undone: {failure or type(failure).__name__}"
                 do = "the next job that writes there undoes it first: until then nothing else may write or read there"
@@ -239,9 +241,7 @@ class _Commit:
         settings = Settings(overrides=self._options.settings)
         cluster = self._cluster
         if log_dir is not self._root:
-            cluster = type(cluster)(
-                (log_dir,), cluster.identities, cluster.metadata, cluster.metadata_dir, cluster.metadata_place, cluster.proof
-            )
+            cluster = replace(cluster, log_dirs=(log_dir,))
         return LogManager(lambda _path: files, cluster, settings, self._now)
 
     def _operate(
@@ -274,7 +274,7 @@ class _Commit:
                 self._adopt(log, piece, shift, epoch)
 
     def _staged(self, piece: StagedPiece) -> str:
-        return f"{self._job.root}/{jobs.STAGING}/{piece.directory}"
+        return f"{self._job.root}/{STAGING}/{piece.directory}"
 
     def _copy(self, log: UnifiedLog, piece: StagedPiece, shift: int, epoch: int) -> None:
         for base_offset, _ in piece.segments:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from engine.errors import KafkalogError
 from engine.files import replace
+from engine.half_commits import MAX_KEPT_SIZE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from engine.files import Files
 
 _VERSION = 1
-_LIMIT = 256 << 20  # bytes of such a file
 _ADVICE = "write here with the version of kafkalog that wrote the file"
 
 
@@ -64,7 +64,7 @@ def read_kept(files: Files, path: str, kind: type[T]) -> T | None:
     if not files.exists(path):
         return None
     try:
-        found = json.loads(files.read(path, _LIMIT))
+        found = json.loads(files.read(path, MAX_KEPT_SIZE))
     except (ValueError, RecursionError):
         raise UnknownFormat(f"{path}: no JSON, though the sink writes nothing else there: {_ADVICE}", path=path) from None
     if not isinstance(found, dict):

@@ -7,6 +7,7 @@ changes; the manifest `<path>/.kafkalog-sink.json`, replaced last, makes it hold
 from __future__ import annotations
 
 import base64
+import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import LogConfig
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import remove_tree, replace
+from engine.half_commits import JOURNAL, MANIFEST, STAGING
 from engine.layout import FileKind, log_file_name, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.locking import locked
@@ -29,11 +31,9 @@ if TYPE_CHECKING:
     from engine.files import Files
     from kafkalog_spark.sink.owners import Owner
 
-STAGING = ".kafkalog-staging"
-MANIFEST = ".kafkalog-sink.json"
-JOURNAL = "commit.json"
 NEW, OLD = "new", "old"  # partitions that are about to come, and that had to go
 _OWN = (*CHECKPOINTS, FileKind.CLEAN_SHUTDOWN)  # files of a log dir that a commit changes
+_LOG = logging.getLogger("kafkalog")
 PATIENCE = 60  # seconds that a commit waits for another one
 
 
@@ -74,7 +74,7 @@ def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
     until = time.monotonic() + patience
     while True:
         try:
-            lock = locked(files, [root])
+            lock = locked(files, [root], undoes_commits=True)
             lock.__enter__()
             break
         except LogDirLocked:
@@ -195,6 +195,9 @@ def _put_back(files: Files, path: str, kept: str | None) -> None:
 
 def _cut(files: Files, directory: str, end: int, config: LogConfig, now: int) -> None:
     """Make a log end at `end` again, whatever of the commit came to the disk."""
+    if not files.exists(directory):
+        _LOG.warning("%s, which a commit that is undone had appended to, is gone", directory)
+        return
     for name in files.list(directory):
         parsed = parse_file_name(name)
         if parsed is None or parsed.base_offset is None or parsed.suffix or parsed.base_offset < end:

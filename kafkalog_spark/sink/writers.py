@@ -11,8 +11,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from engine.discovery import DirectoryKind, directory_kind
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, now_ms
+from engine.half_commits import STAGING, half_commit
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.commit import commit
@@ -54,8 +55,7 @@ class Sink:
             if files.exists(root) and directory_kind(files.list(root)) is DirectoryKind.PARTITION:
                 raise LogDirError(f"{root}: a partition directory; name the directory that such directories go to")
             jobs.make_directories(files, root)
-            with jobs.holding(files, root, patience=_OTHERS):
-                jobs.clear_leftovers(files, root, now_ms())
+            _clear_leftovers(files, root)
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
 
@@ -64,7 +64,7 @@ class Sink:
         context = TaskContext.get()
         number, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         files, name = Files(), f"{self.job.name}/{number}-{attempt}"
-        directory = f"{self.job.root}/{jobs.STAGING}/{name}"
+        directory = f"{self.job.root}/{STAGING}/{name}"
         try:
             jobs.begin(files, self.job)
             with alive(files, self.job.directory):
@@ -130,6 +130,16 @@ class KafkaLogWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave nothing behind."""
         self._sink.forget(messages)
+
+
+def _clear_leftovers(files: Files, root: str) -> None:
+    """Of jobs that died. Where another one commits just now, our own commit does it. Raises LogDirLocked: a broker runs."""
+    try:
+        with jobs.holding(files, root, patience=_OTHERS):
+            jobs.clear_leftovers(files, root, now_ms())
+    except LogDirLocked:
+        if half_commit(files, root) is None:
+            raise
 
 
 def _job_name(options: Mapping[str, str]) -> str:

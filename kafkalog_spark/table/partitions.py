@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles, look
+from engine.half_commits import WHAT, half_commit, undo_advice
 from engine.layout import parse_file_name
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import LogDir, Place
     from kafkalog_spark.table.options import ReadOptions
+
+
+_LOG = logging.getLogger("kafkalog")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,22 @@ def find_places(paths: Iterable[str]) -> list[Place]:
         for path in named:
             if files.exists(path) and not files.info(path).is_directory:
                 raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
+        found = speakable(find_log_dirs(files, named))
+        for log_dir in found:
+            _tell_half_commit(files, log_dir.path)
         return [
-            place for log_dir in speakable(find_log_dirs(files, named)) for place in log_dir.partitions()
+            place for log_dir in found for place in log_dir.partitions()
             if not (log_dir.is_whole and _is_about_to_begin(files, place.path))
         ]  # fmt: skip
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
+
+
+def _tell_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
+    """It may be under way, and then is over soon: what is there is read."""
+    journal = half_commit(files, log_dir)
+    if journal is not None:
+        _LOG.warning("%s: %s, or is still under way: %s", journal, WHAT, undo_advice(log_dir))
 
 
 def speakable(log_dirs: list[LogDir]) -> list[LogDir]:

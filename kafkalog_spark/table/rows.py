@@ -13,13 +13,14 @@ from kafkalog_spark.errors import in_utf8
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_ROWS = 10_000
+_ROWS, _BYTES = 10_000, 8 << 20  # that a batch has at most, but for its last row
 _WIDTHS = {4: "i", 8: "q"}
 
 
 def rows_as_batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows as batches of `schema`; what a row does not say is null. Columns are text, bytes, integers or booleans."""
     kept: list[dict[str, Any]] = []
+    size = 0  # of what has no fixed width
 
     def made() -> pa.RecordBatch:
         columns = [column([row.get(field.name) for row in kept], field.type) for field in schema]
@@ -27,9 +28,11 @@ def rows_as_batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterat
 
     for row in rows:
         kept.append(row)
-        if len(kept) == _ROWS:
+        size += sum(len(value) for value in row.values() if isinstance(value, str | bytes | bytearray))
+        if len(kept) == _ROWS or size >= _BYTES:
             yield made()
             kept.clear()
+            size = 0
     if kept:
         yield made()
 

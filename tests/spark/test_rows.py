@@ -89,3 +89,18 @@ def test_a_partition_whose_name_is_no_utf_8_is_told_with_its_bytes_escaped(parti
     ).to_pylist()
     assert rows
     assert all(row == {"topic": "caf\\udce9", "partition": 7, "directory": f"{partition.parent}/caf\\udce9-7"} for row in rows)
+
+
+def test_large_rows_are_few_to_a_batch():
+    made = 0
+
+    def rows():
+        nonlocal made
+        for _ in range(40):
+            made += 1
+            yield {"a": b"x" * (1 << 20)}
+
+    batches = rows_as_batches(rows(), pa.schema([("a", pa.binary())]))
+    assert next(batches).num_rows == 8
+    assert made == 8
+    assert sum(batch.num_rows for batch in batches) == 32

@@ -24,3 +24,18 @@ def lock_held(path):
             yield
         finally:
             other.stdin.close()
+
+
+_ASK = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        print("held")
+"""
+
+
+def is_held(path):
+    """Is the file at `path` locked, to another process?"""
+    return subprocess.run([sys.executable, "-c", _ASK, str(path)], check=True, capture_output=True).stdout == b"held\n"

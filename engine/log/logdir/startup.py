@@ -24,6 +24,7 @@ from engine.checkpoint.offsets import checkpoint_fault
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.errors import UnreadableFile
+from engine.half_commits import STAGING, undo_advice
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, read_cluster_metadata
 from engine.log.logdir.logs_07 import is_log_07
@@ -188,7 +189,10 @@ def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:
             "topic-partition.uniqueId-delete (if marked for deletion)."
         )
         do = f"mv {argument(f'{log_dir.path}/{name}')} somewhere outside of the log dir, or give Kafka a directory of its own"
-        yield Trouble(Effect.STOPS, log_dir.path, name, said, "the directory is not Kafka's", None, do)
+        what = "the directory is not Kafka's"
+        if name == STAGING:  # it may hold the only copy of partitions that were about to be replaced
+            what, do = "Spark's sink keeps there what it has not committed", undo_advice(log_dir.path)
+        yield Trouble(Effect.STOPS, log_dir.path, name, said, what, None, do)
 
 
 def _failed(cluster: Cluster, log_dir: str) -> Effect:
