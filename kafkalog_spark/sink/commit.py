@@ -28,7 +28,8 @@ from engine.log.logdir.log_manager import LogManager, Settings, Standing
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
-from engine.log.report import leaves_doubt
+from engine.log.report import Action, leaves_doubt
+from engine.log.scan.batch_search import find_end
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging as jobs
 from kafkalog_spark.sink.kept import Journal, Manifest
@@ -180,7 +181,7 @@ class _Commit:
         ends: dict[str, int] = {}
 
         def note(log: UnifiedLog) -> None:
-            _refuse_a_torn_end(log)
+            _refuse_a_damaged_end(log)
             ends[file_name(log.directory)] = log.log_end_offset
 
         if self._appended:  # in memory: what could not be opened later would be cut when the commit is undone
@@ -292,13 +293,25 @@ class _Commit:
             adopt_segment(log, directory, base_offset, base_offset + shift, end_offset + shift, epoch)
 
 
-def _refuse_a_torn_end(log: UnifiedLog) -> None:
-    """Raise NotAppended where rows would go behind what is no batch, as those of a broker do: nobody finds them there."""
+def _refuse_a_damaged_end(log: UnifiedLog) -> None:
+    """Raise NotAppended where rows would go behind damage, as those of a broker do, or opening the log has cut it.
+
+    Nobody finds what is behind damage; and what is cut should be kept, which is recover's work.
+    """
+    segment = log.segments.active_segment
+    name = log_file_name(segment.base_offset)
+    why = ""
     for event in log.report.events:
-        if leaves_doubt(event.action, event.severity) and event.path == log_file_name(log.segments.active_segment.base_offset):
-            why = event.reason.partition(". ")[0]
-            what = f"{log.directory}/{event.path}: {why}; kafkalog recover cuts it, and keeps what it cuts"
-            raise NotAppended(what, do=f"kafkalog recover --dry-run {argument(log.directory)}")
+        if event.action is Action.TRUNCATED or (event.path == name and leaves_doubt(event.action, event.severity)):
+            name, why = event.path, event.reason.partition(". ")[0]
+    if not why and segment.size:
+        indexed = segment.offset_index.lookup(segment.offset_index.last_offset).position
+        end = find_end(segment.log_file, indexed if indexed < segment.size else 0, segment.size, segment.base_offset)
+        if end.sound_offset != end.next_offset:
+            why = f"the checksum of the batch from offset {end.sound_offset} does not fit"
+    if why:
+        what = f"{log.directory}/{name}: {why}; kafkalog recover cuts it, and keeps what it cuts"
+        raise NotAppended(what, do=f"kafkalog recover --dry-run {argument(log.directory)}")
 
 
 def _name(place: Place) -> str:

@@ -327,6 +327,23 @@ def test_nothing_is_appended_behind_a_torn_end(root, cut):
     assert {name: FILES.read(f"{root}/t-0/{name}", 1 << 20) for name in FILES.list(f"{root}/t-0")} == before
 
 
+@pytest.mark.parametrize("marker", [True, False])
+@pytest.mark.parametrize("spoilt", [1, -1])
+def test_nothing_is_appended_to_a_log_whose_last_batch_is_damaged(root, marker, spoilt):
+    """A broker that was not stopped cleanly cuts it, and one that was appends behind it."""
+    sink(root, kafka__batch__size="1").write([values("a", "b", "c")])
+    path = f"{root}/t-0/00000000000000000000.log"
+    with FILES.open_writable(path) as file:
+        file.write_at(file.size() - spoilt if spoilt > 0 else file.size() * 2 // 3 - 1, b"Z")
+    if not marker:
+        FILES.remove(f"{root}/.kafka_cleanshutdown")
+    before = {name: FILES.read(f"{root}/t-0/{name}", 1 << 20) for name in FILES.list(f"{root}/t-0")}
+    with pytest.raises(KafkalogError, match=r"/t-0") as refused:
+        sink(root).write([values("d")])
+    assert "kafkalog recover" in refused.value.do
+    assert {name: FILES.read(f"{root}/t-0/{name}", 1 << 20) for name in FILES.list(f"{root}/t-0")} == before
+
+
 # ---- stops and failures -----------------------------------------------------------------------------
 
 ROOT = "/d/logs"
