@@ -263,11 +263,11 @@ def directory_order(name: str) -> tuple[bool, str, int, str]:
     return (True, name, 0, "") if parsed is None else (False, parsed.topic, parsed.partition, name)
 
 
-def log_base_offsets(names: Iterable[str]) -> list[int]:
-    """Base offsets of the logs among the names of a directory's files, ascending."""
+def log_base_offsets(names: Iterable[str], suffix: str = "") -> list[int]:
+    """Base offsets of the logs with that suffix among the names of a directory's files, ascending."""
     parsed = ((name, parse_file_name(name)) for name in names)
     return sorted(
         one.base_offset for name, one in parsed
-        if one is not None and one.kind is FileKind.LOG and one.base_offset is not None and not one.suffix
+        if one is not None and one.kind is FileKind.LOG and one.base_offset is not None and one.suffix == suffix
         and one.remote_id is None and canonical_name(one) == name
     )  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from engine.errors import UnreadableFile
 from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from engine.index.offset import OffsetIndex, OffsetPosition
 from engine.index.time import TimeIndex, TimestampOffset
@@ -72,9 +73,14 @@ class SegmentView(ReadableSegment):
     _by_offset = staticmethod(whole_windows)
     _by_time = staticmethod(sound_windows)
 
-    def __init__(self, files: ReadOnlyFiles, directory: str, base_offset: int, *, has_txn_index: bool) -> None:
-        super().__init__(files, directory, base_offset, has_txn_index=has_txn_index)
-        self.size = self._size_on_disk() or 0
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, base_offset: int, suffix: str = "", *, has_txn_index: bool
+    ) -> None:  # fmt: skip
+        super().__init__(files, directory, base_offset, suffix, has_txn_index=has_txn_index)
+        size = self._size_on_disk()
+        if size is None:
+            raise UnreadableFile(f"{self.log_path}: it has gone since the directory was listed", path=self.log_path)
+        self.size = size
         self.is_last = False
 
     def _open_offset_index(self) -> OffsetIndex:

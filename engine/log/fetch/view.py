@@ -15,12 +15,12 @@ from engine.errors import UnreadableFile
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
 from engine.layout import (
     FileKind,
-    log_base_offsets,
     parent_of,
     parse_file_name,
     partition_of,
     transaction_index_file_name,
 )
+from engine.log.fetch.listing import logs_in_use, superseded_by
 from engine.log.fetch.order import stop_before
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.offset_metadata import LogOffsetMetadata
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.layout import PartitionDir
+
+
+_LOOKS = 20  # at a directory in which files come and go
 
 
 class EpochsRead:
@@ -144,27 +147,46 @@ class PartitionView:
     def refresh(self) -> bool:
         """Look for new segments and batches; returns whether the log goes further than before.
 
-        Segments that were removed meanwhile are forgotten.
+        Segments that were removed meanwhile are forgotten; of those that a broker is replacing see `logs_in_use`.
         """
         before = self._end
-        names = self.files.list(self.directory)
-        there = log_base_offsets(names)
-        for base in set(self.segments.base_offsets).difference(there):
-            gone = self.segments.get(base)
-            assert gone is not None
-            gone.close_handlers()
-            self.segments.remove(base)
-        known = set(self.segments.base_offsets)
-        if known and there and there[-1] != max(known):
-            self._set_end(max(known), is_last=False)  # it was the last one, and has been closed meanwhile
-        listed = set(names)
-        for base in there:
-            if base not in known:
-                has_txn_index = transaction_index_file_name(base) in listed
-                self.segments.add(SegmentView(self.files, self.directory, base, has_txn_index=has_txn_index))
-        if there:
-            self._set_end(there[-1], is_last=True)
+        for number in range(_LOOKS):
+            names = self.files.list(self.directory)
+            try:
+                self._take(names)
+                break
+            except UnreadableFile:
+                if number + 1 == _LOOKS or self.files.list(self.directory) == names:
+                    raise
         return self._end.message_offset > before.message_offset
+
+    def _take(self, names: list[str]) -> None:
+        """Have the segments of which these are files. Raises UnreadableFile, also where one has gone since it was listed."""
+        there = logs_in_use(names)
+        for segment in list(self.segments):
+            if there.get(segment.base_offset) != segment.suffix:
+                self._forget(segment)
+        before = max(self.segments.base_offsets, default=None)
+        listed = set(names)
+        for base, suffix in there.items():
+            if self.segments.get(base) is None:
+                has_txn_index = transaction_index_file_name(base, suffix) in listed
+                segment = SegmentView(self.files, self.directory, base, suffix, has_txn_index=has_txn_index)
+                self.segments.add(segment)
+        for segment in [one for one in self.segments if one.suffix]:
+            for base in superseded_by(segment, list(self.segments.base_offsets)):
+                gone = self.segments.get(base)
+                if gone is not None:
+                    self._forget(gone)
+        last = max(self.segments.base_offsets, default=None)
+        if before is not None and before != last and self.segments.get(before) is not None:
+            self._set_end(before, is_last=False)  # it was the last one, and has been closed meanwhile
+        if last is not None:
+            self._set_end(last, is_last=True)
+
+    def _forget(self, segment: SegmentView) -> None:
+        segment.close_handlers()
+        self.segments.remove(segment.base_offset)
 
     def _set_end(self, base: int, *, is_last: bool) -> None:
         """Find out where the segment ends that begins at `base`, and with the last one the log."""
