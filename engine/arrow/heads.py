@@ -9,9 +9,18 @@ import pyarrow.compute as pc
 
 from engine.arrow.attributes import codec_names, has_flag, timestamp_types
 from engine.arrow.columns import TIMESTAMP
-from engine.formats import CONTROL_FLAG, DELETE_HORIZON_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, BatchField
+from engine.formats import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    LONG_MAX,
+    MAGIC_V2,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+)
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.order import OffsetOrder, stop_before
+from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import go_on
@@ -20,6 +29,7 @@ from engine.record.windows import LogWalk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from engine.files import OpenFile
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
     from engine.log.segment.reading import ReadableSegment
@@ -35,7 +45,7 @@ HEAD_TYPES: dict[str, pa.DataType] = {
     "magic": pa.int32(),
     "baseOffset": pa.int64(),  # of formats 0 and 1 the entry's own
     "lastOffset": pa.int64(),
-    "recordCount": pa.int32(),  # null in formats 0 and 1
+    "recordCount": pa.int32(),  # of a compressed set of formats 0 and 1 counted, null where it can not be read
     "codec": pa.string(),
     "timestampType": pa.int32(),  # −1 in format 0
     "baseTimestamp": TIMESTAMP,
@@ -60,16 +70,18 @@ _LAST_MS = LONG_MAX // 1000
 
 def head_batches(
     view: PartitionView, schema: pa.Schema, constants: Mapping[str, str | int], start: int, end: int,
-    report: Callable[[Finding], None],
+    report: Callable[[Finding], None], *, limit: int = MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The batches that begin at offsets start … end − 1, with the columns of `schema`, names of HEAD_TYPES.
 
-    Bodies are read for the column isValid only.
+    Bodies are read for the column isValid only, and for recordCount those of compressed sets of formats 0 and 1, whose
+    headers do not say it.
     constants  what topic, partition and directory say
     report     takes what is wrong with sizes, behind which it goes on with the next sound batch, and offset-order
+    limit      bytes that one of those sets may inflate to
     Raises UnreadableFile, FileChangedWhileReading.
     """
-    heads, scanned = _Heads(schema, constants), BatchColumns()
+    heads, scanned = _Heads(schema, constants, limit), BatchColumns()
     kind = LogWalk if "isValid" in schema.names else HeadWalk
     for segment in view.segments.values(start):
         if segment.base_offset >= end:
@@ -80,7 +92,7 @@ def head_batches(
         following = view.segments.higher_segment(segment.base_offset)
         reach = view.log_end_offset if following is None else following.base_offset
         try:
-            heads.segment = segment.log_file.path.rpartition("/")[2]
+            heads.file = segment.log_file
             stop = stop_before(segment, end) if end < reach else None
             walk = kind(segment.log_file, position, segment.size if stop is None else stop, batches=scanned)
             order = OffsetOrder(segment, reach, report)
@@ -121,12 +133,13 @@ def _first_position(segment: ReadableSegment, start: int) -> int | None:
 class _Heads:
     """The headers of some windows of a file, at most 2 · BATCH_ROWS."""
 
-    def __init__(self, schema: pa.Schema, constants: Mapping[str, str | int]) -> None:
-        self._schema, self._constants = schema, constants
+    file: OpenFile  # that the rows are of
+
+    def __init__(self, schema: pa.Schema, constants: Mapping[str, str | int], limit: int) -> None:
+        self._schema, self._constants, self._limit = schema, constants, limit
         self._batches = BatchColumns(2 * BATCH_ROWS)
         self._bases: list[tuple[int, int]] = []  # rows, and where their positions count from
         self.rows = 0
-        self.segment = ""  # that the rows are of
 
     def add(self, window: Window) -> None:
         """Take the headers of a window."""
@@ -155,23 +168,34 @@ class _Heads:
 
     def _column(self, name: str) -> pa.Array:
         if name == "segment":
-            return pa.repeat(pa.scalar(self.segment, pa.string()), self.rows)
+            return pa.repeat(pa.scalar(self.file.path.rpartition("/")[2], pa.string()), self.rows)
         if name in self._constants:
             return pa.repeat(pa.scalar(self._constants[name], HEAD_TYPES[name]), self.rows)
         if name in _PLAIN:
             return self._field(_PLAIN[name])
         if name == "position":
-            bases = [pa.repeat(pa.scalar(base, pa.int64()), rows) for rows, base in self._bases]
-            return pc.add(self._field(BatchField.POSITION), pa.concat_arrays(bases))
+            return self._positions()
         if name == "recordCount":
-            count = self._field(BatchField.COUNT)
-            return pc.if_else(pc.less(self._field(BatchField.MAGIC), 2), None, count)
+            return self._record_counts()
         if name == "isValid":
             valid = self._field(BatchField.VALID)
             return pc.if_else(pc.less(valid, 0), None, pc.greater(valid, 0))
         if name in ("baseTimestamp", "maxTimestamp", "deleteHorizon"):
             return self._timestamp(name)
         return self._attribute(name)
+
+    def _positions(self) -> pa.Array:
+        bases = [pa.repeat(pa.scalar(base, pa.int64()), rows) for rows, base in self._bases]
+        return pc.add(self._field(BatchField.POSITION), pa.concat_arrays(bases))
+
+    def _record_counts(self) -> pa.Array:
+        is_old = pc.less(self._field(BatchField.MAGIC), MAGIC_V2)
+        counts = pc.if_else(is_old, 1, self._field(BatchField.COUNT))
+        is_set = pc.and_(is_old, pc.not_equal(pc.bit_wise_and(self._field(BatchField.ATTRIBUTES), CODEC_MASK), 0))
+        places = pa.table({"at": self._positions(), "size": self._field(BatchField.SIZE)}).filter(is_set).to_pylist()
+        if not places:
+            return counts
+        return pc.replace_with_mask(counts, is_set, pa.array(_inner_counts(self.file, places, self._limit), pa.int64()))
 
     def _timestamp(self, name: str) -> pa.Array:
         ms = self._field(BatchField.MAX_TIMESTAMP if name == "maxTimestamp" else BatchField.BASE_TIMESTAMP)
@@ -191,3 +215,18 @@ class _Heads:
 
     def _flag(self, flag: int) -> pa.Array:
         return has_flag(self._field(BatchField.ATTRIBUTES), self._field(BatchField.MAGIC), flag)
+
+
+def _inner_counts(file: OpenFile, places: list[dict[str, int]], limit: int) -> list[int | None]:
+    """How many messages are in each of these compressed sets of formats 0 and 1; None: not all of it can be read."""
+    from engine.record.reader import ChunkReader  # it brings all codecs
+
+    found: list[Finding] = []
+    reader, scanned = ChunkReader(file.path, found.append, limit), BatchColumns(1)
+    counts: list[int | None] = []
+    for place in places:
+        found.clear()
+        walk = LogWalk(file, place["at"], place["at"] + place["size"], window_size=place["size"], batches=scanned)
+        count = sum(chunk.end - chunk.first for window in walk for chunk in reader.chunks(window))
+        counts.append(None if found else count)
+    return counts

@@ -34,7 +34,8 @@ BY = ("topic", "codec", "producer", "hour", "header", "key")
 def stats(spark: SparkSession, *paths: str, by: str = "topic", top: int = 20, **options: object) -> DataFrame:
     """Records and bytes below `paths`, largest first.
 
-    by       topic, codec, producer: bytes of batches as they lie on the disk, by their headers alone
+    by       topic, codec, producer: bytes of batches as they lie on the disk, by their headers alone; compressed sets of
+             formats 0 and 1 are inflated to be counted, and hold no record where that fails
              hour, header, key: bytes of keys and values, decoded
              key: the `top` largest; shadowed bytes belong to records that compaction would take for a later one
     options  as for reading
@@ -73,7 +74,7 @@ def _of_batches(spark: SparkSession, paths: tuple[str, ...], options: dict[str, 
 def summed(heads: pa.RecordBatch, sums: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of level batches added up by what stands before `batches` in `sums`: a few rows, so that Spark has little to do."""
     keys = sums.names[: sums.get_field_index("batches")]
-    records = heads.column("recordCount").fill_null(1)  # an entry of formats 0 and 1 is one, unless it is compressed
+    records = heads.column("recordCount").fill_null(0)  # of formats 0 and 1, compressed, and not to be read by anybody
     columns = {name: heads.column(name) for name in keys} | {
         "batches": records, "records": records, "bytes": heads.column("sizeInBytes"), "firstOffset": heads.column("baseOffset"),
         "lastOffset": heads.column("lastOffset"), "lastTimestamp": heads.column("maxTimestamp"),

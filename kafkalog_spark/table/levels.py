@@ -70,7 +70,8 @@ def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa
     try:
         report, _ = on_corruption(options.on_corruption)
         plain = pa.schema([field.with_nullable(True) for field in schema])
-        yield from head_batches(view, plain, _named(piece), first_left(view, piece, options), piece.end, report)
+        start, limit = first_left(view, piece, options), options.max_decompressed_bytes
+        yield from head_batches(view, plain, _named(piece), start, piece.end, report, limit=limit)
     finally:
         view.close()
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 import time
+from contextlib import closing
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from engine.files import ReadOnlyFiles
+from engine.log.fetch.reading import FetchIsolation
+from engine.log.fetch.records import RecordFetcher
+from engine.log.fetch.view import PartitionView
 from engine.log.verify.partition import verify_partition
 from kafkalog_cli.main import cli
 from kafkalog_cli.spark import _JOBS, _sentence, run_job
@@ -169,31 +173,37 @@ def test_stats_tell_times_that_pythons_do_not_reach(spark, tmp_path, form):
     assert f"+55840-11-08{between}22:13:20" in out
 
 
+def records_in(directory):
+    with closing(PartitionView(ReadOnlyFiles(), str(directory), lambda _: None)) as view:
+        return sum(1 for _ in RecordFetcher(view, view.log_start_offset, FetchIsolation.LOG_END, lambda _: None))
+
+
 @pytest.mark.parametrize(("by", "names"), [
     ("topic", ["topic"]), ("codec", ["topic", "codec"]), ("producer", ["topic", "producerId", "producerEpoch"]),
 ])  # fmt: skip
 def test_stats_of_batches_are_those_of_their_headers(spark, own_corpus, by, names):
-    """Tasks add up what they read, of old formats as well, where no header says how many records there are."""
+    """Tasks add up what they read, of old formats as well, where records of compressed sets are counted."""
     import kafkalog_spark
     from kafkalog_spark.jobs.stats import stats
 
     paths = [str(own_corpus / "kafka-4.3.1/logs/clean/d0"), *map(str, own_corpus.glob("old/0.*/logs/clean"))]
     columns = [*names, "partition", "recordCount", "sizeInBytes", "baseOffset", "lastOffset", "maxTimestamp"]
     heads = kafkalog_spark.read(spark, *paths, level="batches", columns=",".join(dict.fromkeys(columns))).collect()
-    assert any(head.recordCount is None for head in heads)
     groups = {}
     for head in heads:
         groups.setdefault(tuple(head[name] for name in names), []).append(head)
     wanted = {
         key: (
             len({head.partition for head in group}), len(group),
-            sum(1 if head.recordCount is None else head.recordCount for head in group), sum(head.sizeInBytes for head in group),
+            sum(head.recordCount for head in group), sum(head.sizeInBytes for head in group),
             min(head.baseOffset for head in group), max(head.lastOffset for head in group),
             max((head.maxTimestamp for head in group if head.maxTimestamp is not None), default=None),
         )
         for key, group in groups.items()
     }  # fmt: skip
     rows = stats(spark, *paths, by=by).collect()
+    old = own_corpus / "old/0.8.2.2/logs/clean"
+    assert sum(row.records for row in stats(spark, str(old), by=by).collect()) == sum(map(records_in, old.glob("*-?")))
     assert {tuple(row[: len(names)]): tuple(row[len(names) :]) for row in rows} == wanted
     assert rows[0].__fields__[len(names) :] == [
         "partitions", "batches", "records", "bytes", "firstOffset", "lastOffset", "lastTimestamp",
