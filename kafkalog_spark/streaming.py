@@ -69,7 +69,9 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = {} if start is None else from_stream(start)
         ends, begins = last_offsets(self.options, begin)
         if self._target is not None:
-            ends = {key: max(begins[key], min(end, self._target[key])) for key, end in ends.items() if key in self._target}
+            known = self._target.keys() | begin.keys()  # what was away when the target was set keeps its offset
+            target = begins | self._target
+            ends = {key: max(begins[key], min(end, target[key])) for key, end in ends.items() if key in known}
         if start is not None and self._is_too_early(begins, ends, limit):
             return start
         most = self._most(begins, ends, limit)

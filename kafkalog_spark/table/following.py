@@ -53,11 +53,12 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
     """(how far every partition goes, where reading goes on in it); partitions that `start` does not know begin at their start.
 
     Raises DataLossError where partitions or offsets of `start` are gone and failOnDataLoss is true; else they are passed over.
+    A partition that is gone keeps its offset in both: it goes on there if it comes back.
     """
-    ends: Offsets = {}
-    begins: Offsets = {}
     sources = {(source.topic, source.partition): source for source in find_sources(options)}
     _check_gone(options, start, sources)
+    begins: Offsets = {key: offset for key, offset in start.items() if key not in sources}
+    ends = dict(begins)
     for key, source in sources.items():
         with opened(source) as view:
             end = _end(options, view)

@@ -116,7 +116,9 @@ def test_what_is_gone_is_said(grown):
     assert 0 < begins["small_segments", 0] < ends["small_segments", 0]
     with pytest.raises(DataLossError, match="other-3 are gone"):
         last_offsets(asked, {("other", 3): 7})
-    assert last_offsets(lenient, {("other", 3): 7})[0].keys() == {("small_segments", 0)}
+    ends, begins = last_offsets(lenient, {("other", 3): 7})
+    assert ends.keys() == begins.keys() == {("small_segments", 0), ("other", 3)}
+    assert ends["other", 3] == begins["other", 3] == 7
 
 
 def test_what_goes_before_a_micro_batch_is_planned_is_said(grown):
@@ -145,6 +147,43 @@ def test_what_goes_before_a_micro_batch_is_planned_is_said(grown):
         with pytest.raises(DataLossError, match="small_segments-0 are gone"):
             plan_between(asked, begin, end)
     assert plan_between(lenient, start, end) == []
+
+
+@pytest.mark.parametrize("trigger", ["all", "limit", "available now"])
+def test_a_partition_that_was_away_goes_on_where_it_was_read_to(grown, reader, trigger):
+    """It was read once more from its start."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+    target, grow = grown
+    other = shutil.copytree(target, target.parent / "other-0")
+    stream = reader(target.parent, failOnDataLoss="false")
+    limit = ReadMaxRows(10**6) if trigger == "limit" else ReadAllAvailable()
+
+    def step(start):
+        if trigger == "available now":
+            stream.prepareForTriggerAvailableNow()
+        end = stream.latestOffset(start, limit)
+        pieces = [piece for split in stream.partitions(start, end) for piece in split.pieces]
+        return end, {piece.topic: (piece.start, piece.end) for piece in pieces if piece.start < piece.end}
+
+    start, read = step(stream.initialOffset())
+    assert read.keys() == {"small_segments", "other"}
+    away = other.rename(target.parent.parent / "away")
+    grow(1)
+    behind, read = step(start)
+    assert read.keys() == {"small_segments"}
+    assert behind["other"] == start["other"]
+    away.rename(other)
+    assert step(behind) == (behind, {})
+    shutil.copytree(target, other, dirs_exist_ok=True)
+    end, read = step(behind)
+    assert read == {"other": (start["other"]["0"], end["other"]["0"])}
+
+    for path in [path for path in other.iterdir() if path.stem > "0" * 20]:
+        path.unlink()  # back, but shorter: it goes on at its end, as Kafka's source of Spark does
+    shorter, read = step(end)
+    assert read == {}
+    assert 0 < shorter["other"]["0"] < start["other"]["0"]
 
 
 def test_a_stream_is_of_records(grown):
