@@ -1,6 +1,7 @@
 """What is read, cut into tasks: ranges of offsets by the options, pieces of segments by the offset index, splits by bytes.
 
-All of it happens on the driver, from names, indexes and the last batches of each log.
+All of it happens on the driver, from names, indexes and the last batches of each log; for read_committed also from the headers
+of what lies behind the last producer snapshot, all of the log where there is none.
 """
 
 from __future__ import annotations

@@ -27,13 +27,14 @@ from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.scan.batch_search import find_end
 from engine.log.segment.log_segments import Segments
 from engine.record.columns import BatchColumns, RecordColumns
+from engine.record.heads import HeadWalk
 from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.files import ReadOnlyFiles
+    from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
     from engine.layout import PartitionDir
 
@@ -258,19 +259,19 @@ class PartitionView:
         return {}, self.log_start_offset
 
     def _follow(self, transactions: dict[int, int]) -> None:
-        """Bring the open transactions up to the log end."""
+        """Bring the open transactions up to the log end, by the headers of batches, and the bodies of markers."""
         place = self.place(self._followed_to)
-        markers, columns = RecordColumns(8), BatchColumns()
+        columns, marker = BatchColumns(), _Marker()
         for segment in self.segments.values(place.segment_base_offset):
             start = place.position if segment.base_offset == place.segment_base_offset else 0
-            walk, goes_on = LogWalk(segment.log_file, start or 0, segment.size, batches=columns), True
+            walk, goes_on = HeadWalk(segment.log_file, start or 0, segment.size, batches=columns), True
             while goes_on:
                 for window in walk:
-                    self._follow_window(window, transactions, markers, segment.log_path)
+                    self._follow_window(window, transactions, marker, segment.log_file)
                 goes_on, _ = go_on(walk)  # who reads there is told of damage
             segment.release_log()
 
-    def _follow_window(self, window: Window, transactions: dict[int, int], markers: RecordColumns, path: str) -> None:
+    def _follow_window(self, window: Window, transactions: dict[int, int], marker: _Marker, file: OpenFile) -> None:
         """Apply what begins and ends in the batches of the window that end behind what was followed before."""
         from engine.kernels.verify import next_for_producer_state
 
@@ -281,21 +282,30 @@ class PartitionView:
             if table[BatchField.LAST_OFFSET, row] >= self._followed_to and attributes & TRANSACTIONAL_FLAG:
                 if not attributes & CONTROL_FLAG:
                     transactions.setdefault(producer, table[BatchField.BASE_OFFSET, row])
-                elif self._ends_transaction(window, row, markers, path):
+                elif marker.ends_transaction(file, table[BatchField.POSITION, row], table[BatchField.SIZE, row], self._report):
                     transactions.pop(producer, None)
             row = next_for_producer_state(table, row + 1, window.rows)
 
-    def _ends_transaction(self, window: Window, row: int, markers: RecordColumns, path: str) -> bool:
+
+class _Marker:
+    """Reads one control batch after the other."""
+
+    def __init__(self) -> None:
+        self._batches, self._records = BatchColumns(1), RecordColumns(8)
+
+    def ends_transaction(self, file: OpenFile, position: int, size: int, report: Callable[[Finding], None]) -> bool:
+        """Does the control batch in bytes [position, position + size) commit or abort? `report` takes what can not be read."""
         from engine.log.scan.markers import unreadable_marker
         from engine.log.scan.recovery_walk import read_marker
         from engine.record.control import ControlRecordInvalid
 
-        try:
-            return read_marker(window, row, markers) is not None
-        except ControlRecordInvalid as error:
-            if window.batches.table[BatchField.VALID, row]:  # a wrong checksum is told of where it is read
-                self._report(unreadable_marker(window, row, path, error))
-            return False
+        for window in LogWalk(file, position, position + size, batches=self._batches):
+            try:
+                return read_marker(window, 0, self._records) is not None
+            except ControlRecordInvalid as error:
+                if window.batches.table[BatchField.VALID, 0]:  # a wrong checksum is told of where it is read
+                    report(unreadable_marker(window, 0, file.path, error))
+        return False
 
 
 def _was_told(end: LogOffsetMetadata, base: int, position: int) -> bool:
