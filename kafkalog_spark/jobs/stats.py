@@ -104,11 +104,19 @@ def _by_hour(spark: SparkSession, paths: tuple[str, ...], options: dict[str, obj
 def _by_header(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object]) -> DataFrame:
     from pyspark.sql import functions as f
 
-    rows = _of_records(spark, paths, options, "topic", "headers").select("topic", "size", f.explode("headers").alias("one"))
-    return rows.groupBy("topic", f.col("one.key").alias("header")).agg(
-        f.count("*").alias("records"), f.sum("size").alias("bytes"),
-        f.sum(f.length("one.value").cast("bigint")).alias("headerBytes"),
-    )  # fmt: skip
+    def counted(key: Column, records: int, size: Column, header_size: Column) -> Column:
+        return f.struct(
+            key.alias("header"), f.lit(records).cast("bigint").alias("records"), size.cast("bigint").alias("bytes"),
+            f.coalesce(header_size, f.lit(0)).cast("bigint").alias("headerBytes"),
+        )  # fmt: skip
+
+    zero = f.lit(0)
+    keys = f.transform(f.array_distinct("headers.key"), lambda key: counted(key, 1, f.col("size"), zero))  # a record once
+    values = f.transform("headers", lambda one: counted(one["key"], 0, zero, f.length(one["value"])))
+    records = _of_records(spark, paths, options, "topic", "headers")
+    sums = [f.sum(f"one.{name}").alias(name) for name in ("records", "bytes", "headerBytes")]
+    rows = records.select("topic", f.explode(f.concat(keys, values)).alias("one"))
+    return rows.groupBy("topic", f.col("one.header").alias("header")).agg(*sums)
 
 
 def _by_key(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object]) -> DataFrame:

@@ -210,6 +210,19 @@ def test_stats_of_batches_are_those_of_their_headers(spark, own_corpus, by, name
     ]  # fmt: skip
 
 
+def test_stats_by_header_count_a_record_once(spark, tmp_path):
+    """Headers may stand in a record twice, also with nothing in them."""
+    from kafkalog_spark.jobs.stats import stats
+
+    rows = [(b"12345678", [("a", b"xx"), ("b", None), ("a", b"yyy")]), (b"1234", [("a", b"z")]), (b"1", None)]
+    frame = spark.createDataFrame(rows, "value binary, headers array<struct<key:string,value:binary>>")
+    frame.selectExpr("*", "0 partition").write.format("kafkalog").mode("append").option("topic", "t").save(str(tmp_path))
+    assert [row.asDict() for row in stats(spark, str(tmp_path), by="header").collect()] == [
+        {"topic": "t", "header": "a", "records": 2, "bytes": 12, "headerBytes": 6},
+        {"topic": "t", "header": "b", "records": 1, "bytes": 8, "headerBytes": 0},
+    ]
+
+
 def test_a_task_tells_many_batches_of_a_partition_in_one_row(own_corpus):
     import pyarrow as pa
 
