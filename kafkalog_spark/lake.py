@@ -29,7 +29,7 @@ def batches(*paths: str, **options: object) -> pa.RecordBatchReader:
     """The records below `paths` as one stream of Arrow batches, read as they are asked for.
 
     options  as for reading; other `columns` than these eight are those that come
-    Raises OptionError, LogDirError, DataLossError; iterating raises LogDirError.
+    Raises OptionError, LogDirError, DataLossError; iterating raises LogDirError, DataLossError.
     """
     asked = options_of(paths, {"columns": ",".join(EXPORTED), **options})
     schema = level_schema(asked.level, asked.columns)

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from engine.formats import LONG_MAX
+
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+LAST_MS = LONG_MAX // 1000
+"""What is further from 1970, in ms, has no microseconds of 64 bits, and is null."""
 
 RECORD_TYPES: dict[str, pa.DataType] = {
     "key": pa.binary(),
@@ -37,6 +41,11 @@ EXTRA_TYPES: dict[str, pa.DataType] = {
 """Columns on request."""
 
 COLUMN_TYPES = RECORD_TYPES | EXTRA_TYPES
+
+
+def micros(ms: int) -> int | None:
+    """A time in ms since 1970, or before, as columns of type TIMESTAMP have it."""
+    return ms * 1000 if -LAST_MS <= ms <= LAST_MS else None
 
 
 def schema_of(columns: tuple[str, ...] | list[str]) -> pa.Schema:

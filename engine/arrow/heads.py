@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.arrow.attributes import codec_names, has_flag, timestamp_types
-from engine.arrow.columns import TIMESTAMP
+from engine.arrow.columns import LAST_MS, TIMESTAMP
 from engine.formats import (
     CODEC_MASK,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
-    LONG_MAX,
     MAGIC_V2,
     TRANSACTIONAL_FLAG,
     BatchField,
@@ -65,7 +65,6 @@ _PLAIN = {
     "lastOffset": BatchField.LAST_OFFSET, "producerId": BatchField.PRODUCER_ID, "producerEpoch": BatchField.PRODUCER_EPOCH,
     "baseSequence": BatchField.BASE_SEQUENCE, "partitionLeaderEpoch": BatchField.LEADER_EPOCH, "crc": BatchField.CRC,
 }  # fmt: skip
-_LAST_MS = LONG_MAX // 1000
 
 
 def head_batches(
@@ -195,11 +194,13 @@ class _Heads:
         places = pa.table({"at": self._positions(), "size": self._field(BatchField.SIZE)}).filter(is_set).to_pylist()
         if not places:
             return counts
-        return pc.replace_with_mask(counts, is_set, pa.array(_inner_counts(self.file, places, self._limit), pa.int64()))
+        inner = _inner_counts(self.file, places, self._limit)
+        found = pa.Array.from_buffers(pa.int64(), len(inner), [None, pa.py_buffer(inner)])  # pa.array of a list loads pandas
+        return pc.replace_with_mask(counts, is_set, pc.if_else(pc.less(found, 0), None, found))
 
     def _timestamp(self, name: str) -> pa.Array:
         ms = self._field(BatchField.MAX_TIMESTAMP if name == "maxTimestamp" else BatchField.BASE_TIMESTAMP)
-        known = pc.and_(pc.less_equal(ms, _LAST_MS), pc.greater_equal(ms, -_LAST_MS))
+        known = pc.and_(pc.less_equal(ms, LAST_MS), pc.greater_equal(ms, -LAST_MS))
         if name != "maxTimestamp":
             has_horizon = self._flag(DELETE_HORIZON_FLAG)
             known = pc.and_(known, has_horizon if name == "deleteHorizon" else pc.invert(has_horizon))
@@ -217,16 +218,16 @@ class _Heads:
         return has_flag(self._field(BatchField.ATTRIBUTES), self._field(BatchField.MAGIC), flag)
 
 
-def _inner_counts(file: OpenFile, places: list[dict[str, int]], limit: int) -> list[int | None]:
-    """How many messages are in each of these compressed sets of formats 0 and 1; None: not all of it can be read."""
+def _inner_counts(file: OpenFile, places: list[dict[str, int]], limit: int) -> array[int]:
+    """How many messages are in each of these compressed sets of formats 0 and 1; −1: not all of it can be read."""
     from engine.record.reader import ChunkReader  # it brings all codecs
 
     found: list[Finding] = []
     reader, scanned = ChunkReader(file.path, found.append, limit), BatchColumns(1)
-    counts: list[int | None] = []
+    counts = array("q")
     for place in places:
         found.clear()
         walk = LogWalk(file, place["at"], place["at"] + place["size"], window_size=place["size"], batches=scanned)
         count = sum(chunk.end - chunk.first for window in walk for chunk in reader.chunks(window))
-        counts.append(None if found else count)
+        counts.append(-1 if found else count)
     return counts

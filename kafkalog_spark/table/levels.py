@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.options import ReadOptions
 
 _KEPT = 1000  # findings of one code in one file; more are counted
-_LAST_MS = LONG_MAX // 1000
 
 
 def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
@@ -49,7 +49,7 @@ def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
 
 
 def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a split. Raises LogDirError."""
+    """The rows of a split. Raises LogDirError, and DataLossError for records and batches that went since it was planned."""
     if options.level == "records":
         yield from read_split(pieces, schema.names, options)
         return
@@ -78,10 +78,6 @@ def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa
 
 def _named(piece: Piece) -> dict[str, Any]:
     return {"topic": piece.topic, "partition": piece.partition, "directory": escaped(piece.directory)}
-
-
-def _micros(ms: int) -> int | None:
-    return ms * 1000 if 0 <= ms <= _LAST_MS else None
 
 
 def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
@@ -118,12 +114,12 @@ def _segments(piece: Piece) -> Iterator[dict[str, Any]]:
     view = open_view(piece.directory)
     try:
         for segment in view.segments:
-            info = view.files.info(segment.log_path)
+            info, largest = view.files.info(segment.log_path), segment.largest_record_timestamp
             yield _named(piece) | {
                 "segment": segment.log_path.rpartition("/")[2], "baseOffset": segment.base_offset, "sizeInBytes": info.size,
                 "offsetIndexEntries": len(segment.offset_index), "timeIndexEntries": len(segment.time_index),
-                "abortedTransactions": len(segment.txn_index), "largestTimestamp": _micros(segment.largest_timestamp),
-                "modified": _micros(info.modified_ms),
+                "abortedTransactions": len(segment.txn_index), "largestTimestamp": None if largest is None else micros(largest),
+                "modified": micros(info.modified_ms),
             }  # fmt: skip
     finally:
         view.close()
@@ -146,7 +142,7 @@ def _indexes(piece: Piece) -> Iterator[dict[str, Any]]:
                 yield row | {"kind": "offset", "entry": number, "offset": place.offset, "position": place.position}
         elif parsed.kind is FileKind.TIME_INDEX:
             for number, at in enumerate(TimeIndex.read(files, path, base)):
-                yield row | {"kind": "time", "entry": number, "offset": at.offset, "timestamp": _micros(at.timestamp)}
+                yield row | {"kind": "time", "entry": number, "offset": at.offset, "timestamp": micros(at.timestamp)}
         elif parsed.kind is FileKind.TRANSACTION_INDEX:
             for number, txn in enumerate(TransactionIndex.read(files, path, base)):
                 yield row | {

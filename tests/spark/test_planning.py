@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 import shutil
+import struct
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -116,6 +118,29 @@ def test_what_is_named_must_be_there_at_every_level(bulk, level):
         plan_level(read_options({"path": str(bulk), "level": level, "subscribe": "bulk,bilk"}), Bounds())
     lenient = read_options({"path": str(bulk), "level": level, "subscribe": "bulk,bilk", "failOnDataLoss": "false"})
     assert [piece.topic for split in plan_level(lenient, Bounds()) for piece in split] == ["bulk"]
+
+
+def rows_of_level(path, level):
+    options = read_options({"path": str(path), "level": level})
+    schema = level_schema(level, options.columns)
+    splits = plan_level(options, Bounds())
+    batches = [batch for split in splits for batch in read_level(split, schema, options)]
+    return pa.Table.from_batches(batches, schema).to_pylist()
+
+
+def test_levels_tell_times_before_1970_and_none_that_no_record_has(own_corpus, tmp_path):
+    [segment] = rows_of_level(own_corpus / "old/0.8.2.2/logs/clean/none-0", "segments")
+    assert segment["largestTimestamp"] is None  # format 0 has none; it was that of the file
+    copied = shutil.copytree(own_corpus / "old/0.8.2.2/logs/clean/none-0", tmp_path / "t-0")
+    for path in copied.glob("*index"):
+        path.unlink()
+    [log] = copied.glob("*.log")
+    os.utime(log, (-5, -5))
+    log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", -4000, 3))
+    [segment] = rows_of_level(tmp_path, "segments")
+    assert segment["modified"] == datetime(1969, 12, 31, 23, 59, 55, tzinfo=UTC)
+    [entry] = rows_of_level(tmp_path, "indexes")
+    assert (entry["offset"], entry["timestamp"]) == (3, datetime(1969, 12, 31, 23, 59, 56, tzinfo=UTC))
 
 
 def test_timestamps_that_are_special_to_brokers(bulk):
