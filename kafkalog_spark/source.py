@@ -96,7 +96,7 @@ class KafkaLogSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # Spark's name
         """The writer of a stream, whatever its output mode. Raises OptionError, LogDirError."""
         try:
-            from kafkalog_spark.sink.streams import KafkaLogStreamWriter
+            from kafkalog_spark.sink.stream_writer import KafkaLogStreamWriter
         except ImportError:
             from kafkalog_spark.errors import OptionError
 

@@ -31,7 +31,7 @@ from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, leaves_doubt
 from engine.log.scan.batch_search import find_end
 from engine.overlay import OverlayFiles
-from kafkalog_spark.sink import staging as jobs
+from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.kept import Journal, Manifest
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class NotUndone(KafkalogError):
 
 
 def commit(
-    files: Files, job: jobs.Job, options: SinkOptions, pieces: Iterable[StagedPiece], now: int, *, overwrite: bool = False,
-    stream: tuple[str, int] | None = None,
+    files: Files, job: staging.StagedJob, options: SinkOptions, pieces: Iterable[StagedPiece], now: int, *,
+    overwrite: bool = False, stream: tuple[str, int] | None = None,
 ) -> bool:
     """Publish `pieces`, which are in the order of their tasks; False: this batch of the stream was committed before.
 
@@ -83,16 +83,16 @@ def commit(
     hold what they held.
     """
     written = list(pieces)
-    staging = {job.name: job, **{piece.job: jobs.Job(job.root, piece.job, None) for piece in written}}
-    with jobs.holding(files, job.root, patience=jobs.PATIENCE):
-        jobs.clear_leftovers(files, job.root, now, keep=staging)
-        manifest = jobs.read_manifest(files, job.root)
+    staged = {job.name: job, **{piece.job: staging.StagedJob(job.root, piece.job, None) for piece in written}}
+    with staging.holding(files, job.root, patience=staging.PATIENCE):
+        staging.clear_leftovers(files, job.root, now, keep=staged)
+        manifest = staging.read_manifest(files, job.root)
         is_news = stream is None or manifest.streams.get(stream[0], -1) < stream[1]
         if is_news:
             _Commit(files, job, options, _by_partition(written), now, overwrite=overwrite).run(manifest, stream)
-        for one in staging.values():
+        for one in staged.values():
             try:
-                jobs.clean_up(files, one)
+                staging.clean_up(files, one)
             except KafkalogError as error:  # what was committed holds; the next job removes what is left
                 _LOG.warning("%s is left behind: %s", one.directory, error)
     return is_news
@@ -110,7 +110,7 @@ class _Commit:
     """One commit, with the lock held."""
 
     def __init__(
-        self, files: Files, job: jobs.Job, options: SinkOptions, pieces: dict[Key, list[StagedPiece]], now: int, *,
+        self, files: Files, job: staging.StagedJob, options: SinkOptions, pieces: dict[Key, list[StagedPiece]], now: int, *,
         overwrite: bool,
     ) -> None:  # fmt: skip
         self._files, self._job, self._options, self._pieces, self._now = files, job, options, pieces, now
@@ -122,7 +122,7 @@ class _Commit:
         gone = {place.key for place in self._replaced}
         self._appended = [there[key] for key in pieces if key in there and key not in gone]
         appended = {place.key for place in self._appended}
-        self._new = [self._place(f"{job.directory}/{jobs.NEW}", key) for key in pieces if key not in appended]
+        self._new = [self._place(f"{job.directory}/{staging.NEW}", key) for key in pieces if key not in appended]
         self._is_fresh = not there  # the directory is ours: everything in it was closed as it should be
 
     def _place(self, directory: str, key: Key) -> Place:
@@ -132,7 +132,7 @@ class _Commit:
     def run(self, manifest: Manifest, stream: tuple[str, int] | None) -> None:
         """Prepare, publish, and let it hold; undo it where that fails."""
         files, job = self._files, self._job
-        own = jobs.own_files(files, job.root)
+        own = staging.own_files(files, job.root)
         is_clean = own[FileKind.CLEAN_SHUTDOWN.value] is not None
         ends = self._ends(clean=is_clean)
         standing = self._build()
@@ -143,21 +143,21 @@ class _Commit:
         )  # fmt: skip
         changes = bool(ends or journal.new or journal.replaced)
         if changes:
-            jobs.begin(files, job)
-            jobs.write_journal(files, job, journal)
+            staging.begin(files, job)
+            staging.write_journal(files, job, journal)
         try:
             if changes:
                 self._publish(standing, is_clean=is_clean)
             streams = dict(manifest.streams)
             if stream is not None:
                 streams[stream[0]] = stream[1]
-            jobs.write_manifest(files, job.root, Manifest(name, streams))
+            staging.write_manifest(files, job.root, Manifest(name, streams))
         except _ANYTHING as error:
             try:
-                if jobs.read_manifest(files, job.root).last == name:  # it is there, and may not stay
-                    jobs.write_manifest(files, job.root, manifest)
+                if staging.read_manifest(files, job.root).last == name:  # it is there, and may not stay
+                    staging.write_manifest(files, job.root, manifest)
                 if changes:
-                    jobs.undo(files, job, self._now)
+                    staging.undo(files, job, self._now)
             except Exception as failure:  # noqa: BLE001  # whichever: it is the second one
                 what = f"{error or type(error).__name__}; it could not be undone: {failure or type(failure).__name__}"
                 do = "the next job that writes there undoes it first: until then nothing else may write or read there"
@@ -198,9 +198,9 @@ class _Commit:
         """Make the new partitions whole, aside → how they stand."""
         if not self._new:
             return {}
-        files, directory = self._files, f"{self._job.directory}/{jobs.NEW}"
+        files, directory = self._files, f"{self._job.directory}/{staging.NEW}"
         remove_tree(files, directory)
-        jobs.make_directories(files, directory)
+        staging.make_directories(files, directory)
         ids: dict[str, str] = {}
         for place in self._new:
             files.make_directory(place.path)
@@ -222,9 +222,9 @@ class _Commit:
         manager = self._manager(self._root, files)
         taken = take_marker(manager, self._root)
         if self._replaced:
-            jobs.make_directories(files, f"{job.directory}/{jobs.OLD}")
+            staging.make_directories(files, f"{job.directory}/{staging.OLD}")
             for place in self._replaced:  # what takes a name lasts no sooner than what left it: no sync in between
-                files.rename(place.path, f"{job.directory}/{jobs.OLD}/{_name(place)}")
+                files.rename(place.path, f"{job.directory}/{staging.OLD}/{_name(place)}")
         for place in self._new:
             files.rename(place.path, f"{job.root}/{_name(place)}")
         files.sync_directory(job.root)

@@ -38,7 +38,7 @@ PATIENCE = 60  # seconds that a commit waits for another one
 
 
 @dataclass(frozen=True)
-class Job:
+class StagedJob:
     """A job that writes to the directory `root`.
 
     owner  the process that it ends with; None where the system does not say
@@ -54,7 +54,7 @@ class Job:
         return f"{self.root}/{STAGING}/{self.name}"
 
 
-def begin(files: Files, job: Job) -> None:
+def begin(files: Files, job: StagedJob) -> None:
     """Make the job's staging directory, the path to it included. Raises KafkalogError."""
     for is_last in (False, True):
         try:
@@ -106,7 +106,7 @@ def own_files(files: Files, root: str) -> dict[str, str | None]:
     }  # fmt: skip
 
 
-def write_journal(files: Files, job: Job, journal: Journal) -> None:
+def write_journal(files: Files, job: StagedJob, journal: Journal) -> None:
     """From here on a commit has to be finished or undone."""
     write_kept(files, f"{job.directory}/{JOURNAL}", journal)
 
@@ -121,19 +121,19 @@ def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()
     if not files.exists(staging):
         return
     for name in files.list(staging):
-        undo(files, Job(root, name, None), now)
+        undo(files, StagedJob(root, name, None), now)
         if name not in keep and not is_alive(files, f"{staging}/{name}", now):
-            clean_up(files, Job(root, name, None))
+            clean_up(files, StagedJob(root, name, None))
     _remove_empty(files, root)
 
 
-def drop(files: Files, job: Job, now: int) -> None:
+def drop(files: Files, job: StagedJob, now: int) -> None:
     """Remove what a job staged; a commit that did not come to its end is undone first, one that did is left alone."""
     undo(files, job, now)
     clean_up(files, job)
 
 
-def undo(files: Files, job: Job, now: int) -> None:
+def undo(files: Files, job: StagedJob, now: int) -> None:
     """Undo a commit that did not come to its end, if there is one."""
     journal = read_kept(files, f"{job.directory}/{JOURNAL}", Journal)
     if journal is not None:
@@ -143,7 +143,7 @@ def undo(files: Files, job: Job, now: int) -> None:
         files.sync_directory(job.directory)
 
 
-def clean_up(files: Files, job: Job) -> None:
+def clean_up(files: Files, job: StagedJob) -> None:
     """Remove what a job staged, and the directory around it if no other job is there."""
     if files.exists(job.directory):
         remove_tree(files, job.directory, but=OWNER)  # which goes last: without it nobody knows whether the job is alive
@@ -159,7 +159,7 @@ def _remove_empty(files: Files, root: str) -> None:
         files.sync_directory(root)
 
 
-def roll_back(files: Files, job: Job, journal: Journal, now: int) -> None:
+def roll_back(files: Files, job: StagedJob, journal: Journal, now: int) -> None:
     """Make the directory what it was before the commit. May be done again after it was stopped."""
     marker = f"{job.root}/{FileKind.CLEAN_SHUTDOWN.value}"
     if files.exists(marker):  # it speaks of what was committed

@@ -15,7 +15,7 @@ from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, now_ms
 from engine.half_commits import STAGING, half_commit
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.sink import staging as jobs
+from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.commit import commit
 from kafkalog_spark.sink.options import check_columns, read_sink_options
 from kafkalog_spark.sink.owners import alive, this_owner
@@ -48,13 +48,13 @@ class Sink:
         self.columns = check_columns(schema, self.options)
         files = Files()
         root = self.options.path
-        self.job = jobs.Job(root, _job_name(options), this_owner())
+        self.job = staging.StagedJob(root, _job_name(options), this_owner())
         try:
             if files.exists(root) and not files.info(root).is_directory:
                 raise LogDirError(f"{root}: a file; name the directory that the partition directories go to")
             if files.exists(root) and directory_kind(files.list(root)) is DirectoryKind.PARTITION:
                 raise LogDirError(f"{root}: a partition directory; name the directory that such directories go to")
-            jobs.make_directories(files, root)
+            staging.make_directories(files, root)
             _clear_leftovers(files, root)
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
@@ -66,9 +66,9 @@ class Sink:
         files, name = Files(), f"{self.job.name}/{number}-{attempt}"
         directory = f"{self.job.root}/{STAGING}/{name}"
         try:
-            jobs.begin(files, self.job)
+            staging.begin(files, self.job)
             with alive(files, self.job.directory):
-                jobs.make_directories(files, directory)
+                staging.make_directories(files, directory)
                 writer = TaskWriter(files, directory, name, self.options, self.columns, number=number, clock=now_ms)
                 pieces = writer.write(batches)
         except KafkalogError as error:
@@ -107,8 +107,8 @@ class Sink:
     def _drop(self) -> None:
         files = Files()
         try:
-            with jobs.holding(files, self.job.root, patience=jobs.PATIENCE):
-                jobs.drop(files, self.job, now_ms())
+            with staging.holding(files, self.job.root, patience=staging.PATIENCE):
+                staging.drop(files, self.job, now_ms())
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
 
@@ -135,8 +135,8 @@ class KafkaLogWriter(DataSourceArrowWriter):
 def _clear_leftovers(files: Files, root: str) -> None:
     """Of jobs that died. Where another one commits just now, our own commit does it. Raises LogDirLocked: a broker runs."""
     try:
-        with jobs.holding(files, root, patience=_OTHERS):
-            jobs.clear_leftovers(files, root, now_ms())
+        with staging.holding(files, root, patience=_OTHERS):
+            staging.clear_leftovers(files, root, now_ms())
     except LogDirLocked:
         if half_commit(files, root) is None:
             raise

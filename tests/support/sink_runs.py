@@ -43,7 +43,7 @@ class SinkRun:
     def __init__(self, files: Files, root: str, name: str = "job", owner=DEAD, **options: str) -> None:
         self.files = files
         self.options = read_sink_options({"path": root, **{key.replace("__", "."): value for key, value in options.items()}})
-        self.job = jobs.Job(root, name, owner)
+        self.job = jobs.StagedJob(root, name, owner)
 
     def stage(self, *tasks: Iterable[pa.RecordBatch]) -> list[StagedPiece]:
         """What the tasks write, each given its batches."""
