@@ -53,7 +53,8 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--topic", "topics", multiple=True, metavar="NAME",
               help="Only this topic; may be repeated. recover, compact: as if its partition directories were the PATHS.")
-@size_option("--split-bytes", default=None, help="Bytes of segments to a task, such as 64m. Default: 128m.", least=1)
+@size_option("--split-bytes", default=None, least=1,
+             help="Bytes of segments to a task, such as 64m. Default: 128m; of stats by topic, codec or producer 1g.")
 @click.option("--on-corruption", type=click.Choice(["fail", "skip", "report"]), default="fail", show_default=True,
               help="stats, export: give up at damage, leave it out, or leave it out and write it to the executors' logs.")
 @click.option("--by", type=click.Choice(["topic", "codec", "producer", "hour", "header", "key"]), default="topic",
