@@ -195,7 +195,7 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     verdicts    by batch, see tables.Verdict; ASK_SURVIVORS: `survivors`. What is SUPERSEDED is not read
     latest_offset  records above it stay     now  ms; a tombstone goes when the delete horizon of its batch is reached
     retain_legacy_deletes  whether tombstones of formats 0 and 1 stay
-    survivors   a bit for each offset from `survivors_start` on (see cleaning.note_survivors)
+    survivors   a bit for each offset from `survivors_start` on (see survivors.note_survivors)
     counts      by batch, see tables.Count: added to
     status      END · BAD_START (arguments that do not fit each other)
     Mirrors Cleaner.shouldRetainRecord.
