@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.arrow.columns import TIMESTAMP
 from kafkalog_spark.errors import OptionError
@@ -28,6 +29,7 @@ _SUM_TYPES: dict[str, pa.DataType] = {
 _SUMS = {
     "batches": "count", "records": "sum", "bytes": "sum", "firstOffset": "min", "lastOffset": "max", "lastTimestamp": "max",
 }  # fmt: skip
+_HEADS = ("recordCount", "isControl", "sizeInBytes", "baseOffset", "lastOffset", "maxTimestamp")
 BY = ("topic", "codec", "producer", "hour", "header", "key")
 
 
@@ -35,7 +37,8 @@ def stats(spark: SparkSession, *paths: str, by: str = "topic", top: int = 20, **
     """Records and bytes below `paths`, largest first.
 
     by       topic, codec, producer: bytes of batches as they lie on the disk, by their headers alone; compressed sets of
-             formats 0 and 1 are inflated to be counted, and hold no record where that fails
+             formats 0 and 1 are inflated to be counted, and hold no record where that fails. Markers of transactions are
+             no records; those of aborted ones are
              hour, header, key: bytes of keys and values, decoded
              key: the `top` largest; shadowed bytes belong to records that compaction would take for a later one
     options  as for reading
@@ -54,7 +57,7 @@ def stats(spark: SparkSession, *paths: str, by: str = "topic", top: int = 20, **
 def _of_batches(spark: SparkSession, paths: tuple[str, ...], options: dict[str, object], *names: str) -> DataFrame:
     from pyspark.sql import functions as f
 
-    columns = dict.fromkeys((*names, "partition", "recordCount", "sizeInBytes", "baseOffset", "lastOffset", "maxTimestamp"))
+    columns = dict.fromkeys((*names, "partition", *_HEADS))
     asked = options_of(paths, {**options, "level": "batches", "columns": ",".join(columns)})
     schema = level_schema("batches", asked.columns)
     keys = tuple(dict.fromkeys((*names, "partition")))
@@ -75,6 +78,7 @@ def summed(heads: pa.RecordBatch, sums: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of level batches added up by what stands before `batches` in `sums`: a few rows, so that Spark has little to do."""
     keys = sums.names[: sums.get_field_index("batches")]
     records = heads.column("recordCount").fill_null(0)  # of formats 0 and 1, compressed, and not to be read by anybody
+    records = pc.if_else(heads.column("isControl"), 0, records)
     columns = {name: heads.column(name) for name in keys} | {
         "batches": records, "records": records, "bytes": heads.column("sizeInBytes"), "firstOffset": heads.column("baseOffset"),
         "lastOffset": heads.column("lastOffset"), "lastTimestamp": heads.column("maxTimestamp"),

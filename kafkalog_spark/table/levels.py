@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.filters import Bounds
     from kafkalog_spark.table.options import ReadOptions
 
-_KEPT = 1000  # findings of one code in one file; more are counted
+_KEPT, _KEPT_IN_ALL = 1000, 50_000  # findings of one code in one file, and of a partition; more are counted
 
 
 def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
@@ -90,19 +90,22 @@ def finding_row(piece: Piece, finding: Finding) -> dict[str, Any]:
 
 
 def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], object]) -> Iterator[dict[str, Any]]:
-    """Rows of what `work` reports; of many alike in one file the first thousand, and their number."""
+    """Rows of what `work` reports; of many alike in one file the first thousand, and their number; so of very many in all."""
     found: list[Finding] = []
-    counts: Counter[tuple[str, str]] = Counter()
+    kept: Counter[tuple[str, str]] = Counter()
+    more: Counter[tuple[str, str]] = Counter()
 
     def keep(finding: Finding) -> None:
-        counts[finding.code, finding.where.file] += 1
-        if counts[finding.code, finding.where.file] <= _KEPT:
+        kind = finding.code, finding.where.file
+        if kept[kind] < _KEPT and len(found) < _KEPT_IN_ALL:
+            kept[kind] += 1
             found.append(finding)
+        else:
+            more[kind] += 1
 
     work(keep)
-    for (code, file), count in counts.items():
-        if count > _KEPT:
-            found.append(Finding(code, Where(file), f"{count - _KEPT} more of these", count - _KEPT))
+    for (code, file), count in more.items():
+        found.append(Finding(code, Where(file), f"{count} more of these", count))
     yield from (finding_row(piece, finding) for finding in found)
 
 
