@@ -38,7 +38,7 @@ class BatchBuilder:
 
     columns    names of columns.COLUMN_TYPES, in the order of the batches
     topic, partition, directory  what those columns say
-    room       bytes of keys and values in a batch; a larger record has one of its own
+    room       bytes of keys and values in a batch, and as many of headers; a larger record has one of its own
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class BatchBuilder:
         self._begin()
 
     def _begin(self) -> None:
-        self._row = self._bytes = 0
+        self._row = self._bytes = self._header_bytes = 0
         self._out = {name: Words(self._rows) for name in self._words}
         room = min(_FIRST_ROOM, self._room)
         self._blobs = {name: Blobs(self._rows, room) for name in _POSITIONS if name in self.columns}
@@ -78,12 +78,18 @@ class BatchBuilder:
             end, keys, values = fitting(chunk.records.table, first, last, self._room - self._bytes)
             if end == first:
                 raise BadColumns("a record that no array can hold")
-            if self._row and self._bytes + keys + values > self._room:  # a single one, too large for what is left
+            headers = 0
+            if self._headers is not None:
+                end, headers = self._headers.fitting(chunk, first, end, self._room - self._header_bytes)
+                _, keys, values = fitting(chunk.records.table, first, end, self._room - self._bytes)
+            fullest = max(self._bytes + keys + values, self._header_bytes + headers)
+            if self._row and fullest > self._room:  # a single one, too large for what is left
                 yield self._finish()
                 continue
             self._take(run, first, end, keys, values)
+            self._header_bytes += headers
             first = end
-            if self._row == self._rows or self._bytes >= self._room or end < last:
+            if self._row == self._rows or fullest >= self._room or end < last:
                 yield self._finish()
 
     def _take(self, run: Run, first: int, end: int, keys: int, values: int) -> None:

@@ -119,6 +119,9 @@ class Blobs:
         return _binary(self.valid if self.nulls else None, self.ends, self.out, self.used, rows, self.nulls)
 
 
+_HEADER = 9  # bytes that a header takes beside its key and value
+
+
 class Headers:
     """The headers of `rows` rows."""
 
@@ -127,6 +130,7 @@ class Headers:
         self._keys, self._values, self._values_valid = _bytes(0), _bytes(0), _bits(0)
         self._key_ends, self._value_ends = _ends(0), _ends(0)
         self.count = self.empty = self.nulls = 0
+        self._measured = 0, 0, 0  # headers, bytes of their keys and values
 
     def _make_room(self, count: int, keys: int, values: int) -> None:
         """Room for so many more headers, bytes of their keys and of their values."""
@@ -136,12 +140,20 @@ class Headers:
         self._value_ends = _grown(self._value_ends, self.count + count + 1)
         self._values_valid = _grown(self._values_valid, (self.count + count + 7) // 8)
 
+    def fitting(self, chunk: Chunk, first: int, end: int, room: int) -> tuple[int, int]:
+        """The end of what fits into `room` bytes of the records first … end − 1, one at least → (end, bytes)."""
+        while True:
+            self._measured = count, keys, values = measure_headers(chunk.data, chunk.records.table, first, end)
+            if count < 0:
+                raise BadColumns("headers outside their records")
+            size = keys + values + _HEADER * count
+            if size <= room or end <= first + 1:
+                return end, size
+            end = first + (end - first) // 2
+
     def gather(self, chunk: Chunk, first: int, end: int, row: int) -> None:
-        """The headers of the records."""
-        count, keys, values = measure_headers(chunk.data, chunk.records.table, first, end)
-        if count < 0:
-            raise BadColumns("headers outside their records")
-        self._make_room(count, keys, values)
+        """The headers of the records that were found to fit last."""
+        self._make_room(*self._measured)
         self.count, empty, nulls = gather_headers(
             chunk.data, chunk.records.table, first, end, self.lists, self.valid, row, self._keys, self._key_ends,
             self._values, self._value_ends, self._values_valid, self.count,
@@ -161,11 +173,11 @@ class Headers:
         return pa.Array.from_buffers(kind, rows, [bits, pa.py_buffer(self.lists)], self.empty, children=[structs])
 
     def _key_array(self) -> pa.Array:
-        used = self._key_ends[self.count]
-        if self._keys[:used].tobytes().isascii():
-            buffers = [None, pa.py_buffer(self._key_ends), pa.py_buffer(self._keys).slice(0, used)]
-            return pa.Array.from_buffers(pa.string(), self.count, buffers, 0)
-        ends = self._key_ends
+        ends, used = self._key_ends, self._key_ends[self.count]
+        try:
+            return _binary(None, ends, self._keys, used, self.count, 0).cast(pa.string())
+        except pa.ArrowInvalid:  # some are no UTF-8
+            pass
         names = [bytes(self._keys[ends[one] : ends[one + 1]]).decode("utf-8", "replace") for one in range(self.count)]
         return pa.array(names, pa.string())
 

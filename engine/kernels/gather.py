@@ -194,6 +194,7 @@ def gather_headers(data: cython.const[cython.uchar][::1], records: cython.longlo
     """Copy the headers of records first … end − 1 → (headers in all, null lists, null values); (−1, 0, 0): no room.
 
     lists, lists_valid, row  lists[row + 1] is where the first record's headers end; a record without any is null
+    No buffer is filled behind its first 2 GiB, which ends of 32 bits reach.
     header                   how many headers there are already: key_ends[header] and value_ends[header] are known
     The other buffers as `gather` fills them.
     """
@@ -203,6 +204,8 @@ def gather_headers(data: cython.const[cython.uchar][::1], records: cython.longlo
     size: cython.longlong
     empty: cython.Py_ssize_t = 0
     nulls: cython.Py_ssize_t = 0
+    key_room: cython.Py_ssize_t = min(keys.shape[0], fields.INT_MAX)
+    value_room: cython.Py_ssize_t = min(values.shape[0], fields.INT_MAX)
     if first < 0 or end > records.shape[1] or row < 0 or header < 0: return -1, 0, 0
     if end > first and (row + (end - first) >= lists.shape[0] or (row + (end - first) + 7) // 8 > lists_valid.shape[0]):
         return -1, 0, 0
@@ -218,10 +221,10 @@ def gather_headers(data: cython.const[cython.uchar][::1], records: cython.longlo
                 if header + 1 >= key_ends.shape[0] or header + 1 >= value_ends.shape[0]: return -1, 0, 0
                 if header // 8 >= values_valid.shape[0]: return -1, 0, 0
                 size, at = varint(data, at, data.shape[0])
-                if at < 0 or size < 0 or size > data.shape[0] - at or size > keys.shape[0] - key_ends[header]: return -1, 0, 0
+                if at < 0 or size < 0 or size > data.shape[0] - at or size > key_room - key_ends[header]: return -1, 0, 0
                 key_ends[header + 1] = copy_bytes(keys, key_ends[header], data, at, size)
                 size, at = varint(data, at + size, data.shape[0])
-                if at < 0 or size > data.shape[0] - at or size > values.shape[0] - value_ends[header]: return -1, 0, 0
+                if at < 0 or size > data.shape[0] - at or size > value_room - value_ends[header]: return -1, 0, 0
                 if size < 0:
                     nulls += 1
                     value_ends[header + 1] = value_ends[header]

@@ -14,6 +14,7 @@ from engine.formats import Codec
 from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
+from engine.record.builder import NewRecord, build_batch
 from engine.record.sequences import increment_sequence
 from tests.support.corpus import corpus_directory, own_corpus_directory
 
@@ -68,3 +69,32 @@ def test_only_what_is_asked_for(own_corpus):
     directory = next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/codec.none-0"))
     [batch] = BatchBuilder(("offset", "codec"), "t", 0).batches(fetcher(directory).runs())
     assert batch.schema == pa.schema([("offset", pa.int64()), ("codec", pa.string())])
+
+
+def directory_of(tmp_path, headers):
+    """A partition whose records have these headers, eight to a batch."""
+    (tmp_path / "t-0").mkdir()
+    records = [NewRecord(offset, 1, b"k", b"v", some) for offset, some in enumerate(headers)]
+    data = b"".join(build_batch(records[first : first + 8], codec=Codec.GZIP) for first in range(0, len(records), 8))
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(data)
+    return tmp_path / "t-0"
+
+
+def test_headers_fill_batches_as_keys_and_values_do(tmp_path):
+    headers = [[(b"h", b"x" * 1000)] * (offset % 5) for offset in range(200)]
+    directory = directory_of(tmp_path, headers)
+    batches = list(BatchBuilder(("offset", "headers"), "t", 0, room=10_000).batches(fetcher(directory).runs()))
+    assert [row["offset"] for batch in batches for row in batch.to_pylist()] == list(range(200))
+    assert [len(row["headers"] or ()) for batch in batches for row in batch.to_pylist()] == [offset % 5 for offset in range(200)]
+    assert max(sum(len(row["headers"] or ()) for row in batch.to_pylist()) for batch in batches) <= 9
+    assert min(batch.num_rows for batch in batches[:-1]) > 1
+    large = list(BatchBuilder(("offset", "headers"), "t", 0, room=500).batches(fetcher(directory).runs()))
+    assert [row["offset"] for batch in large for row in batch.to_pylist()] == list(range(200))
+
+
+@pytest.mark.parametrize("key", ["é", "h"])
+def test_header_keys_that_are_no_utf8_are_what_java_makes_of_them(tmp_path, key):
+    headers = [[(key.encode(), b"1")], [(b"\xc3", b"2"), (b"\xa9", b"3")]] if key == "é" else [[(key.encode(), b"1")], [(b"", None)]]
+    [batch] = BatchBuilder(("headers",), "t", 0).batches(fetcher(directory_of(tmp_path, headers)).runs())
+    got = [[one["key"] for one in row["headers"]] for row in batch.to_pylist()]
+    assert got == [[name.decode("utf-8", "replace") for name, _ in some] for some in headers]

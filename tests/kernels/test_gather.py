@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats import BATCH_FIELDS, RECORD_FIELDS, BatchField, RecordField
+from engine.formats import BATCH_FIELDS, INT_MAX, RECORD_FIELDS, BatchField, RecordField
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.load_kernel import load_kernel
 from tests.support.once import BOTH_BUILDS
@@ -101,3 +103,20 @@ def test_a_time_beyond_microseconds_is_null(both):
         table[RecordField.TIMESTAMP, 1] = -1
         assert kernel.microseconds(table, 0, 2, out, valid, 0) == 1
         assert (list(out), valid[0]) == ([0, -1000], 2)
+
+
+@pytest.mark.parametrize("full", ["keys", "values"])
+def test_no_header_goes_behind_what_an_end_of_32_bits_reaches(both, full):
+    data = memoryview(b"\x06key\x0avalue")  # a header as a record holds it
+    table = columns([[0] * RECORD_FIELDS])
+    table[RecordField.HEADER_COUNT, 0], table[RecordField.HEADERS_POSITION, 0] = 1, 0
+    with mmap.mmap(-1, (1 << 31) + 4096) as much:  # of which only the pages that are written exist
+        for kernel in both:
+            for left, fits in ((2, False), (5, True)):
+                key_ends, value_ends = ends(2), ends(2)
+                (key_ends if full == "keys" else value_ends)[0] = INT_MAX - left
+                large, small = memoryview(much), view(10)
+                keys, values = (large, small) if full == "keys" else (small, large)
+                got = kernel.gather_headers(data, table, 0, 1, ends(2), view(1), 0, keys, key_ends, values, value_ends, view(1), 0)
+                assert got == ((1, 0, 0) if fits else (-1, 0, 0))
+                large.release()
