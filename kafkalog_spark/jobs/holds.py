@@ -12,12 +12,13 @@ import os
 import sys
 import time
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import is_locked
-from engine.layout import JOB_LOCK, TASK_LOCK, FileKind
+from engine.layout import JOB_LOCK, TASK_LOCK, FileKind, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _PATIENCE, _AGAIN, _GRACE = 600.0, 0.2, 2.0  # seconds: for another attempt; between two looks; for Spark to end the later one
 _LEAVING = 60.0  # seconds for tasks that Spark has ended, or given up, and that still hold a partition when their job ends
+_LONGEST = 255  # bytes of a file's name
 _PROCESS = uuid4().hex
 _LOG = logging.getLogger("kafkalog")
 
@@ -122,16 +124,19 @@ def _remove_locks(files: Files, log_dir: str) -> list[str]:
     return held_still
 
 
-def own_lock(files: Files, log_dir: str, partition: str) -> Lock:
-    """The lock of a partition, by the name of its directory. Another attempt may hold it, given up or begun twice: a wait.
+def own_lock(files: Files, log_dir: str, directory: str) -> Lock:
+    """The lock of a partition's `directory`. Another attempt may hold it, given up or begun twice: a wait.
 
     To fail at once would count against the task, four times in a second. Raises LogDirLocked after _PATIENCE.
     """
     until = time.monotonic() + _PATIENCE
+    name = TASK_LOCK + file_name(directory)
+    if len(name) > _LONGEST:
+        name = TASK_LOCK + sha256(name.encode()).hexdigest()
     has_waited = False
     while True:
         try:
-            lock = files.lock(f"{log_dir}/{TASK_LOCK}{partition}")
+            lock = files.lock(f"{log_dir}/{name}")
         except LogDirLocked:
             if time.monotonic() >= until:
                 raise

@@ -223,7 +223,7 @@ def _rows(places: list[Place], work: Assignment, cluster: Cluster, hold: Hold) -
             continue
         with ExitStack() as stack:
             for place in mine:
-                lock = own_lock(files, log_dir.path, f"{place.name.topic}-{place.name.partition}")
+                lock = own_lock(files, log_dir.path, place.path)
                 stack.callback(lock.release)
             hold.check(files, log_dir.path)  # after the wait for the locks
             part = replace(log_dir, places=tuple(mine))

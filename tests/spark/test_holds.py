@@ -11,6 +11,7 @@ import pytest
 
 from engine.errors import UnwritableFile
 from engine.files import Files, Lock
+from engine.layout import TASK_LOCK
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import Settings
 from engine.log.logdir.startup import survey
@@ -176,3 +177,14 @@ def test_an_attempt_waits_for_another_one_that_still_works(torn, monkeypatch):
     monkeypatch.setattr(holds, "_LEAVING", 0)
     with lock_held(str(torn / ".kafkalog-task-small_segments-0")), pytest.raises(LogDirError, match="kafkalog-task-small_segments-0"):
         recover(None, str(torn), now=NOW)
+
+
+def test_copies_of_a_partition_in_one_log_dir_do_not_wait_for_each_other(tmp_path, monkeypatch):
+    """As of a topic that was deleted and made again, or that moves; and a name may be as long as names are."""
+    monkeypatch.setattr(holds, "_PATIENCE", 0)
+    names = ["t-0", f"t-0.{'a' * 32}-delete", f"t-0.{'a' * 32}-future", f"{'l' * 249}-0", f"{'l' * 249}-1"]
+    locks = [holds.own_lock(Files(), str(tmp_path), f"{tmp_path}/{name}") for name in names]
+    assert len({lock.path for lock in locks}) == len(names)
+    assert all(file.name.startswith(TASK_LOCK) for file in tmp_path.iterdir())
+    for lock in locks:
+        lock.release()
