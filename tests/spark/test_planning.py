@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RecordColumns
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.schema import fitted, wanted_schema
-from kafkalog_spark.table.columns import LEVELS, level_schema
+from kafkalog_spark.table.columns import LEVELS, level_schema, types_for
 from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.following import first_offsets, last_offsets
 from kafkalog_spark.table.levels import kept_findings, plan_level, read_level
@@ -543,3 +544,9 @@ def test_partitions_of_a_split_share_their_columns(own_corpus, tmp_path, monkeyp
     [split] = splits(tmp_path)
     assert sum(batch.num_rows for batch in read_split(split, options.columns, options)) == 4 * 89
     assert made == [RecordColumns]
+
+
+def test_the_document_names_every_column_that_records_may_have():
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    said = text[text.index("## Columns") : text.index("## Options")]
+    assert {name for name in types_for("records") if f"`{name}`" not in said} == set()
