@@ -53,7 +53,7 @@ class PartitionView:
     """The partition in `directory`, as it is on the disk at this moment; `refresh` looks again.
 
     log_start_offset  None: as the log dir's checkpoint says, else where the first segment begins
-    high_watermark    None: the log end. What a replication-offset-checkpoint says is old, and may be of another time than the log
+    high_watermark    None: the log end; what replication-offset-checkpoint says is some seconds old
     last_stable_offset  where reading committed records ends, if somebody found it out already
     report            takes what is wrong with the end of the log, and transaction markers that can not be read
 
