@@ -280,11 +280,11 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
 def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report) -> Standing:
     files = manager.files_of(place.log_dir)
     if options.salvage:
-        # first what an interrupted replacement left: what a `.swap` becomes is looked through, not what it replaces
-        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report).settle()
+        # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
+        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
         salvage(files, place.path, report)
     log = manager.load(
-        place, report, clean_start=options.clean_start,
+        place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True,
     )
