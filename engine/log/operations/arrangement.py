@@ -1,8 +1,8 @@
 """Which sound batches belong to a log, and in which segment: decided by offsets, neighbours and producers, without any I/O.
 
 Offsets that only one batch holds keep that batch. Where several batches hold the same offsets, those stay that make the
-longest log with the fewest seams: places where a file is left, or entered, between neighbouring batches. Between equals the
-leader epochs and the sequence numbers of producers decide.
+longest log with the fewest seams: places where a file is left, or entered, between neighbouring batches. Leader epochs
+count against batches that leader-epoch-checkpoint contradicts; between equals the sequence numbers of producers decide.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from engine.log.scan.sound_runs import as_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from engine.checkpoint.leader_epochs import EpochEntry
     from engine.log.scan.sound_runs import Batch, Run
 
     Expand = Callable[[int, Run], Iterator[Batch]]
 
 
+_BREAK = 8  # offsets that a seam costs, or an epoch that runs backwards: a log has them only where it was damaged
 _AFTER_END = "their offsets lie after the end of the log, and batches of lower offsets follow them"
 _BEFORE_START = "their offsets lie before the start of the log, and batches of higher offsets precede them"
 
@@ -78,10 +80,11 @@ class Arrangement(NamedTuple):
     dropped: list[Dropped]
 
 
-def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand) -> Arrangement:
+def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[EpochEntry] = ()) -> Arrangement:
     """Arrange the sound runs of files, given by the base offsets that their names have.
 
     expand  (base, run) → its batches, asked for only where runs hold the same offsets, or lie in each other's way
+    epochs  as leader-epoch-checkpoint has them, ascending
     """
     parts = sorted((Part(base, run) for base, of_file in runs.items() for run in of_file), key=_by_offset)
     kept: list[Part] = []
@@ -90,7 +93,7 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand) -> Arrangement:
         if len(group) == 1:
             kept += group
         else:
-            stays, goes = _decide(group, set(runs), expand)
+            stays, goes = _decide(group, set(runs), expand, epochs)
             kept += stays
             dropped += goes
     kept.sort(key=_by_offset)
@@ -123,12 +126,14 @@ class _Chain(NamedTuple):
     """Batches one after the other in a file, whose offsets follow without a gap.
 
     is_entry, is_exit  no sound batch of its run stands right before or after it
+    worth              how many offsets it has, less those of batches whose leader epoch is not that of the checkpoint
     """
 
     base: int
     batches: list[Batch]
     is_entry: bool
     is_exit: bool
+    worth: int
 
     @property
     def first_offset(self) -> int:
@@ -140,16 +145,20 @@ class _Chain(NamedTuple):
 
 
 class _Score(NamedTuple):
-    """How well a way through chains fits a log; the larger, the better. Costs are negative."""
+    """How well a way through chains fits a log; the larger, the better.
+
+    offsets    that it has, less what seams and leader epochs cost
+    sequences  producers that go on where they were, less those that do not
+    """
 
     offsets: int = 0
-    epochs: int = 0  # that run backwards
-    seams: int = 0
-    sequences: int = 0  # producers that go on where they were
+    sequences: int = 0
 
 
-def _decide(group: list[Part], bases: set[int], expand: Expand) -> tuple[list[Part], list[Dropped]]:
-    chains = [chain for part in group for chain in _chains(part, bases, expand)]
+def _decide(
+    group: list[Part], bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]
+) -> tuple[list[Part], list[Dropped]]:
+    chains = [chain for part in group for chain in _chains(part, bases, expand, epochs)]
     way = _best_way(chains)
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way), key=lambda one: -len(one.batches))
@@ -176,7 +185,7 @@ def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple
     return None
 
 
-def _chains(part: Part, bases: set[int], expand: Expand) -> Iterator[_Chain]:
+def _chains(part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]) -> Iterator[_Chain]:
     """Those of a part. They are split where another segment begins by its name: there a log may go on in another file."""
     found: list[list[Batch]] = []
     for batch in expand(part.base, part.run):
@@ -187,7 +196,14 @@ def _chains(part: Part, bases: set[int], expand: Expand) -> Iterator[_Chain]:
     for number, batches in enumerate(found):
         before = found[number - 1][-1].end_offset if number else None
         after = found[number + 1][0].first_offset if number + 1 < len(found) else None
-        yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset)
+        worth = sum(batch.end_offset - batch.first_offset for batch in batches if _fits(batch, epochs))
+        yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, worth)
+
+
+def _fits(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
+    """Does the leader epoch of `batch` not contradict the checkpoint?"""
+    at = bisect_right(epochs, batch.first_offset, key=lambda entry: entry.start_offset)
+    return at == 0 or batch.leader_epoch < 0 or epochs[at - 1].epoch == batch.leader_epoch
 
 
 def _best_way(chains: list[_Chain]) -> list[_Chain]:
@@ -224,14 +240,12 @@ def _best_way(chains: list[_Chain]) -> list[_Chain]:
 
 def _with(score: _Score, last: _Chain | None, chain: _Chain) -> _Score:
     """The score of a way whose last chain is `last`, if it goes on with `chain`."""
-    offsets = chain.end_offset - chain.first_offset
     if last is None:
-        return score._replace(offsets=score.offsets + offsets)
+        return _Score(chain.worth)
     is_next = last.base == chain.base and last.batches[-1].end == chain.batches[0].start
-    seams = 0 if is_next else (not last.is_exit) + (not chain.is_entry)
-    backwards = chain.batches[0].leader_epoch < last.batches[-1].leader_epoch
-    return _Score(score.offsets + offsets, score.epochs - backwards, score.seams - seams,
-                  score.sequences + _continued(last.batches, chain.batches))
+    breaks = 0 if is_next else (not last.is_exit) + (not chain.is_entry)
+    breaks += chain.batches[0].leader_epoch < last.batches[-1].leader_epoch
+    return _Score(score.offsets + chain.worth - breaks * _BREAK, score.sequences + _continued(last.batches, chain.batches))
 
 
 def _continued(before: list[Batch], after: list[Batch]) -> int:

@@ -290,7 +290,7 @@ def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, 
     )
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
-    if options.mark_clean:
+    if options.mark_clean or options.salvage:
         mend_contradicted_epochs(files, log, report)
 
     def looked_at() -> None:

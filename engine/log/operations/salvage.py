@@ -10,9 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.findings import Severity
 from engine.layout import (
     ASIDE,
+    FileKind,
     is_log_file_name,
     log_file_name,
     offset_index_file_name,
@@ -27,6 +29,7 @@ from engine.record.soundness import searched_up_to
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import Files, OpenFile
     from engine.log.operations.arrangement import Dropped
     from engine.log.report import Report
@@ -60,13 +63,20 @@ def salvage(files: Files, directory: str, report: Report) -> int:
         with files.open(f"{directory}/{log_file_name(base)}") as file:
             yield from batches_in(file, run)
 
-    found = arrange({base: source.runs for base, source in sources.items()}, expand)
+    epochs = _epochs(files, f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}")
+    found = arrange({base: source.runs for base, source in sources.items()}, expand, epochs)
     segments = _with_emptied(found.segments, sources)
     changed = [segment for segment in segments if not _is_as_found(segment, sources, is_last=segment is segments[-1])]
     gone = sorted(sources.keys() - {segment.named for segment in segments})
     _Notes(report, sources, segments, found.dropped).note(changed, gone)
     _write_all(files, directory, changed, sources, gone)
     return len(changed) + len(gone)
+
+
+def _epochs(files: Files, path: str) -> list[EpochEntry]:
+    """What leader-epoch-checkpoint says, if it is sound."""
+    checkpoint = read_leader_epochs(files, path) if files.exists(path) else None
+    return [] if checkpoint is None or checkpoint.findings else checkpoint.entries
 
 
 def _read(file: OpenFile, base: int, following: int | None) -> _Source:

@@ -152,8 +152,9 @@ class Leftovers:
             return
         offsets = (min(run.first_offset if run.first_offset < start else max(end, run.first_offset) for run in lost),
                    max(run.end_offset if run.end_offset > end else start for run in lost))
-        self._remove(name, f"{reason}, whose sound batches end at offset {end}: a broker loses the others, --salvage keeps the "
-                     "segment", offsets=offsets, severity=Severity.ERROR)
+        self._remove(name, reason)
+        self._report.add(Action.MISSING, name, f"the {SWAP} files have none of these offsets, and a broker loses them: "
+                         "--salvage keeps the segment instead", offsets=offsets, severity=Severity.ERROR)
 
     def _note_txn_index(self, name: str) -> None:
         """Report a transaction index that goes and that no `.swap` replaces."""
@@ -177,14 +178,11 @@ class Leftovers:
                              severity=Severity.WARNING)
             self._changed = True
 
-    def _remove(
-        self, name: str, reason: str, *, offsets: tuple[int | None, int | None] = (None, None),
-        severity: Severity = Severity.WARNING,
-    ) -> None:
+    def _remove(self, name: str, reason: str) -> None:
         path = f"{self._directory}/{name}"
         size = self._files.info(path).size
         self._files.remove(path)
-        self._report.add(Action.REMOVED, name, reason, offsets=offsets, size=size, severity=severity)
+        self._report.add(Action.REMOVED, name, reason, size=size, severity=Severity.WARNING)
         self._changed = True
 
     def _sync(self) -> None:
