@@ -8,6 +8,7 @@ hold are reported, and whoever salvages keeps those segments instead.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
@@ -20,10 +21,12 @@ from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.splitting import CLEANED, SWAP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.config import LogConfig
     from engine.files import Files
     from engine.log.report import Report
-    from engine.log.scan.sound_runs import Run
+    from engine.log.scan.sound_runs import Batch, Run
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
 _LOG, _TXN_INDEX = FileKind.LOG.value, FileKind.TRANSACTION_INDEX.value
@@ -33,6 +36,12 @@ def offset_of(name: str) -> int | None:
     """The offset before the first dot; None where there is none. Mirrors LogFileUtils.offsetFromFileName."""
     number, dot, _ = name.partition(".")
     return parse_long(number) if dot else None
+
+
+def _is_held(batch: Batch, runs: list[Run]) -> bool:
+    """Are the offsets of `batch` within one of the `runs`, sorted by offset?"""
+    at = bisect_right(runs, batch.first_offset, key=lambda run: run.first_offset) - 1
+    return at >= 0 and batch.end_offset <= runs[at].end_offset
 
 
 class Leftovers:
@@ -110,21 +119,19 @@ class Leftovers:
 
     def _runs(self, names: list[str]) -> list[Run]:
         """The sound runs of the logs with these names."""
-        found: list[Run] = []
-        for name in names:
-            with self._files.open(f"{self._directory}/{name}") as file:
-                found += as_runs(sound_batches(file, lambda _: None))
-        return found
+        return [run for name in names for run in as_runs(self._batches(name))]
 
     def _are_superfluous(self, log_swaps: list[str]) -> bool:
         """Do the segments without suffix hold all offsets of the sound batches in `log_swaps`?"""
-        new = self._runs(log_swaps)
-        end = max((run.end_offset for run in new), default=0)
-        names = [name for name in self._files.plain(self._directory) if is_log_file_name(name) and int(name[:20]) < end]
-        first = min((run.first_offset for run in new), default=0)
-        below = [name for name in names if int(name[:20]) <= first]
-        old = self._runs(names[max(0, len(below) - 1) :])
-        return all(any(one.first_offset <= run.first_offset and run.end_offset <= one.end_offset for one in old) for run in new)
+        first = min(offset_of(name) or 0 for name in log_swaps)
+        names = [name for name in self._files.plain(self._directory) if is_log_file_name(name)]
+        begun = [name for name in names if int(name[:20]) <= first]
+        old = sorted(self._runs(names[max(0, len(begun) - 1) :]), key=lambda run: run.first_offset)
+        return all(_is_held(batch, old) for name in log_swaps for batch in self._batches(name))
+
+    def _batches(self, name: str) -> Iterator[Batch]:
+        with self._files.open(f"{self._directory}/{name}") as file:
+            yield from sound_batches(file, lambda _: None)
 
     def _remove_covered(self, log_swaps: list[str]) -> None:
         """Remove what the `.log.swap` files replace, and what stands in their place."""
