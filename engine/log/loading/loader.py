@@ -34,7 +34,7 @@ from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
 from engine.log.segment.leftovers import Leftovers
-from engine.log.tiering import Tiering, is_tiered
+from engine.log.tiering import Starts, Tiering
 
 if TYPE_CHECKING:
     from engine.config import LogConfig
@@ -134,8 +134,8 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
         recovery_point, next_offset = log.retry_on_overflow(partial(recover_log, log))
         fit_indexes(log.report, log.active)
     log.epochs.truncate_from_end(next_offset)
-    first, first_epoch = log.segments.base_offsets[0], next(iter(log.epochs.entries), None)
-    tiered = is_tiered(log.tiering, log.log_start_offset, first, None if first_epoch is None else first_epoch.start_offset)
+    first, first_epoch = log.segments.base_offsets[0], next((entry.start_offset for entry in log.epochs.entries), None)
+    tiered = Starts(log.log_start_offset, first, first_epoch).are_of_tiered(log.tiering)
     log_start_offset = log.log_start_offset if tiered else max(log.log_start_offset, first)
     log.epochs.truncate_from_start(log.log_start_offset)
     log.remove_set_aside()

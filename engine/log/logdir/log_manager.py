@@ -23,7 +23,7 @@ from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, is_topic_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
 from engine.log.report import Action
-from engine.log.tiering import Tiering, tiering_of
+from engine.log.tiering import Tiering, read_starts, tiering_of
 from engine.server_config import ServerConfig
 
 if TYPE_CHECKING:
@@ -155,6 +155,10 @@ class LogManager:
             or (bool(server) and server.get("remote.log.storage.system.enable", "false").strip().lower() != "true")
         )
         return tiering_of(topic, self.config(topic), is_known=is_known)
+
+    def is_tiered(self, place: Place) -> bool:
+        """Are older records of the log at `place` in remote storage? Raises UnreadableFile."""
+        return read_starts(self.files_of(place.log_dir), place.path).are_of_tiered(self.tiering(place.name.topic))
 
     def offsets(self, log_dir: str, kind: FileKind) -> Offsets:
         """(topic, partition) → offset from a checkpoint of the log dir; nothing where it is missing or malformed."""

@@ -261,7 +261,8 @@ class UnifiedLog:
         old = self.log_start_offset
         self.log_start_offset = new_log_start_offset
         self._follow_local_log_start_offset()
-        self.report.add(Action.MOVED, "", f"log start offset: {reason}", offsets=(old, new_log_start_offset))
+        remote = "; the leader deletes segments below it in remote storage" if self.is_tiered else ""
+        self.report.add(Action.MOVED, "", f"log start offset: {reason}{remote}", offsets=(old, new_log_start_offset))
         self.leader_epoch_cache.truncate_from_start(new_log_start_offset)
         self.producer_state.on_log_start_offset_incremented(new_log_start_offset)
         self.maybe_increment_first_unstable_offset()
@@ -325,7 +326,8 @@ class UnifiedLog:
         """Delete the oldest segments, all of which must lie below the high watermark; returns how many were asked for.
 
         `reasons` says why, by base offset.
-        Where none would remain a new one is rolled first; the log start offset becomes the base of the first left.
+        Where none would remain a new one is rolled first; the log start offset becomes the base of the first left. That of
+        a tiered log stays: copies of the segments are in remote storage.
         """
         chosen = list(segments)
         count = len(chosen)
@@ -339,7 +341,8 @@ class UnifiedLog:
         if chosen:
             left = self.segments.higher_segment(chosen[-1].base_offset)
             assert left is not None, "a segment was rolled where all others go"
-            self.maybe_increment_log_start_offset(left.base_offset, "segments are deleted")
+            if not self.is_tiered:
+                self.maybe_increment_log_start_offset(left.base_offset, "segments are deleted")
             self.local_log.remove_and_delete_segments(chosen, reasons)
         delete_producer_snapshots(chosen, self.producer_state, self.local_log.deferred)
         return count
