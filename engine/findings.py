@@ -255,6 +255,11 @@ KINDS: dict[str, Kind] = {
         "the segment may take the epoch over into leader-epoch-checkpoint",
         "compare with a replica of the partition; `kafkalog recover --dry-run` says what becomes of the checkpoint",
     ),
+    "records-in-remote-storage": Kind(
+        Severity.WARNING,
+        "the topic has remote.storage.enable: the broker copied these segments and deleted them here",
+        "read them with a consumer while a broker of the cluster runs",
+    ),
     "epochs-start-late": Kind(
         Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",
         "nothing to do where records were deleted",
