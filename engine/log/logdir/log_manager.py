@@ -6,7 +6,7 @@ Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, rete
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.offsets import (
     PartitionOffset,
@@ -59,6 +59,16 @@ class Settings:
     def check(self) -> None:
         """Raise UsageError for settings that are unknown or out of range."""
         _ = self.config
+
+
+class TopicPolicy(NamedTuple):
+    """What becomes of old records of a topic, as far as somebody says it; None: nobody does.
+
+    compacted  the cleaner may take records out of the log      tiered  segments go to remote storage
+    """
+
+    compacted: bool | None = None
+    tiered: bool | None = None
 
 
 class NoLogOfBrokers(KafkalogError):
@@ -135,6 +145,14 @@ class LogManager:
                 config = server.topics.with_settings({name: text for name, text in given.items() if is_known(name)})
             self._configs[topic] = config.with_settings(dict(self.settings.overrides))
         return self._configs[topic]
+
+    def policy(self, topic: str) -> TopicPolicy:
+        """What the metadata log, or the user's own settings, say of the topic: defaults are not evidence."""
+        metadata, given = self.cluster.metadata, dict(self.settings.overrides)
+        is_known = topic != METADATA_TOPIC and metadata is not None and metadata.by_name(topic) is not None
+        config = self.config(topic)
+        return TopicPolicy(config.compact if is_known or "cleanup.policy" in given else None,
+                           config.remote_storage_enable if is_known or "remote.storage.enable" in given else None)
 
     def offsets(self, log_dir: str, kind: FileKind) -> Offsets:
         """(topic, partition) → offset from a checkpoint of the log dir; nothing where it is missing or malformed."""
