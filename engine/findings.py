@@ -283,8 +283,12 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "the log starts before its first local segment, as logs with remote storage do; what is in remote "
         "storage was not checked", "if the topic never had remote storage, compare with a replica of the partition",
     ),
-    "swap-leftover": Kind(
-        Severity.WARNING, "a compaction or a split was interrupted: a broker that starts completes or undoes it", _RECOVER,
+    "leftover-file": Kind(
+        Severity.INFO, "a compaction or a split was interrupted; a broker that starts completes or undoes it", _RECOVER,
+    ),
+    "swap-loses-records": Kind(
+        Severity.WARNING, "a broker that starts replaces segments by this file, which does not hold all that they hold",
+        "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
     ),
     "broker-stops": Kind(
         Severity.WARNING, "a broker that starts on this log dir gives up, in these words", _RECOVER,

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from engine.log.report import Event, Report
     from engine.log.verify.losses import Evidence
 
-_LOSING = (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING)
-
-
 def note_breaks(report: Report, bases: list[int]) -> None:
     """Report where a segment that was recovered ends behind the next one's beginning.
 
@@ -53,20 +50,32 @@ def note_losses(
     Gaps are looked for in what was read: `report.unread_below`.
     """
     bases = list(log.segments.base_offsets)
-    named = _Named(report, bases)
     end = log.log_end_offset
+    named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))  # a log with a hole is not repaired
     for first, following in _gaps(files, report, log, policy):
         for one in named.without(first, following):
-            if following in bases:
+            cut = log_file_name(max(base for base in [0, *bases] if base < following))
+            if following in bases and any(event.path == cut for event in report.find(Action.TRUNCATED)):
+                name, why = log_file_name(first), f"no segment holds these offsets: they were in what is truncated from {cut}, "
+                why += "or were lost before"
+            elif following in bases:
                 name, why = log_file_name(first), "no segment holds these offsets, and no compaction explains it: put the file "
                 why += "back, if there is one, before a broker starts"
             else:
                 name, why = _segment_of(bases, first), "no batch holds these offsets, and no compaction explains it"
             report.add(Action.MISSING, name, why, offsets=one, severity=Severity.WARNING)
+    named = _Named(report, bases, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
     for missing in evidence.beyond(end):
         for first, following in named.without(missing.first, missing.end):
             why = f"{missing.finding.where.file}: {missing.finding.what}"
             report.add(Action.MISSING, log_file_name(first), why, offsets=(first, following), severity=Severity.WARNING)
+    if evidence.lacks_snapshots and report.unread_below == end:
+        why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
+               "duplicates. Recover without --clean-start reads the batches")
+        report.add(Action.KEPT, "", why, severity=Severity.WARNING)
+    elif evidence.lacks_snapshots:
+        why = "there was no producer snapshot, and the log has producers: their state was rebuilt from the batches"
+        report.add(Action.REBUILT, "", why, severity=Severity.WARNING)
     before = evidence.before(bases[0], policy)
     if before is not None and before.finding.severity is Severity.INFO:
         report.add(Action.EXPLAINED, "", before.finding.what, offsets=(before.first, before.end))
@@ -87,11 +96,12 @@ def _gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPo
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy.compacted)
     recovered = {event.path: event for event in report.find(Action.RECOVERED)}
     for base in log.segments.base_offsets:
-        if report.unread_below is not None and base < report.unread_below:
-            continue
         name = log_file_name(base)
         path, event = f"{report.directory}/{name}", recovered.get(name)
         check.begin_segment(base, path)
+        if event is None and report.unread_below is not None and base < report.unread_below:
+            check.skip_segment()
+            continue
         if event is not None and event.end_offset is not None and (policy.compacted or _has_all(event)):
             check.pass_segment(event.end_offset)
             continue
@@ -114,12 +124,12 @@ def _has_all(event: Event) -> bool:
 
 
 class _Named:
-    """Offsets of which the events of `report` say that they are lost. `bases`: of the segments that are left."""
+    """Offsets of which events of `report` with one of `actions` say that they are lost. `bases`: of the segments left."""
 
-    def __init__(self, report: Report, bases: list[int]) -> None:
+    def __init__(self, report: Report, bases: list[int], actions: tuple[Action, ...]) -> None:
         self._ranges: list[tuple[int, int]] = []
         for event in report.events:
-            if event.first_offset is None or event.action not in _LOSING or event.severity is Severity.INFO:
+            if event.first_offset is None or event.action not in actions or event.severity is Severity.INFO:
                 continue
             following = next((base for base in bases if base > event.first_offset), LONG_MAX)
             is_open = event.end_offset is None and event.severity is Severity.ERROR

@@ -73,6 +73,10 @@ class ContinuityCheck:
         self._end_segment()
         self._last = _Segment(path, HeaderGaps(base_offset), [])
 
+    def skip_segment(self) -> None:
+        """Nothing is known of the segment but where it begins."""
+        self._end = None
+
     def pass_segment(self, end_offset: int) -> None:
         """All offsets of the segment up to `end_offset` are known to be there."""
         self._end = end_offset if self._end is None else max(self._end, end_offset)

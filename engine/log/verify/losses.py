@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
 from engine.findings import Finding, Where
+from engine.formats import BatchField
 from engine.index.offset import OffsetIndex
 from engine.layout import (
     METADATA_TOPIC,
     FileKind,
     PartitionKind,
     canonical_name,
+    is_log_file_name,
     log_file_name,
     offset_index_file_name,
     parse_file_name,
@@ -24,6 +26,7 @@ from engine.layout import (
 )
 from engine.log.errors import CorruptRecord
 from engine.log.scan.batch_search import heads
+from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,13 +34,14 @@ if TYPE_CHECKING:
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import ReadOnlyFiles
     from engine.index.offset import OffsetPosition
-    from engine.layout import FileName
+    from engine.layout import FileName, PartitionDir
     from engine.log.logdir.log_manager import TopicPolicy
 
 _CHECKPOINTS = {
     FileKind.RECOVERY_POINT_CHECKPOINT: "its recovery point was {offset}: everything below had been flushed",
     FileKind.REPLICATION_CHECKPOINT: "its high watermark was {offset}: everything below had been acknowledged",
 }
+_LOOKED_AT = 1 << 20  # bytes of a segment
 _WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 
 
@@ -66,6 +70,8 @@ class Evidence(NamedTuple):
     log_start   the line of log-start-offset-checkpoint; None: there is none
     epochs      of leader-epoch-checkpoint, as far as it can be relied on
     deleted     base offsets of segments whose deletion has begun
+    lacks_snapshots  segments before the last have batches of producers, and there is no producer snapshot: brokers write one
+                     whenever a segment is full
     """
 
     directory: str
@@ -73,6 +79,7 @@ class Evidence(NamedTuple):
     log_start: int | None
     epochs: Sequence[EpochEntry]
     deleted: Sequence[int]
+    lacks_snapshots: bool = False
 
     def beyond(self, end: int) -> Iterator[Missing]:
         """What was lost behind `end`, where the log ends: by each file that says so."""
@@ -110,11 +117,15 @@ def read_evidence(files: ReadOnlyFiles, directory: str) -> Evidence:
     Files that cannot be believed say nothing; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
+    partition = partition_of(files.absolute(f"{directory}/x"))
+    if partition is not None and partition.kind is PartitionKind.DELETE:
+        return Evidence(directory, (), None, (), ())  # all of it goes
     claims: list[Claim] = []
     epochs: Sequence[EpochEntry] = ()
     deleted: list[int] = []
     last_index = -1  # base offset
-    for name in files.plain(directory):
+    names = files.plain(directory)
+    for name in names:
         parsed = parse_file_name(name)
         if parsed is None or parsed.remote_id is not None:
             continue
@@ -135,8 +146,19 @@ def read_evidence(files: ReadOnlyFiles, directory: str) -> Evidence:
             last_index = max(last_index, parsed.base_offset)
     if last_index >= 0:
         claims += _of_index(files, directory, last_index)
-    log_start, of_checkpoints = _of_checkpoints(files, directory)
-    return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted)
+    logs = sorted(name for name in names if is_log_file_name(name))
+    lacks_snapshots = not any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names) and any(
+        _has_producers(files, f"{directory}/{name}") for name in logs[:-1]
+    )
+    log_start, of_checkpoints = _of_checkpoints(files, directory, partition)
+    return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
+
+
+def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
+    """Does one of the first batches of a log come from a producer with an id?"""
+    with files.open(path) as file:
+        window = next(iter(LogWalk(file, 0, min(file.size(), _LOOKED_AT))), None)
+        return window is not None and any(window.batches.table[BatchField.PRODUCER_ID, row] >= 0 for row in range(window.rows))
 
 
 def _is_brokers(parsed: FileName, name: str) -> bool:
@@ -170,10 +192,11 @@ def _agrees(files: ReadOnlyFiles, log_path: str, entry: OffsetPosition) -> bool:
     return head is not None and head.base_offset <= entry.offset < head.next_offset
 
 
-def _of_checkpoints(files: ReadOnlyFiles, directory: str) -> tuple[int | None, list[Claim]]:
+def _of_checkpoints(
+    files: ReadOnlyFiles, directory: str, partition: PartitionDir | None
+) -> tuple[int | None, list[Claim]]:
     """The line of log-start-offset-checkpoint, and what the other checkpoints of the log dir say."""
     log_dir, _, _ = directory.rpartition("/") if "/" in directory else (".", "", "")
-    partition = partition_of(files.absolute(f"{directory}/x"))
     if partition is None or partition.kind not in _WITH_LINES or partition.topic == METADATA_TOPIC:
         return None, []
     key = (partition.topic, partition.partition)

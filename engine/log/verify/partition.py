@@ -32,6 +32,7 @@ from engine.log.verify.continuity import ContinuityCheck
 from engine.log.verify.epochs import EpochCheck
 from engine.log.verify.flood import Dam
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
+from engine.log.verify.leftovers import check_leftovers
 from engine.log.verify.losses import read_evidence
 from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
@@ -80,7 +81,8 @@ def verify_partition(
 
     policy what is known of its topic: whether gaps can be the cleaner's, and its first records in remote storage
     go_on  is asked now and then; False: stop in the middle, what was found so far was reported
-    Files with `.deleted`, `.cleaned`, `.swap` and the like are left out: they are no part of the log. Memory: one window,
+    Files with `.deleted`, `.cleaned`, `.swap` and the like are no part of the log; of the last two it is reported what a start
+    does with them. Memory: one window,
     one index of each sort, the producers. Findings are as many as `flood` lets through. Raises UnreadableFile, and
     FileChangedWhileReading.
     """
@@ -144,6 +146,7 @@ class _Partition:
         else:
             self._finish()
             self._compare_evidence(evidence, bases)
+            check_leftovers(self._files, self._prefix, self._policy, self._report)
         self._report.finish()
         return self.result
 
@@ -160,12 +163,15 @@ class _Partition:
     def _compare_evidence(self, evidence: Evidence, bases: list[int]) -> None:
         """What the files beside the batches prove to be missing."""
         end = self._continuity.log_end
-        if end is None:
+        if end is None and any(kind is FileKind.LOG_07 for kind, _ in self._paths):
             return
-        for missing in evidence.beyond(end):
+        for missing in evidence.beyond(end or 0):
             if missing.finding.code != "index-beyond-log":  # whose entries were compared one by one
                 self._report(missing.finding)
-        before = evidence.before(bases[0], self._policy)
+        if evidence.lacks_snapshots:
+            what = "its segments have batches of producers, and there is no producer snapshot"
+            self._report(Finding("snapshot-missing", Where(self.result.path), what))
+        before = evidence.before(bases[0], self._policy) if bases else None
         if before is not None:
             self._report(before.finding)
 
