@@ -14,11 +14,11 @@ from engine.files.locks import Lock, is_locked
 from engine.files.machine import now_ms, zeros
 from engine.files.open_file import Buffer, OpenFile, WritableFile, nameless_file
 from engine.files.owner import ROOT, is_root
-from engine.files.refusals import LINK, is_full, unreadable, unwritable
+from engine.files.refusals import LINK, is_full, taken, unreadable, unwritable
 from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, remove_tree, replace
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "FileInfo", "Files", "Lock", "OpenFile", "ReadOnlyFiles", "WritableFile",
-    "is_full", "is_locked", "is_root", "look", "nameless_file", "now_ms", "remove_tree", "replace", "unreadable",
-    "unwritable", "zeros",
+    "is_full", "is_locked", "is_root", "look", "nameless_file", "now_ms", "remove_tree", "replace", "taken",
+    "unreadable", "unwritable", "zeros",
 ]  # fmt: skip

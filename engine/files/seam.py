@@ -11,7 +11,7 @@ from engine.errors import UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
 from engine.files.owner import ROOT, hand_over
-from engine.files.refusals import kind_of, unreadable, unwritable
+from engine.files.refusals import kind_of, taken, unreadable, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -180,12 +180,19 @@ class Files(ReadOnlyFiles):
             hand_over(path, descriptor)
         return self._opened_writable(path, descriptor)
 
-    def rename(self, path: str, to: str) -> None:
-        """Give the file or directory at `path` the name `to`; a file of that name is replaced."""
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
+        """Give the file or directory at `path` the name `to`.
+
+        replaces  the caller knows what the file at `to` holds and means to replace it; otherwise a file that exists there
+                  is an error, and nothing is changed
+        """
         try:
-            os.rename(path, to)
+            if replaces or not _would_replace(path, to):
+                os.rename(path, to)
+                return
         except (OSError, ValueError) as error:
             raise unwritable(f"{path} -> {to}", error) from error
+        raise taken(f"{path} -> {to}")
 
     def remove(self, path: str) -> None:
         """Remove the file at `path`; that there is none is no error (Files.deleteIfExists)."""
@@ -247,6 +254,16 @@ class Files(ReadOnlyFiles):
         return take_lock(path)
 
 
+def _would_replace(path: str, to: str) -> bool:
+    """Does a file, or a link, exist at `to` that is not the one at `path`?"""
+    try:
+        there = os.lstat(to)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    ours = os.lstat(path)
+    return not (stat.S_ISDIR(there.st_mode) or stat.S_ISDIR(ours.st_mode) or os.path.samestat(there, ours))
+
+
 def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
     """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
 
@@ -259,7 +276,7 @@ def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
         pieces: Sequence[Buffer] = list(parts)
         file.write_at(0, *pieces)
         file.sync()
-    files.rename(aside, path)
+    files.rename(aside, path, replaces=True)
     files.sync_directory(path.rpartition("/")[0] or ".")
 
 
