@@ -95,6 +95,23 @@ def one_log_options(function: Command) -> Command:
     return _with(function, *_ONE_PATH, *_OPTIONS, _HIGH_WATERMARK)
 
 
+def quarantine_options(function: Command) -> Command:
+    """--quarantine and --no-quarantine of a command that keeps what it changes."""
+    return _with(function, _quarantine_option(" Default: beside the log dir."), click.option(
+        "--no-quarantine", is_flag=True, help="Keep nothing: what is done can not be undone.",
+    ))  # fmt: skip
+
+
+def quarantine_option(function: Command) -> Command:
+    """--quarantine of a command that keeps what it changes only if it is asked to."""
+    return _with(function, _quarantine_option(" Default: nothing is kept, and what is done can not be undone."))
+
+
+def _quarantine_option(default: str) -> Callable[[Command], Command]:
+    what = "Keep what is cut, replaced or removed in DIR, from which `kafkalog restore` puts it back."
+    return click.option("--quarantine", type=PATH, metavar="DIR", help=what + default)
+
+
 def _with(function: Command, *options: Callable[[Command], Command]) -> Command:
     for option in reversed(options):
         function = option(function)
@@ -121,14 +138,14 @@ class Opening:
     jobs: int
 
     def options(
-        self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False
+        self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False, accepts_losses: bool = False
     ) -> OperationOptions:
         """The same for `operate`."""
         from engine.log.operations.operation import OperationOptions
 
         return OperationOptions(
             operation, self.clean_start, self.recovery_point, self.log_start_offset, self.high_watermark, self.keep_deleted,
-            self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log,
+            self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log, accepts_losses=accepts_losses,
         )
 
 

@@ -19,6 +19,7 @@ from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
+from kafkalog_cli.quarantining import quarantines_for
 from kafkalog_cli.render_report import exit_status, json_line, stopped_line, text_lines
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.overlay.spill import Spill
     from kafkalog_cli.engine_options import Opening
+    from kafkalog_cli.quarantining import Quarantines
 
     Work = Callable[[UnifiedLog], object]
     Work07 = Callable[[Log07, Report], object]
@@ -55,7 +57,9 @@ def run(
     from engine.log.operations.operation import operate
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
-        options = opening.options(operation, for_snapshots=operation != "append")
+        is_append = operation == "append"
+        accepts_losses = is_append and values["quarantine"] is not None
+        options = opening.options(operation, for_snapshots=not is_append, accepts_losses=accepts_losses)
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
             raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")
@@ -64,20 +68,20 @@ def run(
         yield from operate(manager, options, work, errors, progress.done, work_07)
 
     errors: list[KafkalogError] = []
-    return session(values, perform, errors)
+    return session(operation, values, perform, errors)
 
 
 def session(
-    values: dict[str, Any], perform: Perform, errors: list[KafkalogError], wrap: Wrap | None = None,
-    metrics: Metrics = lambda: (), *, with_metadata: bool = False,
+    operation: str, values: dict[str, Any], perform: Perform, errors: list[KafkalogError], metrics: Metrics = lambda: (), *,
+    with_metadata: bool = False,
 ) -> int:
     """Everything around an operation: settings, what PATHS mean, locks, progress, reports, metrics → exit status.
 
     errors  what `perform` could not do; it goes on behind
-    wrap    puts something between the engine and the disk, such as a quarantine; not in a dry run
     metrics what the operation adds to --metrics-textfile, asked for at the end
     with_metadata  of log dirs it works on the metadata log as well
     """
+    quarantines = quarantines_for(operation, values)
     outlive_output()
     outcome = Outcome()
     status = 0
@@ -89,8 +93,9 @@ def session(
             opening = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             check_metrics(values)
+            paths = paths_from(values["paths"], opening.settings)
             with (
-                _manager(paths_from(values["paths"], opening.settings), opening, wrap, flushes, errors) as (manager, progress),
+                _manager(paths, opening, quarantines, flushes, errors) as (manager, progress),
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
@@ -114,6 +119,9 @@ def session(
             if values["form"] == "json":
                 click.echo(stopped_line(UsageError(error.format_message())))
             raise
+        finally:
+            if quarantines is not None:
+                quarantines.say()
         for failure in errors:
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
@@ -200,7 +208,8 @@ def _held(manager: LogManager) -> Iterator[Report]:
 
 @contextmanager
 def _manager(
-    paths: list[str], opening: Opening, wrap: Wrap | None, flushes: FlushStats | None, errors: list[KafkalogError]
+    paths: list[str], opening: Opening, quarantines: Quarantines | None, flushes: FlushStats | None,
+    errors: list[KafkalogError],
 ) -> Iterator[tuple[LogManager, Progress]]:
     """The locked logs of `paths`. `errors` takes those of quarantines that can not be closed in the end."""
     from engine.log.logdir.locking import locked
@@ -217,25 +226,14 @@ def _manager(
         log_dirs = find_log_dirs(files, paths)
         progress.expect(log_dirs, lambda _: files)
         with locked(files, [log_dir.path for log_dir in log_dirs]):
-            seams = {log_dir.path: files if wrap is None or opening.dry_run else wrap(files, log_dir) for log_dir in log_dirs}
             try:
+                wrap: Wrap = (lambda files, _log_dir: files) if quarantines is None else quarantines.wrap
+                seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
                 yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
             finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
                 INTERRUPTION.pardon()
-                if wrap is not None and not opening.dry_run:
-                    _finish_quarantines(seams.values(), errors)
-
-
-def _finish_quarantines(seams: Iterable[Files], errors: list[KafkalogError]) -> None:
-    """Those of the `seams` that are one note how everything was left; where one can not, the others do."""
-    from engine.log.quarantine.seam import QuarantiningFiles
-
-    for seam in seams:
-        if isinstance(seam, QuarantiningFiles):
-            try:
-                seam.finish()
-            except KafkalogError as error:
-                errors.append(error)
+                if quarantines is not None:
+                    quarantines.finish(errors)
 
 
 def _spill() -> closing[Spill]:

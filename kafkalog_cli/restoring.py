@@ -7,7 +7,6 @@ import json
 import click
 
 from engine.errors import KafkalogError
-from engine.layout import ASIDE
 from engine.log.quarantine.restore import Restored, Undone
 from kafkalog_cli.app import Outcome, kept_in, printable
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
@@ -82,23 +81,25 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
 
 
 def _by_file(steps: list[Undone]) -> list[Undone]:
-    """What the steps come to, for a reader: that a file was written aside and renamed is no matter, nor what came between."""
+    """What the steps come to, for a reader: names that a file had only for a moment are no matter, nor what came between."""
     seen: dict[str, Undone] = {}
+    last_names: dict[str, str] = {}  # by the name that a file had first, the one that it had at last
     for step in steps:
-        path = step.path.removesuffix(ASIDE)
+        path = step.path
+        if step.other is not None and step.what == "put back":
+            last_names[step.other] = path
         before = seen.get(path)
-        if path == step.path:
+        if step.other is not None and step.what == "renamed":
+            last_names[path] = step.other
+            moved = seen.pop(step.other, None)
+            seen[path] = step if moved is None else moved._replace(path=path)
+        elif step.what == "removed" and path in last_names:
+            seen.pop(path, None)
+            target = last_names[path]
+            seen.setdefault(target, Undone("removed", target, 0))
+        else:
             seen[path] = step if before is None else _joined(before, step)
-        elif step.what == "renamed" and before is None:
-            seen[path] = Undone("removed", path, 0)
     return list(seen.values())
-
-
-def _joined(before: Undone, step: Undone) -> Undone:
-    """Two steps with one file."""
-    if step.what == "removed":
-        return step
-    return Undone(before.what if step.what == "shortened" else step.what, step.path, before.size + step.size)
 
 
 def _amount(step: Undone) -> str:

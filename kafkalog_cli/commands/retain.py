@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Size
 
-_SECTIONS = (Section("What is done", ("--explain", "--free", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_SECTIONS = (Section("What is done", ("--explain", "--free", "--keep-deleted", "--quarantine")), OPENING, SETTINGS, OUTPUT)
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),
     Example("What would go now, and when will the rest?", "kafkalog retain --explain data/orders-7"),
@@ -22,6 +22,7 @@ _EXAMPLES = (
 
 @click.command("retain", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
+@quarantine_option
 @click.option("--explain", is_flag=True, help="Change nothing: say of every segment why it goes or stays, and when it will go.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
@@ -32,6 +33,9 @@ def command(wanted: int | None, explain: bool, **values: Any) -> int:
 
     Exactly what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark. In
     log dirs the directories of deleted topics go too.
+
+    retain is there to free space, and keeps nothing. With --quarantine DIR what it deletes is moved there, from where
+    `kafkalog restore` puts it back: that frees space only where DIR lies on another file system.
     """
     from kafkalog_cli.retaining import retain
 

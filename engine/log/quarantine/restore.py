@@ -36,11 +36,16 @@ class ChangedSince(KafkalogError):
 
 
 class Undone(NamedTuple):
-    """A step back. `size`: bytes that were put back."""
+    """A step back.
+
+    size   bytes that were put back
+    other  the name that a renamed file had, or which the file has again that had taken its place; None: neither
+    """
 
     what: str
     path: str
     size: int
+    other: str | None = None
 
 
 class Restored(NamedTuple):
@@ -339,12 +344,12 @@ def _undo_rename(files: Files, entry: Entry, stored: str) -> Undone | None:
     for parent in parents:  # before another file takes the name
         files.sync_directory(parent)
     if entry.stored is None:
-        return Undone("renamed", entry.path, 0)
+        return Undone("renamed", entry.path, 0, entry.to)
     if files.exists(stored):
         _move(files, stored, entry.to, entry.modified_ms or 0)
     elif not files.exists(entry.to):
         raise QuarantineDamaged(f"{stored}: missing, but the manifest needs it for {entry.to}")
-    return Undone("put back", entry.to, entry.size or 0)
+    return Undone("put back", entry.to, entry.size or 0, entry.path)
 
 
 def _set_time(files: Files, entry: Entry) -> None:
