@@ -9,6 +9,7 @@ import click
 from engine.errors import KafkalogError
 from engine.log.quarantine.restore import Restored, Undone
 from kafkalog_cli.app import Outcome, kept_in, printable
+from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.render_report import stopped_line
@@ -18,7 +19,8 @@ def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str
     """Undo what `quarantine` tells of, under the locks of its log dirs → exit status."""
     from engine.files import ReadOnlyFiles, now_ms
     from engine.log.logdir.locking import locked
-    from engine.log.quarantine.places import read_trusted
+    from engine.log.quarantine.manifest import STORED
+    from engine.log.quarantine.places import partitions_in, read_trusted
     from engine.log.quarantine.restore import restore
     from engine.overlay import OverlayFiles
 
@@ -31,7 +33,9 @@ def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str
     try:
         with INTERRUPTION:
             manifest = read_trusted(files, directory, salvage=salvage)
-            with locked(files, manifest.log_dirs):
+            kept, places = (directory, f"{directory}/{STORED}"), partitions_in(files, manifest)
+            load_everything(files, [*manifest.log_dirs, *places])
+            with locked(files, manifest.log_dirs, places, quarantine=kept):
                 restored = restore(
                     files, directory, force=force, salvage=salvage, keep=not dry_run, now=now,
                     progress=lambda number, count: done.append((number, count)),

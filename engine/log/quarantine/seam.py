@@ -113,6 +113,7 @@ class QuarantiningFiles(FilesAbove):
         self._lock = RLock()
         self._manifest: ManifestWriter | None = None
         self._is_begun = False  # may there be a directory?
+        self._is_placed = False  # is its name on the disk?
         self._states: dict[str, _State] = {}
         self._listed: dict[str, dict[str, Stamp]] = {}  # by directory, how its files stood
         self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of whole files that are kept
@@ -122,6 +123,14 @@ class QuarantiningFiles(FilesAbove):
         self._stored = 0
         self.stored_size = 0
         self.is_whole = False  # does the manifest have its last line?
+
+    def make(self) -> None:
+        """Make the directory now, before anything is changed; if nothing is, `finish` removes it. Raises UnwritableFile.
+
+        For the owner of a log dir only root may be able to, and not any more once the work has begun.
+        """
+        self._is_begun = True
+        self._is_placed = self._below.make_own_directory(self.directory)
 
     @property
     def is_used(self) -> bool:
@@ -386,12 +395,13 @@ class QuarantiningFiles(FilesAbove):
     def _begin(self) -> ManifestWriter:
         with self._lock:
             if self._manifest is None:
-                self._is_begun = True
-                self._below.make_directory(self.directory)
+                if not self._is_begun:
+                    self.make()
                 self._below.make_directory(f"{self.directory}/{STORED}")
                 self._manifest = ManifestWriter(self._below, self.directory, *self._about)
                 self._below.sync_directory(self.directory)
-                self._below.sync_directory(self.directory.rpartition("/")[0] or "/")
+                if not self._is_placed:
+                    self._below.sync_directory(self.directory.rpartition("/")[0] or "/")
             return self._manifest
 
     def _place(self, path: str) -> str:
