@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkalog_cli.help import Section
-from kafkalog_cli.options import PATH, Whole, object_lines_option, version_option
+from kafkalog_cli.options import PATH, Whole, object_lines_option, version_option, yes_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,8 @@ SETTINGS = Section("Settings", ("--config", "--config-file", "--now"))
 _OPENING = "How logs are opened"
 RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
 OPENING = Section(_OPENING, (*RECOVERING.options, "--high-watermark"))
-OUTPUT = Section("Output and work", ("--dry-run", "--format", "--jobs", "--metrics-textfile"))
+OUTPUT = Section("Output and work", ("--dry-run", "--yes", "--format", "--jobs", "--metrics-textfile"))
+OUTPUT_OF_ONE = OUTPUT._replace(options=tuple(name for name in OUTPUT.options if name != "--yes"))
 
 
 class ConfigSetting(click.ParamType[tuple[str, str]]):
@@ -82,12 +83,12 @@ _HIGH_WATERMARK = click.option(
 
 def recovering_options(function: Command) -> Command:
     """PATHS and the options of every command that opens a log to change it."""
-    return _with(function, *_PATHS, *_OPTIONS)
+    return _with(function, *_PATHS, *_OPTIONS, yes_option)
 
 
 def engine_options(function: Command) -> Command:
     """The same, and how far the log is on all replicas, for who goes on to work with it."""
-    return _with(function, *_PATHS, *_OPTIONS, _HIGH_WATERMARK)
+    return _with(function, *_PATHS, *_OPTIONS, yes_option, _HIGH_WATERMARK)
 
 
 def one_log_options(function: Command) -> Command:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _OURS = ("engine", "kafkalog_cli")
 _NOT_OURS = (
     "base64", "concurrent.futures.thread", "cramjam", "ctypes", "datetime", "difflib", "grp", "hashlib", "lz4.block",
-    "lz4.frame", "mmap", "prometheus_client", "pwd", "resource", "rich.progress", "shlex", "snappy", "tempfile", "zlib", "zstandard",
+    "lz4.frame", "mmap", "prometheus_client", "pwd", "resource", "rich.progress", "shlex", "snappy", "tempfile", "zlib",
+    "zstandard",
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.asking import DECLINED, Declined, Question
 from kafkalog_cli.engine_options import opening_from, paths_from
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
@@ -95,8 +96,10 @@ def session(
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             check_metrics(values)
             paths = paths_from(values["paths"], opening.settings)
+            question = Question(operation, perform, opening, errors, is_kept=quarantines is not None)
+            confirm = question.ask if question.is_to_be_asked(values) else None
             with (
-                _manager(paths, opening, quarantines, flushes, errors) as (manager, progress),
+                _manager(paths, opening, quarantines, flushes, errors, confirm) as (manager, progress),
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
@@ -113,6 +116,8 @@ def session(
                 if flushes is not None and not opening.dry_run:
                     with acting_as_root():  # the user named the file
                         write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
+        except Declined:
+            return DECLINED
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
@@ -214,11 +219,14 @@ def _held(manager: LogManager) -> Iterator[Report]:
 @contextmanager
 def _manager(
     paths: list[str], opening: Opening, quarantines: Quarantines | None, flushes: FlushStats | None,
-    errors: list[KafkalogError],
+    errors: list[KafkalogError], confirm: Callable[[Files, list[LogDir]], None] | None,
 ) -> Iterator[tuple[LogManager, Progress]]:
-    """The locked logs of `paths`. `errors` takes those of quarantines that can not be closed in the end."""
+    """The locked logs of `paths`. `errors` takes those of quarantines that can not be closed in the end.
+
+    confirm  is called before anything is changed, and may raise
+    """
     from engine.log.logdir.locking import locked
-    from engine.log.logdir.log_dirs import find_log_dirs
+    from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.startup import survey
 
@@ -229,10 +237,13 @@ def _manager(
 
             files = OverlayFiles(disk, opening.now, spill)
         log_dirs = find_log_dirs(files, paths)
+        refuse_unrelated(files, paths)
         progress.expect(log_dirs, lambda _: files)
-        paths, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]
-        load_everything(files, [*paths, *places])
-        with locked(files, paths, places):
+        named, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]
+        load_everything(files, [*named, *places])
+        with locked(files, named, places):
+            if confirm is not None:
+                confirm(files, log_dirs)
             try:
                 wrap: Wrap = (lambda files, _log_dir: files) if quarantines is None else quarantines.wrap
                 with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it

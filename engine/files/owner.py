@@ -334,7 +334,8 @@ def ownership_fault(path: str) -> Fault | None:
     if is_allowed or stat.S_ISLNK(status.st_mode):
         return None
     if status.st_uid != owner.user:
-        what = f"{path}: belongs to user {user_name(status.st_uid)}, and the log dir to {user_name(owner.user)}, who may not change it"
+        mine, theirs = user_name(owner.user), user_name(status.st_uid)
+        what = f"{path}: belongs to user {theirs}, and the log dir to {mine}, who may not change it"
         return Fault(what, f"chown -R {owner.user}:{owner.group}")
     wanted = stat.S_IRWXU if stat.S_ISDIR(status.st_mode) else stat.S_IRUSR | stat.S_IWUSR
     if status.st_mode & wanted == wanted:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from engine.formats import CODEC_NAMES, INT_MAX, INT_MIN
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, one_log_options, quarantine_option
+from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_log_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, size_option
 
@@ -16,7 +16,7 @@ _SECTIONS = (
     Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
     Section("What is done", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
-    OPENING, SETTINGS, OUTPUT,
+    OPENING, SETTINGS, OUTPUT_OF_ONE,
 )  # fmt: skip
 _EXAMPLES = (
     Example("Records as JSON, one a line:", "kafkalog append --input records.jsonl data/orders-7"),

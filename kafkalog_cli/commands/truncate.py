@@ -12,7 +12,8 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 _SECTIONS = (
-    Section("What is done", ("--to", "--fully", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
+    Section("What is done", ("--to", "--fully", "--keep-deleted", "--quarantine", "--no-quarantine")),
+    OPENING, SETTINGS, OUTPUT,
 )
 _EXAMPLES = (
     Example("Cut off everything from offset 4171 on:", "kafkalog truncate --to 4171 data/orders-7"),

@@ -167,7 +167,7 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
     path = f"{directory}/{MANIFEST}"
     if not files.exists(path) and files.info(directory).is_directory:
         what = f"{directory}: no quarantine: it holds no {MANIFEST}"
-        raise UnreadableFile(what, do="name the directory that the command named in its last line", path=directory)
+        raise UnreadableFile(what, do="kafkalog restore --list DIR shows the quarantines in DIR, and beside it", path=directory)
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
     lines.pop()  # behind the last line end
