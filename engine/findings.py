@@ -152,7 +152,7 @@ KINDS: dict[str, Kind] = {
     ),
     "half-committed": Kind(
         Severity.WARNING, "partitions of the log dir may hold half of what was written, or be missing",
-        "where that write does not run any more: kafkalog spark undo on the log dir, which needs no Spark",
+        "where that write does not run any more: kafkalog restore on the log dir",
     ),
     "no-offset-left": Kind(
         Severity.ERROR, "there is no offset for the batch behind it: a broker that finds it at the end of the log takes the "
