@@ -4,6 +4,7 @@ complete -c kafkalog -n '__fish_use_subcommand' -s h -l help -d 'Show this messa
 complete -c kafkalog -n __fish_use_subcommand -f -a append -d 'Append records to a partition'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l input -r -F -d 'Read this file'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l input-format -x -a 'json text raw' -d 'A JSON object a line; or key, separator and value; or batches as they lie in a .log'
+complete -c kafkalog -n '__fish_seen_subcommand_from append' -l ignore-unknown -d 'Pass over members of JSON objects that a record does not have'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l separator -x -d 'Between key and value'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l null -x -d 'In text, a key or value that is TEXT is null'
 complete -c kafkalog -n '__fish_seen_subcommand_from append' -l timestamp -x -d 'Of records without one, in ms; -1: none'
