@@ -153,7 +153,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --follow --log-start-offset --high-watermark -f --template --format --raw --version -h --help' "$cur"
+            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
         fi
         ;;
     recover)

@@ -125,6 +125,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l high-watermark -x
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s f -l template -x -d 'Text for each record: %s %k value and key, %S %K their sizes, %o offset, %T timestamp, %h headers, %t topic, %p partition, %R the size of the value in 4 bytes; \n \r \t \xHH'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l format -x -a 'text json jsonl' -d 'Text, one JSON document, or one JSON object a line'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l raw -d 'Write the batches as they stand in the log, whole ones, aborted ones too'
+complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l force -d 'Write --raw, and a template with raw bytes (%R, \xHH), to a terminal as well'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -l version -d 'Show the version and how the kernels were built'
 complete -c kafkalog -n '__fish_seen_subcommand_from fetch' -s h -l help -d 'Show this message and exit'
 complete -c kafkalog -n __fish_use_subcommand -f -a recover -d 'Repair partitions as a broker does after a crash'
