@@ -75,7 +75,7 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool, as_much
         for disk in disks:
             yield disk.report(failed=bool(errors))
 
-    return session(values, perform, errors)
+    return session("retain", values, perform, errors)
 
 
 def _purge(manager: LogManager, errors: list[KafkalogError]) -> Iterator[Report]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Size
 
-_DONE = Section("What is done", ("--explain", "--free", "--as-much-as-possible", "--keep-deleted"))
+_DONE = Section("What is done", ("--explain", "--free", "--as-much-as-possible", "--keep-deleted", "--quarantine"))
 _SECTIONS = (_DONE, OPENING, SETTINGS, OUTPUT)
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),
@@ -23,6 +23,7 @@ _EXAMPLES = (
 
 @click.command("retain", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
+@quarantine_option
 @click.option("--explain", is_flag=True, help="Change nothing: say of every segment why it goes or stays, and when it will go.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
@@ -35,6 +36,9 @@ def command(wanted: int | None, explain: bool, as_much_as_possible: bool, **valu
 
     Exactly what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark. In
     log dirs the directories of deleted topics go too.
+
+    retain is there to free space, and keeps nothing. With --quarantine DIR what it deletes is moved there, from where
+    `kafkalog restore` puts it back: that frees space only where DIR lies on another file system.
     """
     from kafkalog_cli.retaining import retain
 

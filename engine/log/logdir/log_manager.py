@@ -6,7 +6,7 @@ Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, rete
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.offsets import (
     PartitionOffset,
@@ -62,6 +62,16 @@ class Settings:
     def check(self) -> None:
         """Raise UsageError for settings that are unknown or out of range."""
         _ = self.config
+
+
+class TopicPolicy(NamedTuple):
+    """What becomes of old records of a topic, as far as somebody says it; None: nobody does.
+
+    compacted  the cleaner may take records out of the log      tiering  older segments may be in remote storage
+    """
+
+    compacted: bool | None = None
+    tiering: Tiering = Tiering.UNKNOWN
 
 
 class NoLogOfBrokers(KafkalogError):
@@ -159,6 +169,12 @@ class LogManager:
     def is_tiered(self, place: Place) -> bool:
         """Are older records of the log at `place` in remote storage? Raises UnreadableFile."""
         return read_starts(self.files_of(place.log_dir), place.path).are_of_tiered(self.tiering(place.name.topic))
+    def policy(self, topic: str) -> TopicPolicy:
+        """What the metadata log, or the user's own settings, say of the topic: defaults are not evidence."""
+        metadata, given = self.cluster.metadata, dict(self.settings.overrides)
+        is_known = topic != METADATA_TOPIC and metadata is not None and metadata.by_name(topic) is not None
+        compacted = self.config(topic).compact if is_known or "cleanup.policy" in given else None
+        return TopicPolicy(compacted, self.tiering(topic))
 
     def offsets(self, log_dir: str, kind: FileKind) -> Offsets:
         """(topic, partition) → offset from a checkpoint of the log dir; nothing where it is missing or malformed."""

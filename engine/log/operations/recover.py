@@ -18,13 +18,14 @@ from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.notes import NO_INDEX
 from engine.log.logdir.log_manager import refuse_what_is_not_ours
 from engine.log.logdir.startup import Effect, foresee
-from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs
+from engine.log.operations.continuity import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import at_any_rate, closed, put_marker, take_marker
 from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.segment.leftovers import Leftovers
+from engine.log.verify.losses import read_evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -279,6 +280,7 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
 
 def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report) -> Standing:
     files = manager.files_of(place.log_dir)
+    evidence = read_evidence(files, place.path)
     if options.salvage:
         # first what an interrupted replacement left: what a `.swap` becomes is looked through, not what it replaces
         Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report).settle()
@@ -294,8 +296,8 @@ def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, 
         mend_contradicted_epochs(files, log, report)
 
     def looked_at() -> None:
-        note_breaks(files, report, log.segments.base_offsets, compacted=manager.config(place.name.topic).compact,
-                    epoch_starts=[entry.start_offset for entry in log.leader_epoch_cache.entries])
+        note_breaks(report, log.segments.base_offsets)
+        note_losses(files, report, log, evidence, manager.policy(place.name.topic))
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 

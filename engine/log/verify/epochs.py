@@ -182,8 +182,3 @@ class EpochCheck:
         self._dam.finish()
         for finding in self._held:
             self._report(finding)
-        end = max(self._last, self._floor) + 1
-        for entry in self._entries or ():
-            if entry.start_offset > end:
-                what = f"epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends before {end}"
-                self._report(Finding("epochs-beyond-log", Where(self._path, None, entry.start_offset), what))
