@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.killed_commands import COMMANDS, COMMON, CONFIG, NOW, acknowledged_end, all_records, logs_in, recovery_points, unfinished
+from tests.crash.killed_commands import (
+    COMMANDS,
+    COMMON,
+    CONFIG,
+    NOW,
+    acknowledged_end,
+    all_records,
+    logs_in,
+    recovery_points,
+    unfinished,
+)
 from tests.crash.killing import Program
 from tests.oracle.conftest import kafka  # noqa: F401  # a fixture
 from tests.support.cases import differences
