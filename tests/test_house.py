@@ -164,7 +164,7 @@ def test_what_is_too_long_is_seen(tmp_path):
     assert list(too_long(tmp_path / "x.py")) == [("x.py", 401)]
 
 
-def test_modules_have_400_lines_and_functions_fit_on_a_screen():
+def test_modules_have_600_lines_and_functions_fit_on_a_screen():
     kernels = ROOT / "engine/kernels"
     assert [(str(path.relative_to(ROOT)), *found) for path in SOURCES if path.parent != kernels for found in too_long(path)] == []
     assert {where for path in SOURCES if path.parent == kernels for where, _ in too_long(path)} == LONG_KERNELS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UnwritableFile
@@ -11,6 +12,8 @@ from engine.overlay.open_file import OverlayFile, WritableOverlayFile
 from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.overlay.spill import Spill
     from engine.overlay.tree import Disk
 
@@ -199,6 +202,16 @@ class OverlayFiles(Files):
             parent, name = self._tree.parent(path)
             parent.changed[name] = Directory(None)
             self._changes.note(Operation("make_directory", path))
+
+    def make_own_directory(self, path: str) -> bool:
+        """Make the directory at `path`: here anybody may."""
+        self.make_directory(path)
+        return False
+
+    @contextmanager
+    def held_open(self, directory: str) -> Iterator[None]:  # noqa: ARG002  # nobody else exchanges names here
+        """Nothing to do: what is in `directory` stays what it is."""
+        yield
 
     def remove_directory(self, path: str) -> None:
         """Remove the empty directory at `path`."""

@@ -15,6 +15,7 @@ import errno as errors
 import os
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -352,6 +353,11 @@ class CrashFiles(Files):
             raise unwritable(path, _os_error(errors.EEXIST))
         if node is None:
             parent.change({name: DirectoryNode()})
+
+    @contextmanager
+    def held_open(self, directory: str) -> Iterator[None]:
+        self._node(directory, unwritable)
+        yield
 
     def remove_directory(self, path: str) -> None:
         parent, name = self._place(path)
