@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Expand = Callable[[int, Run], Iterator[Batch]]
 
 
-_BREAK = 8  # offsets that a seam costs, or an epoch that runs backwards: a log has them only where it was damaged
+_BREAK = 8  # offsets that a seam costs, or an offset or epoch that runs backwards: only damaged logs have them
 _AFTER_END = "their offsets lie after the end of the log, and batches of lower offsets follow them"
 _BEFORE_START = "their offsets lie before the start of the log, and batches of higher offsets precede them"
 
@@ -89,12 +89,15 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[
     parts = sorted((Part(base, run) for base, of_file in runs.items() for run in of_file), key=_by_offset)
     kept: list[Part] = []
     dropped: list[Dropped] = []
+    backwards = {Part(base, run) for base, of_file in runs.items() for last, run in pairwise(of_file)
+                 if run.first_offset < last.end_offset}
     bases = set(runs)
     for group in _overlapping(parts):
         if len(group) == 1:
             kept += group
         else:
-            stays, goes = _decide(group, _last_of_producers(kept[-1], expand) if kept else None, bases, expand, epochs)
+            chains = [chain for part in group for chain in _chains(part, bases, expand, epochs, runs_back=part in backwards)]
+            stays, goes = _decide(chains, _last_of_producers(kept[-1], expand) if kept else None)
             kept += sorted(stays, key=_by_offset)
             dropped += goes
     _drop_leaps(kept, dropped)
@@ -155,11 +158,8 @@ class _Score(NamedTuple):
     sequences: int = 0
 
 
-def _decide(
-    group: list[Part], before: _Chain | None, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]
-) -> tuple[list[Part], list[Dropped]]:
-    """What stays of `group`, and what goes; `before`: the chain that comes before all of it."""
-    chains = [chain for part in group for chain in _chains(part, bases, expand, epochs)]
+def _decide(chains: list[_Chain], before: _Chain | None) -> tuple[list[Part], list[Dropped]]:
+    """What stays of `chains`, and what goes; `before`: the chain that comes before all of them."""
     way = _best_way(chains, before)
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way), key=lambda one: -len(one.batches))
@@ -186,8 +186,13 @@ def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple
     return None
 
 
-def _chains(part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]) -> Iterator[_Chain]:
-    """Those of a part. They are split where another segment begins by its name: there a log may go on in another file."""
+def _chains(
+    part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry], *, runs_back: bool
+) -> Iterator[_Chain]:
+    """Those of a part. They are split where another segment begins by its name: there a log may go on in another file.
+
+    runs_back  the first batch begins below the end of the one before it in the file
+    """
     found: list[list[Batch]] = []
     for batch in expand(part.base, part.run):
         if found and found[-1][-1].end_offset == batch.first_offset and batch.first_offset not in bases - {part.base}:
@@ -198,6 +203,7 @@ def _chains(part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochE
         before = found[number - 1][-1].end_offset if number else None
         after = found[number + 1][0].first_offset if number + 1 < len(found) else None
         worth = sum(batch.end_offset - batch.first_offset for batch in batches if _fits(batch, epochs))
+        worth -= _BREAK * (runs_back and not number)
         yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, worth)
 
 
