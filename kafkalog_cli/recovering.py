@@ -33,6 +33,10 @@ def run(values: dict[str, Any]) -> int:
         raise click.UsageError("--quarantine and --no-quarantine exclude each other")
     if values["mark_clean"] and values["clean_start"]:
         raise click.UsageError("--mark-clean needs a full check, which --clean-start leaves out")
+    if values["full"] and (values["clean_start"] or values["recovery_point"] is not None):
+        raise click.UsageError("--full excludes --clean-start and --recovery-point")
+    if values["full"]:
+        values["recovery_point"] = 0
     quarantines: list[QuarantiningFiles] = []
 
     def wrap(files: Files, log_dir: LogDir) -> Files:

@@ -278,7 +278,7 @@ def _proven(manager: LogManager, options: RecoverOptions, place: Place, jobs: in
 
 
 def _accounts_for_end(report: Report) -> bool:
-    """Did the recovery itself take the end of the log, and name all that is missing there? Else the high watermark is evidence."""
+    """Did the recovery itself truncate the log, and name all that is missing there? Else the high watermark is evidence."""
     end = report.log_end_offset
     if end is None or any((event.end_offset or 0) > end for event in report.find(Action.MISSING)):
         return False

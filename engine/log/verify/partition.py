@@ -287,7 +287,7 @@ class _Partition:
                 self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
-            self._end_of_log(walk, file)
+            self._end_of_log(walk, file, is_last=is_last)
         self._count(walk.end, offset_check.count, time_check.count, 0 if aborted is None else len(aborted))
         offset_check.finish(walk.position)
         if times is not None:
@@ -361,8 +361,7 @@ class _Partition:
         if not tail:
             return
         kind = PartitionKind.PLAIN if self._partition is None else self._partition.kind
-        is_clean = self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")
-        if is_last and (not is_clean or kind is PartitionKind.DELETE):
+        if is_last and (not self._is_clean() or kind is PartitionKind.DELETE):
             self._report(tail[0])
             return
         why = "the log dir says that it was shut down cleanly" if is_last else "this is not the last segment"
@@ -376,11 +375,25 @@ class _Partition:
         for _, finding in unsound_batches(path, window, codecs=False):
             self._report(finding)
 
-    def _end_of_log(self, walk: LogWalk, file: OpenFile) -> None:
-        """What stands behind the last batch."""
+    def _end_of_log(self, walk: LogWalk, file: OpenFile, *, is_last: bool) -> None:
+        """What follows the last batch."""
         finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
             unread = f"{finding.what}; {walk.end - walk.position} bytes from here on were not read"
             finding = finding._replace(what=unread)
+        if finding is not None and finding.code == "zero-tail":
+            finding = finding._replace(what=f"{finding.what}: {self._fate_of_zeros(is_last=is_last)}")
         if finding is not None:
             self._report(finding)
+
+    def _fate_of_zeros(self, *, is_last: bool) -> str:
+        """What a broker that starts does with zeros at the end of a segment."""
+        if not is_last:
+            return "a broker that starts does not look at them"
+        if self._is_clean():
+            return "the log dir is marked as cleanly stopped, so a broker does not truncate them: it does not start"
+        return "a broker truncates them when it starts"
+
+    def _is_clean(self) -> bool:
+        """Does the log dir say that it was shut down cleanly?"""
+        return self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")
