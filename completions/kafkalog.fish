@@ -156,6 +156,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from restore' -s h -l help -d 'S
 complete -c kafkalog -n __fish_use_subcommand -f -a retain -d 'Delete the segments that retention allows'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l explain -d 'Change nothing: say of every segment why it goes or stays, and when it will go'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l free -x -d 'An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, until the disk of each log dir has BYTES free; where it has them already, nothing but left-overs goes'
+complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l as-much-as-possible -d 'With --free: delete what may go even if BYTES cannot become free'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l keep-deleted -d 'Leave what is deleted under names that end in .deleted'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l clean-start -d 'Open as after a clean stop: nothing is recovered but what lacks an index'
 complete -c kafkalog -n '__fish_seen_subcommand_from retain' -l recovery-point -x -d 'What lies below this offset has reached the disk and is not recovered'

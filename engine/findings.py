@@ -154,7 +154,7 @@ KINDS: dict[str, Kind] = {
     ),
     "half-committed": Kind(
         Severity.WARNING, "partitions of the log dir may hold half of what was written, or be missing",
-        "where that write does not run any more: kafkalog spark undo on the log dir, which needs no Spark",
+        "where that write does not run any more: kafkalog restore on the log dir",
     ),
     "no-offset-left": Kind(
         Severity.ERROR, "there is no offset for the batch behind it: a broker that finds it at the end of the log takes the "
@@ -265,6 +265,11 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "leader epochs never go back: the batch was changed, which no checksum shows. A broker that recovers "
         "the segment may take the epoch over into leader-epoch-checkpoint",
         "compare with a replica of the partition; `kafkalog recover --dry-run` says what becomes of the checkpoint",
+    ),
+    "records-in-remote-storage": Kind(
+        Severity.WARNING,
+        "the topic has remote.storage.enable: the broker copied these segments and deleted them here",
+        "read them with a consumer while a broker of the cluster runs",
     ),
     "epochs-start-late": Kind(
         Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",

@@ -7,12 +7,16 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from engine.advice import argument
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles
+from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX
-from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
+from engine.log.errors import RecordsInRemoteStorage
+from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.logs_07 import is_log_07
+from engine.log.logdir.tiered import remote_log_start
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.ranges import EARLIEST, LATEST
 
@@ -96,6 +100,7 @@ def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcom
             find_log_dirs(files, [path])  # which knows what to say of a place that is none of Kafka's
         raise
     start = _start(view, wanted)
+    _check_remote(files, view, wanted, outcome)
     if renderer is None:
         _raw(view, start, wanted)
     else:
@@ -114,6 +119,29 @@ def _start(view: PartitionView, wanted: Wanted) -> int:
         return end
     offset = int(wanted.offset)
     return max(view.log_start_offset, end + offset) if offset < 0 else offset
+
+
+def _check_remote(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted, outcome: Outcome) -> None:
+    """Report records of a tiered log that are wanted and are in remote storage only.
+
+    Raises RecordsInRemoteStorage if the offset that was asked for is among them, OffsetOutOfRange below them.
+    """
+    first, offset = view.log_start_offset, -1
+    if wanted.timestamp is None and wanted.offset not in (None, EARLIEST):
+        offset = _end(view, wanted) if wanted.offset == LATEST else int(wanted.offset or 0)
+        if offset >= first or (offset < 0 and _end(view, wanted) + offset >= first):
+            return
+    remote = remote_log_start(files, view.directory) if wanted.log_start_offset is None else None
+    if remote is None or remote >= first:
+        return
+    what = f"offsets {remote} to {first - 1} are in remote storage and were not read"
+    if 0 <= offset < remote:
+        raise out_of_range(view, offset, f"starting from offset: {remote}")
+    if offset >= remote:
+        do = f"kafkalog fetch --offset {first} {argument(view.directory)}    # begins with the first local record"
+        raise RecordsInRemoteStorage(f"{view.directory}: offset {offset}: {what}; the local log begins at offset {first}", do,
+                                     path=view.directory)
+    outcome.finding(Finding("records-in-remote-storage", Where(view.directory, None, remote), what))
 
 
 def _end(view: PartitionView, wanted: Wanted) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.layout import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.errors import OffsetOutOfRange
 from engine.log.logdir.high_watermarks import lower_high_watermarks
 from engine.log.report import Action
 
@@ -25,7 +26,15 @@ class LogTruncator:
         self._checkpoints = Lock()  # one file for all logs of a log dir
 
     def work(self, log: UnifiedLog) -> None:
-        """Cut one open log. Raises OffsetOutOfRange for a negative offset, and what changes of files raise."""
+        """Cut one open log.
+
+        Raises OffsetOutOfRange for a negative offset, and for one below the local segments of a tiered log: its leader epochs
+        would be removed, without which nobody finds its records in remote storage. Raises what changes of files raise.
+        """
+        first = log.segments.base_offsets[0]
+        if log.is_tiered and log.log_start_offset < first and (self._fully or 0 <= self._target < first):
+            what = f"{log.directory}: records before offset {first} are in remote storage, and this would make them unreadable"
+            raise OffsetOutOfRange(what, do=f"--to {first} without --fully keeps them", path=log.directory)
         if self._target >= 0 and (self._fully or self._target < log.log_end_offset):
             self._forget_clean(log)
         if self._fully:

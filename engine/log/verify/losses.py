@@ -26,6 +26,7 @@ from engine.layout import (
 )
 from engine.log.errors import CorruptRecord
 from engine.log.scan.batch_search import heads
+from engine.log.tiering import Starts, Tiering
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -103,8 +104,8 @@ class Evidence(NamedTuple):
         offsets = f"offsets {start} to {base_offset - 1}"
         epoch = self.epochs[0]
         began = f"epoch {epoch.epoch} began at offset {epoch.start_offset}, the first segment begins at {base_offset}"
-        if policy.tiered or (policy.tiered is None and self.log_start is not None):
-            known = "remote storage holds" if policy.tiered else "remote storage may hold"
+        if Starts(self.log_start, base_offset, epoch.start_offset).are_of_tiered(policy.tiering):
+            known = "remote storage holds" if policy.tiering is Tiering.TIERED else "remote storage may hold"
             what = f"{began}, and the log start offset is {start}: {known} {offsets}, which were not checked"
             return Missing(start, base_offset, Finding("records-remote", Where(path, None, start), what))
         what = f"{began}: {offsets} are missing, and no log start offset says that they were deleted"

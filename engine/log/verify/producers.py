@@ -222,7 +222,8 @@ class ProducerCheck:
 
     def _difference(self, said: ProducerSnapshotEntry) -> str | None:
         """What in `said` contradicts the batches; None: nothing."""
-        before, found = self._first_offset or 0, self._producers.find(said.producer_id)
+        before = self._base_offset if self._first_offset is None else self._first_offset  # no batch: of an empty log
+        found = self._producers.find(said.producer_id)
         if found is None:
             if self._knows_all or (said.last_offset >= before and not self._has_holes):
                 return f"last offset {said.last_offset}, no batch of it is there"
