@@ -52,7 +52,7 @@ def note_losses(
     bases = list(log.segments.base_offsets)
     end = log.log_end_offset
     named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))  # a log with a hole is not repaired
-    for first, following in _gaps(files, report, log, policy):
+    for first, following in _gaps(files, report, log, policy, named):
         for one in named.without(first, following):
             cut = log_file_name(max(base for base in [0, *bases] if base < following))
             if following in bases and any(event.path == cut for event in report.find(Action.TRUNCATED)):
@@ -89,7 +89,9 @@ def _segment_of(bases: list[int], offset: int) -> str:
     return log_file_name(bases[max(0, bisect_right(bases, offset) - 1)])
 
 
-def _gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy) -> list[tuple[int, int]]:
+def _gaps(
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy, named: _Named
+) -> list[tuple[int, int]]:
     """Offsets [first, end) between batches that are lost, of the segments that were read."""
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
@@ -110,9 +112,9 @@ def _gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPo
                 check.feed(window)
     check.finish()
     for finding in explained:
-        if finding.code == "rolled-ahead":
-            report.add(Action.EXPLAINED, file_name(finding.where.file), finding.what,
-                       offsets=(finding.where.offset, log.segments.base_offsets[-1]))
+        ahead = finding.where.offset or 0, log.segments.base_offsets[-1]
+        if finding.code == "rolled-ahead" and list(named.without(*ahead)) == [ahead]:
+            report.add(Action.EXPLAINED, file_name(finding.where.file), finding.what, offsets=ahead)
     return check.losses
 
 
