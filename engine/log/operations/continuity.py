@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from engine.log.report import Event, Report
     from engine.log.verify.losses import Evidence
 
+_WITNESSES = 4  # files that are quoted
+
+
 def note_breaks(report: Report, bases: list[int]) -> None:
     """Report where a segment that was recovered ends behind the next one's beginning.
 
@@ -65,10 +68,12 @@ def note_losses(
                 name, why = _segment_of(bases, first), "no batch holds these offsets, and no compaction explains it"
             report.add(Action.MISSING, name, why, offsets=one, severity=Severity.WARNING)
     named = _Named(report, bases, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
-    for missing in evidence.beyond(end):
-        for first, following in named.without(missing.first, missing.end):
-            why = f"{missing.finding.where.file}: {missing.finding.what}"
-            report.add(Action.MISSING, log_file_name(first), why, offsets=(first, following), severity=Severity.WARNING)
+    claims = evidence.beyond(end)
+    for first, following in named.without(end, max((claim.end for claim in claims), default=end)):
+        said = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
+        more = f" (and {len(said) - _WITNESSES} files more)" if len(said) > _WITNESSES else ""
+        why = f"{'; '.join(said[:_WITNESSES])}{more}: they were lost before"
+        report.add(Action.MISSING, log_file_name(first), why, offsets=(first, following), severity=Severity.WARNING)
     if evidence.lacks_snapshots and report.unread_below == end:
         why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
                "duplicates. Recover without --clean-start reads the batches")

@@ -54,6 +54,11 @@ class Claim(NamedTuple):
     end: int
     what: str
 
+    def finding(self, log_end: int) -> Finding:
+        """That the log ends at `log_end`, which is before."""
+        what = f"{self.what}; the log ends before {log_end}: offsets {log_end} to {self.end - 1} are missing"
+        return Finding(self.code, Where(self.path, None, self.end), what)
+
 
 class Missing(NamedTuple):
     """Offsets [first, end) that the log does not hold, and the finding about them."""
@@ -82,12 +87,9 @@ class Evidence(NamedTuple):
     deleted: Sequence[int]
     lacks_snapshots: bool = False
 
-    def beyond(self, end: int) -> Iterator[Missing]:
-        """What was lost behind `end`, where the log ends: by each file that says so."""
-        for claim in self.claims:
-            if claim.end > end:
-                what = f"{claim.what}; the log ends before {end}: offsets {end} to {claim.end - 1} are missing"
-                yield Missing(end, claim.end, Finding(claim.code, Where(claim.path, None, claim.end), what))
+    def beyond(self, end: int) -> list[Claim]:
+        """The claims that the log reached offsets behind `end`, where it ends."""
+        return [claim for claim in self.claims if claim.end > end]
 
     def before(self, base_offset: int, policy: TopicPolicy) -> Missing | None:
         """What was lost before the first segment, which begins at `base_offset`.

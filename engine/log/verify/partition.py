@@ -165,9 +165,9 @@ class _Partition:
         end = self._continuity.log_end
         if end is None and any(name.endswith(_LOGS) for name in self._files.list(self._prefix)):
             return  # of Kafka 0.7, or with names that no broker gives
-        for missing in evidence.beyond(end or 0):
-            if missing.finding.code != "index-beyond-log":  # whose entries were compared one by one
-                self._report(missing.finding)
+        for claim in evidence.beyond(end or 0):
+            if claim.code != "index-beyond-log":  # whose entries were compared one by one
+                self._report(claim.finding(end or 0))
         if evidence.lacks_snapshots:
             what = "its segments have batches of producers, and there is no producer snapshot"
             self._report(Finding("snapshot-missing", Where(self.result.path), what))
