@@ -102,6 +102,9 @@ def _gaps(
     explained: list[Finding] = []
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy.compacted)
     recovered = {event.path: event for event in report.find(Action.RECOVERED)}
+    if policy.compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
+                                for base, following in pairwise(log.segments.base_offsets)):
+        return []  # the cleaner takes records within segments, and no segment is missing
     for base in log.segments.base_offsets:
         name = log_file_name(base)
         path, event = f"{report.directory}/{name}", recovered.get(name)
@@ -109,7 +112,7 @@ def _gaps(
         if event is None and report.unread_below is not None and base < report.unread_below:
             check.skip_segment()
             continue
-        if event is not None and event.end_offset is not None and (policy.compacted or _has_all(event)):
+        if event is not None and event.end_offset is not None and _has_all(event):
             check.pass_segment(event.end_offset)
             continue
         with files.open(path) as file:

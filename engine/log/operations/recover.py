@@ -363,7 +363,7 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
 
 def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report) -> Standing:
     files = manager.files_of(place.log_dir)
-    evidence = read_evidence(files, place.path)
+    evidence = read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key))
     if options.salvage:
         # first what an interrupted replacement left: what a `.swap` becomes is looked through, not what it replaces
         Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report).settle()

@@ -71,6 +71,7 @@ class Verification:
     worst: Severity | None = None
     is_log_damaged: bool = False  # are there errors in a log itself?
     is_broken: bool = False  # is anything wrong, other than offsets that are missing?
+    is_partly_remote: bool = False  # are older records in remote storage, or may they be? These were not checked
 
 
 def verify_partition(
@@ -108,6 +109,7 @@ class _Judged:
             result.is_log_damaged = True
         if finding.severity is not Severity.INFO and finding.code not in LOSSES:
             result.is_broken = True
+        result.is_partly_remote |= finding.code == "records-remote"
         self._dam(finding)
 
     def finish(self) -> None:
