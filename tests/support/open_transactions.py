@@ -22,10 +22,6 @@ def in_transaction(producer, end):
     return ("--producer-id", str(producer), "--transaction", end)
 
 
-def in_transaction(producer, end):
-    return ("--producer-id", str(producer), "--transaction", end)
-
-
 def with_open_transactions(path):
     """Make the partition at `path`: 7 is committed, 9 aborted; 8 and 6 are open, with records of others between them."""
     append(path, ["7a", "7b"], *in_transaction(7, "commit"))  # 0, 1, marker 2
