@@ -5,6 +5,7 @@ Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, rete
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -131,6 +132,12 @@ class LogManager:
         self.files_of, self.cluster, self.settings, self.now = files_of, cluster, settings, now
         self._configs: dict[str, LogConfig] = {}
         self._checkpoints: dict[tuple[str, FileKind], Offsets] = {}
+
+    def over(self, files_of: Callable[[str], Files]) -> LogManager:
+        """The same logs through other seams; what is known of settings and checkpoints is shared."""
+        other = copy(self)
+        other.files_of = files_of
+        return other
 
     def config(self, topic: str) -> LogConfig:
         """The settings of a topic: broker's, then those changed while it ran, then the topic's own, then the user's.
