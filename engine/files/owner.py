@@ -51,6 +51,15 @@ class _Acting(NamedTuple):
     made: dict[str, int]
 
 
+class _Opened(NamedTuple):
+    """A directory that root opened. `above`: what root sees of the directories around it."""
+
+    path: str
+    real: str
+    descriptor: int
+    above: dict[str, os.stat_result]
+
+
 _ACTING: list[_Acting] = []  # one at most
 
 
@@ -112,15 +121,15 @@ def acting_as(owner: Owner | None, reach: Iterable[str] = (), around: Iterable[s
         yield
         return
     with ExitStack() as stack:
-        opened = {path: _opened(path, (owner.user, ROOT), stack) for path in around}
-        opened |= {path: _opened(path, (owner.user,), stack) for path in reach}
+        opened = [_opened(path, (owner.user, ROOT), stack) for path in around]
+        opened += [_opened(path, (owner.user,), stack) for path in reach]
         acting = _Acting(owner, os.getegid(), stack, {})
         stack.enter_context(_member_of(owner))
         _ACTING.append(acting)
         stack.callback(_ACTING.pop)
         with _rights_of(owner.user, owner.group), _own_temporary_directory():
-            for path, (real, descriptor) in opened.items():
-                _pin(acting, path, real, descriptor)
+            for directory in opened:
+                _pin(acting, directory)
             yield
 
 
@@ -187,8 +196,8 @@ def _own_temporary_directory() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> tuple[str, int]:
-    """(real path, descriptor) of a directory that belongs to one of `owners`."""
+def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> _Opened:
+    """A directory that belongs to one of `owners`, opened by root."""
     try:
         real, descriptor = real_path(path), open_below(path, OPEN_DIRECTORY)
     except (OSError, ValueError) as error:
@@ -196,18 +205,27 @@ def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> tuple[str, 
     stack.callback(os.close, descriptor)
     if os.fstat(descriptor).st_uid not in owners:
         raise NotAllowed(f"{path}: belongs to another user than {user_name(owners[0])} now")
-    return real, descriptor
+    return _Opened(path, real, descriptor, _above(path, real))
 
 
-def _pin(acting: _Acting, path: str, real: str, descriptor: int) -> None:
+def _above(*paths: str) -> dict[str, os.stat_result]:
+    """The directories around `paths`, and what root sees of them."""
+    found: dict[str, os.stat_result] = {}
+    for path in map(spelled, paths):
+        while path := path.rpartition("/")[0]:
+            found[path] = os.stat(path)
+    return found
+
+
+def _pin(acting: _Acting, directory: _Opened) -> None:
     """Reach a directory through its descriptor, if its owner can not walk there."""
     try:
-        if os.path.samestat(status_of(path), os.fstat(descriptor)):
+        if os.path.samestat(status_of(directory.path), os.fstat(directory.descriptor)):
             return
     except OSError:
         pass
-    for name in {spelled(path), real}:
-        acting.stack.enter_context(pinned(name, os.dup(descriptor)))
+    for name in {spelled(directory.path), directory.real}:
+        acting.stack.enter_context(pinned(name, os.dup(directory.descriptor), directory.above))
 
 
 # ---- directories for the owner, outside of the log dir
@@ -232,8 +250,9 @@ def make_for_owner(path: str) -> bool:
             made = _make_in(descriptor, name, path, acting.owner)
             acting.stack.callback(os.close, made)
             acting.made[spelled(path)] = descriptor
+            directory = _Opened(path, f"{real.rstrip('/')}/{name}", made, _above(path, f"{real}/{name}"))
             with _rights_of(acting.owner.user, acting.owner.group):
-                _pin(acting, path, f"{real.rstrip('/')}/{name}", made)
+                _pin(acting, directory)
             return True
     with _rights_of(acting.owner.user, acting.owner.group):
         try:
@@ -329,6 +348,8 @@ def ownership_fault(path: str) -> Fault | None:
         is_allowed = os.access(name, os.R_OK | os.W_OK, dir_fd=descriptor, effective_ids=True)
     except FileNotFoundError:
         return None
+    except PermissionError:
+        return Fault(f"{path}: user {user_name(owner.user)} may not walk there", "namei -l")
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if is_allowed or stat.S_ISLNK(status.st_mode):

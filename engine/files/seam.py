@@ -336,16 +336,11 @@ def remove_tree(files: Files, top: str, *, but: str | None = None) -> int:
     """Remove the directory at `top` with everything in it → bytes of its files. That there is none is no error.
 
     but  a name in it that stays, and so the directory itself
-    Symbolic links are removed, never followed, even if one takes the place of a directory meanwhile: each directory is reached
-    through its own descriptor. Raises UnreadableFile, UnwritableFile; what was removed until then is gone.
+    Symbolic links in it are removed, never followed, even if one takes the place of a directory meanwhile: each directory is
+    reached through its own descriptor. Raises UnreadableFile, UnwritableFile, also if `top` is a link; what was removed until
+    then is gone.
     """
-    parent, _, name = top.rstrip("/").rpartition("/")
-    if not files.exists(top):
-        return 0
-    if name in files.special(parent or ("/" if top.startswith("/") else ".")):
-        files.remove(top)
-        return 0
-    return _remove_tree(files, top, but, 0)
+    return _remove_tree(files, top, but, 0) if files.exists(top) else 0
 
 
 def _remove_tree(files: Files, directory: str, but: str | None, depth: int) -> int:
