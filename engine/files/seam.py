@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
-from engine.files.owner import ROOT, acting_owner, make_for_owner, remove_made
+from engine.files.own_directory import make_for_owner, remove_made
+from engine.files.owner import ROOT
 from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, status_of
 from engine.files.refusals import kind_of, unreadable, unwritable
 
@@ -217,12 +218,12 @@ class Files(ReadOnlyFiles):
     def make_own_directory(self, path: str) -> bool:
         """Make the directory at `path`, which is not a log dir's, as the quarantine of one.
 
-        True: root made it, for the user whose rights it has taken, and its name is on the disk.
+        For the user whose rights root has taken it is a new one. True: its name is on the disk.
         """
-        if acting_owner() is None:
-            self.make_directory(path)
-            return False
-        return make_for_owner(path)
+        if make_for_owner(path):
+            return True
+        self.make_directory(path)
+        return False
 
     def remove_directory(self, path: str) -> None:
         """Remove the empty directory at `path`."""
