@@ -41,7 +41,7 @@ def half_commit(files: ReadOnlyFiles, log_dir: str) -> str | None:
 
 def undo_advice(log_dir: str) -> str:
     """What to do about such a commit."""
-    return f"kafkalog spark undo {argument(log_dir)}, which needs no Spark; the sink's next write does it too"
+    return f"kafkalog restore {argument(log_dir)}; the sink's next write does it too"
 
 
 def refuse_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:

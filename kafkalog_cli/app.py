@@ -136,8 +136,8 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
 
 def kept_in(quarantine: QuarantiningFiles) -> str:
     """The line that says where a command keeps what it changed."""
-    size = quarantine.stored_size
-    return f"kept in quarantine: {size} bytes; undo with: kafkalog restore {argument(quarantine.directory)}"
+    size, how = quarantine.stored_size, "" if quarantine.is_whole else "--salvage "
+    return f"kept in quarantine: {size} bytes; undo with: kafkalog restore {how}{argument(quarantine.directory)}"
 
 
 def printable(text: str) -> str:

@@ -62,7 +62,7 @@ def run(values: dict[str, Any]) -> int:
         yield from operate(manager, options, compactor.work, errors, progress.done)
 
     whole = {**values, "dry_run": values["dry_run"] or values["explain"]}
-    return session(whole, perform, errors, metrics=compactor.metrics.gauges)
+    return session("compact", whole, perform, errors, metrics=compactor.metrics.gauges)
 
 
 class Throttle:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkalog_cli.help import Section
-from kafkalog_cli.options import PATH, Whole, object_lines_option, version_option
+from kafkalog_cli.options import PATH, Whole, object_lines_option, version_option, yes_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,8 @@ SETTINGS = Section("Settings", ("--config", "--config-file", "--now"))
 _OPENING = "How logs are opened"
 RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
 OPENING = Section(_OPENING, (*RECOVERING.options, "--high-watermark"))
-OUTPUT = Section("Output and work", ("--dry-run", "--format", "--jobs", "--metrics-textfile"))
+OUTPUT = Section("Output and work", ("--dry-run", "--yes", "--format", "--jobs", "--metrics-textfile"))
+OUTPUT_OF_ONE = OUTPUT._replace(options=tuple(name for name in OUTPUT.options if name != "--yes"))
 
 
 class ConfigSetting(click.ParamType[tuple[str, str]]):
@@ -82,17 +83,34 @@ _HIGH_WATERMARK = click.option(
 
 def recovering_options(function: Command) -> Command:
     """PATHS and the options of every command that opens a log to change it."""
-    return _with(function, *_PATHS, *_OPTIONS)
+    return _with(function, *_PATHS, *_OPTIONS, yes_option)
 
 
 def engine_options(function: Command) -> Command:
     """The same, and how far the log is on all replicas, for who goes on to work with it."""
-    return _with(function, *_PATHS, *_OPTIONS, _HIGH_WATERMARK)
+    return _with(function, *_PATHS, *_OPTIONS, yes_option, _HIGH_WATERMARK)
 
 
 def one_log_options(function: Command) -> Command:
     """The same for who works on one partition only, PATH, which log.dirs can not name."""
     return _with(function, *_ONE_PATH, *_OPTIONS, _HIGH_WATERMARK)
+
+
+def quarantine_options(function: Command) -> Command:
+    """--quarantine and --no-quarantine of a command that keeps what it changes."""
+    return _with(function, _quarantine_option(" Default: beside the log dir."), click.option(
+        "--no-quarantine", is_flag=True, help="Keep nothing: what is done can not be undone.",
+    ))  # fmt: skip
+
+
+def quarantine_option(function: Command) -> Command:
+    """--quarantine of a command that keeps what it changes only if it is asked to."""
+    return _with(function, _quarantine_option(" Default: nothing is kept, and what is done can not be undone."))
+
+
+def _quarantine_option(default: str) -> Callable[[Command], Command]:
+    what = "Keep what is cut, replaced or removed in DIR, from which `kafkalog restore` puts it back."
+    return click.option("--quarantine", type=PATH, metavar="DIR", help=what + default)
 
 
 def _with(function: Command, *options: Callable[[Command], Command]) -> Command:
@@ -121,14 +139,14 @@ class Opening:
     jobs: int
 
     def options(
-        self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False
+        self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False, accepts_losses: bool = False
     ) -> OperationOptions:
         """The same for `operate`."""
         from engine.log.operations.operation import OperationOptions
 
         return OperationOptions(
             operation, self.clean_start, self.recovery_point, self.log_start_offset, self.high_watermark, self.keep_deleted,
-            self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log,
+            self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log, accepts_losses=accepts_losses,
         )
 
 

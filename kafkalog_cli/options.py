@@ -19,6 +19,8 @@ Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _SIZE = re.compile(r"(\+?[0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_DURATION = re.compile(r"([0-9]+)\s*([smhdw])", re.IGNORECASE)
+_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _LARGEST = 1 << 60
 _DIGITS = 30  # of a number: what has more is beyond all bounds, and int() takes not as many as one likes
 _SHOWN = 40  # characters of a value in what is said about it
@@ -75,6 +77,24 @@ class Size(click.ParamType[int]):
         size = number * _SCALE[match[2].lower()]
         check_range(value, size, self._least, _LARGEST, param, ctx)
         return size
+
+
+class Duration(click.ParamType[int]):
+    """A span of time in ms: 30d, 12h, 90m, 45s."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Text → ms; click.BadParameter for anything else."""
+        if isinstance(value, int):
+            return value
+        match = _DURATION.fullmatch(value.strip())
+        number = None if match is None else whole_number(match[1])
+        if match is None or number is None:
+            self.fail(f"{value!r} is no span of time: write 30d, 12h, 90m or 45s", param, ctx)
+        span = number * _MS[match[2].lower()]
+        check_range(value, span, 0, LONG_MAX, param, ctx)
+        return span
 
 
 class Whole(click.ParamType[int]):
@@ -215,6 +235,7 @@ def _kernels() -> str:
     return "compiled kernels" if of_these else "kernels compiled from other sources: `make build` or pip install again"
 
 
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, at a terminal, before what cannot be undone.")
 version_option = click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
     help="Show the version and how the kernels were built.",

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.errors import KafkalogError, UsageError
-from engine.files import Files, is_locked, nameless_file
+from engine.files import Files, acting_as_root, is_locked, nameless_file
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.asking import DECLINED, Declined, Question
 from kafkalog_cli.engine_options import opening_from, paths_from
+from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
+from kafkalog_cli.quarantining import quarantines_for
 from kafkalog_cli.render_report import exit_status, json_line, stopped_line, text_lines
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from engine.log.report import Report
     from engine.overlay.spill import Spill
     from kafkalog_cli.engine_options import Opening
+    from kafkalog_cli.quarantining import Quarantines
 
     Work = Callable[[UnifiedLog], object]
     Work07 = Callable[[Log07, Report], object]
@@ -55,7 +59,9 @@ def run(
     from engine.log.operations.operation import operate
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
-        options = opening.options(operation, for_snapshots=operation != "append")
+        is_append = operation == "append"
+        accepts_losses = is_append and values["quarantine"] is not None
+        options = opening.options(operation, for_snapshots=not is_append, accepts_losses=accepts_losses)
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
             raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")
@@ -64,20 +70,20 @@ def run(
         yield from operate(manager, options, work, errors, progress.done, work_07)
 
     errors: list[KafkalogError] = []
-    return session(values, perform, errors)
+    return session(operation, values, perform, errors)
 
 
 def session(
-    values: dict[str, Any], perform: Perform, errors: list[KafkalogError], wrap: Wrap | None = None,
-    metrics: Metrics = lambda: (), *, with_metadata: bool = False,
+    operation: str, values: dict[str, Any], perform: Perform, errors: list[KafkalogError], metrics: Metrics = lambda: (), *,
+    with_metadata: bool = False,
 ) -> int:
     """Everything around an operation: settings, what PATHS mean, locks, progress, reports, metrics → exit status.
 
     errors  what `perform` could not do; it goes on behind
-    wrap    puts something between the engine and the disk, such as a quarantine; not in a dry run
     metrics what the operation adds to --metrics-textfile, asked for at the end
     with_metadata  of log dirs it works on the metadata log as well
     """
+    quarantines = quarantines_for(operation, values)
     outlive_output()
     outcome = Outcome()
     status = 0
@@ -89,8 +95,11 @@ def session(
             opening = opening_from(values)
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             check_metrics(values)
+            paths = paths_from(values["paths"], opening.settings)
+            question = Question(operation, perform, opening, errors, is_kept=quarantines is not None)
+            confirm = question.ask if question.is_to_be_asked(values) else None
             with (
-                _manager(paths_from(values["paths"], opening.settings), opening, wrap, flushes, errors) as (manager, progress),
+                _manager(paths, opening, quarantines, flushes, errors, confirm) as (manager, progress),
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
@@ -105,7 +114,10 @@ def session(
                         reports.append(report)
                 tally.end()
                 if flushes is not None and not opening.dry_run:
-                    write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
+                    with acting_as_root():  # the user named the file
+                        write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
+        except Declined:
+            return DECLINED
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
@@ -114,6 +126,9 @@ def session(
             if values["form"] == "json":
                 click.echo(stopped_line(UsageError(error.format_message())))
             raise
+        finally:
+            if quarantines is not None:
+                quarantines.say()
         for failure in errors:
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
@@ -186,12 +201,15 @@ class Tally:
 
 def _held(manager: LogManager) -> Iterator[Report]:
     """For a dry run: the log dirs that another process has locked."""
+    from engine.log.logdir.locking import lock_directories
     from engine.log.report import Action, Report
 
     operation = click.get_current_context().info_name or ""
-    for log_dir in manager.cluster.log_dirs:
-        if is_locked(f"{log_dir.path}/{FileKind.LOCK.value}"):
-            report = Report(log_dir.path, operation)
+    log_dirs = manager.cluster.log_dirs
+    places = [place.path for log_dir in log_dirs for place in log_dir.places]
+    for path in lock_directories(Files(), [log_dir.path for log_dir in log_dirs], places):
+        if is_locked(f"{path}/{FileKind.LOCK.value}"):
+            report = Report(path, operation)
             why = ("another process holds this lock, most likely a running broker: without --dry-run nothing would be done, "
                    "and what it writes meanwhile may look like damage")
             report.add(Action.REFUSED, FileKind.LOCK.value, why, severity=Severity.WARNING)
@@ -200,11 +218,15 @@ def _held(manager: LogManager) -> Iterator[Report]:
 
 @contextmanager
 def _manager(
-    paths: list[str], opening: Opening, wrap: Wrap | None, flushes: FlushStats | None, errors: list[KafkalogError]
+    paths: list[str], opening: Opening, quarantines: Quarantines | None, flushes: FlushStats | None,
+    errors: list[KafkalogError], confirm: Callable[[Files, list[LogDir]], None] | None,
 ) -> Iterator[tuple[LogManager, Progress]]:
-    """The locked logs of `paths`. `errors` takes those of quarantines that can not be closed in the end."""
+    """The locked logs of `paths`. `errors` takes those of quarantines that can not be closed in the end.
+
+    confirm  is called before anything is changed, and may raise
+    """
     from engine.log.logdir.locking import locked
-    from engine.log.logdir.log_dirs import find_log_dirs
+    from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
     from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.startup import survey
 
@@ -215,27 +237,22 @@ def _manager(
 
             files = OverlayFiles(disk, opening.now, spill)
         log_dirs = find_log_dirs(files, paths)
+        refuse_unrelated(files, paths)
         progress.expect(log_dirs, lambda _: files)
-        with locked(files, [log_dir.path for log_dir in log_dirs]):
-            seams = {log_dir.path: files if wrap is None or opening.dry_run else wrap(files, log_dir) for log_dir in log_dirs}
+        named, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]
+        load_everything(files, [*named, *places])
+        with locked(files, named, places):
+            if confirm is not None:
+                confirm(files, log_dirs)
             try:
+                wrap: Wrap = (lambda files, _log_dir: files) if quarantines is None else quarantines.wrap
+                with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+                    seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
                 yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
             finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
                 INTERRUPTION.pardon()
-                if wrap is not None and not opening.dry_run:
-                    _finish_quarantines(seams.values(), errors)
-
-
-def _finish_quarantines(seams: Iterable[Files], errors: list[KafkalogError]) -> None:
-    """Those of the `seams` that are one note how everything was left; where one can not, the others do."""
-    from engine.log.quarantine.seam import QuarantiningFiles
-
-    for seam in seams:
-        if isinstance(seam, QuarantiningFiles):
-            try:
-                seam.finish()
-            except KafkalogError as error:
-                errors.append(error)
+                if quarantines is not None:
+                    quarantines.finish(errors)
 
 
 def _spill() -> closing[Spill]:

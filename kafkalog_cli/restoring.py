@@ -1,40 +1,116 @@
-"""What `kafkalog restore` does and prints."""
+"""What `kafkalog restore` does and prints: undoing, listing what can be undone, deleting what is old."""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
 from engine.errors import KafkalogError
-from engine.layout import ASIDE
+from engine.half_commits import STAGING
+from engine.log.quarantine.naming import time_text
 from engine.log.quarantine.restore import Restored, Undone
 from kafkalog_cli.app import Outcome, kept_in, printable
+from kafkalog_cli.asking import DECLINED, agreed
+from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.render_report import stopped_line
 
+if TYPE_CHECKING:
+    from engine.files import Files, ReadOnlyFiles
+    from engine.log.quarantine.kept import Kept
 
-def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
-    """Undo what `quarantine` tells of, under the locks of its log dirs → exit status."""
-    from engine.files import ReadOnlyFiles, now_ms
-    from engine.log.logdir.locking import locked
-    from engine.log.quarantine.places import read_trusted
-    from engine.log.quarantine.restore import restore
-    from engine.overlay import OverlayFiles
+
+def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, yes: bool, form: str) -> int:
+    """Undo what each of the quarantines tells of, and stopped commits in log dirs → exit status."""
+    from engine.log.quarantine.kept import is_quarantine
 
     outlive_output()
+    files = _files(dry_run=dry_run)
+    if not paths:
+        raise click.UsageError("name quarantines; kafkalog restore --list shows which there are")
+    directories = [path.rstrip("/") or path for path in paths]
+    if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
+        return DECLINED
+    status = 0
+    for directory in directories:
+        if files.exists(f"{directory}/{STAGING}") and not is_quarantine(files, directory):
+            status = max(status, undo_commits(files, directory, form, dry_run=dry_run))
+        else:
+            status = max(status, _restore(files, directory, force=force, salvage=salvage, dry_run=dry_run, form=form))
+        if INTERRUPTION.status:
+            return INTERRUPTION.status
+    return status
+
+
+def _files(*, dry_run: bool) -> Files:
+    from engine.files import ReadOnlyFiles, now_ms
+    from engine.overlay import OverlayFiles
+
+    return OverlayFiles(ReadOnlyFiles(), now_ms()) if dry_run else HeedingFiles()
+
+
+def _summary(files: Files, directories: list[str]) -> str:
+    from engine.log.quarantine.kept import describe, is_quarantine
+
+    kept = [describe(files, directory) for directory in directories if is_quarantine(files, directory)]
+    log_dirs = {log_dir for one in kept if one is not None for log_dir in one.log_dirs}
+    size = sum(one.size for one in kept if one is not None)
+    return f"restore: {len(log_dirs)} log dirs get back {size} bytes, from {len(directories)} quarantines"
+
+
+def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -> int:
+    """Undo commits of Spark's sink that were stopped in a log dir → exit status. Neither Spark nor a session is needed."""
+    from engine.files import now_ms
+    from engine.half_commits import half_commit
+    from kafkalog_spark.sink.staging import clear_leftovers, holding
+
     outcome = Outcome()
-    now = now_ms()
-    files = OverlayFiles(ReadOnlyFiles(), now) if dry_run else HeedingFiles()
-    directory = quarantine.rstrip("/") or quarantine
+    journal = None
+    try:
+        with INTERRUPTION:
+            files.info(log_dir)  # it is there
+            if files.exists(f"{log_dir}/{STAGING}"):
+                with holding(files, log_dir):
+                    journal = half_commit(files, log_dir)
+                    clear_leftovers(files, log_dir, now_ms())
+    except KafkalogError as error:
+        if form == "json":
+            click.echo(stopped_line(error))
+        outcome.error(error)
+        return outcome.finish()
+    except Interrupted:
+        say_interrupted("the commit is not undone yet: call it again to go on")
+        return INTERRUPTION.status
+    if form == "json":
+        click.echo(json.dumps({"logDir": log_dir, "dryRun": dry_run, "undoneCommit": journal}))
+    else:
+        would = "would be " if dry_run else ""
+        click.echo(f"{printable(log_dir)}: " + (f"{would}undone: {printable(journal)}" if journal else "nothing to undo"))
+    return 0 if journal is None else 1
+
+
+def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
+    """Undo what the quarantine `directory` tells of, under the locks of its log dirs → exit status."""
+    from engine.files import now_ms
+    from engine.log.logdir.locking import locked
+    from engine.log.quarantine.kept import in_use
+    from engine.log.quarantine.manifest import STORED
+    from engine.log.quarantine.places import partitions_in, read_trusted
+    from engine.log.quarantine.restore import restore
+
+    outcome = Outcome()
     done: list[tuple[int, int]] = []
     try:
         with INTERRUPTION:
             manifest = read_trusted(files, directory, salvage=salvage)
-            with locked(files, manifest.log_dirs):
+            kept, places = (directory, f"{directory}/{STORED}"), partitions_in(files, manifest)
+            load_everything(files, [*manifest.log_dirs, *places])
+            with locked(files, manifest.log_dirs, places, quarantine=kept), in_use(files, directory):
                 restored = restore(
-                    files, directory, force=force, salvage=salvage, keep=not dry_run, now=now,
+                    files, directory, force=force, salvage=salvage, keep=not dry_run, now=now_ms(),
                     progress=lambda number, count: done.append((number, count)),
                 )
     except KafkalogError as error:
@@ -49,8 +125,78 @@ def run(quarantine: str, *, force: bool, salvage: bool, dry_run: bool, form: str
         return INTERRUPTION.status
     for line in (_json_lines if form == "json" else _text_lines)(restored, dry_run=dry_run):
         click.echo(line)
-    is_as_before = restored.complete_before or not (restored.skipped or restored.differences)
-    return max(outcome.finish(), 0 if is_as_before else 4)
+    return max(outcome.finish(), 0 if restored.is_as_before else 4)
+
+
+def show(paths: tuple[str, ...], form: str) -> int:
+    """Print what can be undone in and below `paths` and beside log dirs among them → exit status."""
+    from engine.files import ReadOnlyFiles
+
+    outcome = Outcome()
+    try:
+        kept = _found(ReadOnlyFiles(), paths)
+    except KafkalogError as error:
+        outcome.error(error)
+        return outcome.finish()
+    for one in kept:
+        click.echo(json.dumps(_kept_fields(one)) if form == "json" else _kept_line(one))
+    if form == "text":
+        click.echo(f"{len(kept)} quarantines, {sum(one.size for one in kept)} bytes" if kept else "nothing to undo")
+    return outcome.finish()
+
+
+def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: bool, yes: bool) -> int:
+    """Delete the quarantines in and below `paths` and beside log dirs among them that are older → exit status."""
+    from engine.files import now_ms
+    from engine.log.quarantine.kept import can_go
+    from engine.log.quarantine.kept import prune as delete
+
+    outlive_output()
+    outcome, files = Outcome(), _files(dry_run=dry_run)
+    before_ms = now_ms() - older_than_ms
+    gone = 0
+    try:
+        old = [one for one in _found(files, paths) if can_go(one, before_ms)]
+        summary = f"restore --prune: {len(old)} quarantines, {sum(one.size for one in old)} bytes to go; it cannot be undone"
+        if old and not (dry_run or yes) and not agreed(summary):
+            return DECLINED
+        with INTERRUPTION:
+            for one in old:
+                try:
+                    size = delete(files, one.path, before_ms)
+                except KafkalogError as error:
+                    outcome.error(error)
+                    continue
+                gone += size
+                fields = {**_kept_fields(one), "pruned": True, "dryRun": dry_run}
+                click.echo(json.dumps(fields) if form == "json" else f"deleted {_kept_line(one)}")
+    except KafkalogError as error:
+        outcome.error(error)
+    except Interrupted:
+        say_interrupted("what is left of the quarantine in work is deleted by the same command")
+        return INTERRUPTION.status
+    if form == "text":
+        click.echo(f"{gone} bytes deleted")
+        if dry_run:
+            click.echo("dry run: nothing was changed")
+    return outcome.finish()
+
+
+def _found(files: ReadOnlyFiles, paths: tuple[str, ...]) -> list[Kept]:
+    from engine.log.quarantine.kept import find_kept
+
+    return find_kept(files, paths or (".",))
+
+
+def _kept_line(kept: Kept) -> str:
+    when = "at an unknown time" if kept.created_ms is None else time_text(kept.created_ms)
+    of = f" of {', '.join(kept.log_dirs)}" if kept.log_dirs else ""
+    return printable(f"{kept.path}: {kept.command or 'a command'}{of}, {when}, {kept.size} bytes: {kept.state.value}")
+
+
+def _kept_fields(kept: Kept) -> dict[str, object]:
+    return {"path": kept.path, "command": kept.command, "createdMs": kept.created_ms, "logDirs": list(kept.log_dirs),
+            "bytes": kept.size, "state": kept.state.name.lower().replace("_", "-")}  # fmt: skip
 
 
 def _half_way(done: list[tuple[int, int]]) -> str:
@@ -60,7 +206,7 @@ def _half_way(done: list[tuple[int, int]]) -> str:
 
 
 def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
-    if restored.complete_before:
+    if restored.complete_before and restored.is_as_before:
         return ["everything was put back already: nothing to do"]
     steps = _by_file(restored.steps)
     lines = [f"  {step.what} {printable(step.path)}{_amount(step)}" for step in steps]
@@ -68,7 +214,9 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     lines += [f"  differs: {printable(one.path)} - {one.what}" for one in restored.differences]
     count = sum(step.size for step in steps)
     would = "would be " if dry_run else ""
-    command = restored.manifest.command
+    command = printable(restored.manifest.command)
+    if restored.complete_before:
+        return [*lines, f"nothing is left that could be undone; it is not as before `{command}`"]
     if restored.differences:
         verdict = f"not as before `{command}`: {len(restored.differences)} files differ"
     elif restored.skipped:
@@ -82,15 +230,24 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
 
 
 def _by_file(steps: list[Undone]) -> list[Undone]:
-    """What the steps come to, for a reader: that a file was written aside and renamed is no matter, nor what came between."""
+    """What the steps come to, for a reader: names that a file had only for a moment are no matter, nor what came between."""
     seen: dict[str, Undone] = {}
+    last_names: dict[str, str] = {}  # by the name that a file had first, the one that it had at last
     for step in steps:
-        path = step.path.removesuffix(ASIDE)
+        path = step.path
+        if step.other is not None and step.what == "put back":
+            last_names[step.other] = path
         before = seen.get(path)
-        if path == step.path:
+        if step.other is not None and step.what == "renamed":
+            last_names[path] = step.other
+            moved = seen.pop(step.other, None)
+            seen[path] = step if moved is None else moved._replace(path=path)
+        elif step.what == "removed" and path in last_names:
+            seen.pop(path, None)
+            target = last_names[path]
+            seen.setdefault(target, Undone("removed", target, 0))
+        else:
             seen[path] = step if before is None else _joined(before, step)
-        elif step.what == "renamed" and before is None:
-            seen[path] = Undone("removed", path, 0)
     return list(seen.values())
 
 
@@ -111,6 +268,6 @@ def _json_lines(restored: Restored, *, dry_run: bool) -> list[str]:
     lines += [json.dumps({"differs": one.what, "path": one.path}) for one in restored.differences]
     total = {"command": restored.manifest.command, "dryRun": dry_run, "steps": len(restored.steps),
              "bytes": sum(step.size for step in restored.steps), "wasComplete": restored.complete_before,
-             "asBefore": None if restored.complete_before else not (restored.skipped or restored.differences),
+             "asBefore": restored.is_as_before,
              "quarantine": None if restored.aside is None else restored.aside.directory}
     return [*lines, json.dumps(total)]

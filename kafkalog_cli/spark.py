@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kafkalog_cli.app import UNREADABLE, printable
-from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
+from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
+from kafkalog_cli.restoring import undo_commits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -90,28 +91,8 @@ def _done(job: str, spark: SparkSession, given: Given) -> int:
 
 
 def undo(paths: tuple[str, ...]) -> int:
-    """Undo commits of the sink that were stopped in the log dirs `paths` → exit status. No session is needed."""
-    from engine.errors import KafkalogError
-    from engine.files import Files, now_ms
-    from engine.half_commits import STAGING, half_commit
-    from kafkalog_spark.sink.staging import clear_leftovers, holding
-
-    files, status = Files(), 0
-    with INTERRUPTION:
-        for path in paths:
-            try:
-                files.info(path)  # it is there
-                journal = None
-                if files.exists(f"{path}/{STAGING}"):
-                    with holding(files, path):
-                        journal = half_commit(files, path)
-                        clear_leftovers(files, path, now_ms())
-                click.echo(f"{printable(path)}: " + ("nothing to undo" if journal is None else f"undone: {printable(journal)}"))
-                status = max(status, 0 if journal is None else 1)
-            except KafkalogError as error:
-                click.echo(f"error[{error.code}] {printable(str(error))}", err=True)
-                status = 8
-    return status
+    """Another name of `restore` for log dirs → exit status."""
+    return max(undo_commits(HeedingFiles(), path.rstrip("/") or path, "text") for path in paths)
 
 
 def _interrupted(job: str, work: Work[int]) -> int:

@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from engine.formats import CODEC_NAMES, INT_MAX, INT_MIN
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, one_log_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_log_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, size_option
 
 _SECTIONS = (
-    Section("Input", ("--input", "--input-format", "--separator", "--null", "--timestamp")),
+    Section("Input", ("--input", "--input-format", "--ignore-unknown", "--separator", "--null", "--timestamp")),
     Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
-    Section("What is done", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted")),
-    OPENING, SETTINGS, OUTPUT,
+    Section("What is done", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
+    OPENING, SETTINGS, OUTPUT_OF_ONE,
 )  # fmt: skip
 _EXAMPLES = (
     Example("Records as JSON, one a line:", "kafkalog append --input records.jsonl data/orders-7"),
@@ -31,9 +31,12 @@ _EXAMPLES = (
 
 @click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @one_log_options
+@quarantine_option
 @click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read this file. Default: stdin.")
 @click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw"]), default="json", show_default=True,
               help="A JSON object a line; or key, separator and value; or batches as they lie in a .log.")
+@click.option("--ignore-unknown", is_flag=True,
+              help="Pass over members of JSON objects that a record does not have. Default: such a line is refused.")
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
               help="Between key and value. A line without it, or an empty one: the line is a value without a key.")
 @click.option("--null", default="", metavar="TEXT", help="In text, a key or value that is TEXT is null.")
@@ -66,6 +69,9 @@ def command(**values: Any) -> int:
 
     PATH is the directory of a partition. Offsets are printed when their records are on the disk, not before. A log of Kafka
     0.7 takes values only, and its own entries as raw input.
+
+    A log that would lose records when it is opened is refused: `kafkalog recover` comes first. With --quarantine DIR it is
+    truncated at the damage, as a broker does, and records are appended there; `kafkalog restore` undoes both.
     """
     from kafkalog_cli.appending import append
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Ratio, Whole, size_option
 
 _SECTIONS = (
     Section("What is done", (
-        "--first-dirty-offset", "--min-dirty-ratio", "--force", "--rounds", "--keep-deleted", "--explain",
+        "--first-dirty-offset", "--min-dirty-ratio", "--force", "--rounds", "--keep-deleted", "--quarantine", "--explain",
     )),
     Section("Memory and speed", (
         "--dedupe-buffer-size", "--io-buffer-size", "--max-io-buffer-size", "--max-bytes-per-second",
@@ -31,6 +31,7 @@ _EXAMPLES = (
 
 @click.command("compact", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
+@quarantine_option
 @click.option("--first-dirty-offset", type=Whole(0), metavar="N",
               help="What lies below is clean; values that were deleted come up again where that is not so. Default: what "
               "cleaner-offset-checkpoint says, else the log's start.")

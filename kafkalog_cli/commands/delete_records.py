@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
 
-_SECTIONS = (Section("What is done", ("--before", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_SECTIONS = (
+    Section("What is done", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
+)
 _EXAMPLES = (
     Example("Delete what lies below offset 4096, as far as whole segments allow:",
             "kafkalog delete-records --before 4096 data/orders-7"),
@@ -22,6 +24,7 @@ _EXAMPLES = (
 
 @click.command("delete-records", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
+@quarantine_options
 @click.option("--before", "target", type=Whole(0), required=True, metavar="N",
               help="The log start offset becomes N, which may not lie above the high watermark.")
 def command(target: int, **values: Any) -> int:
@@ -29,6 +32,9 @@ def command(target: int, **values: Any) -> int:
 
     The offset itself lives in log-start-offset-checkpoint of the log dir. What retention allows besides stays: `retain`
     deletes that.
+
+    Removed segments are moved to a quarantine, from which `kafkalog restore` puts them back: the disk has their room again
+    when `kafkalog restore --prune` has deleted the quarantine, or at once with --no-quarantine.
     """
     from kafkalog_cli.partitions import run
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.engine_options import OUTPUT, RECOVERING, SETTINGS, recovering_options
+from kafkalog_cli.engine_options import OUTPUT, RECOVERING, SETTINGS, quarantine_options, recovering_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH
 
 _SECTIONS = (
     Section("What is done", ("--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean", "--keep-deleted",
@@ -26,6 +25,7 @@ _EXAMPLES = (
 
 @click.command("recover", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @recovering_options
+@quarantine_options
 @click.option("--salvage", is_flag=True, help="Keep the sound batches behind damage; consumers meet a gap in the offsets.")
 @click.option("--accept-metadata-loss", is_flag=True,
               help="Go on although the metadata log is damaged: a broker will then not know its topics any more.")
@@ -34,9 +34,6 @@ _EXAMPLES = (
               "checkpoint, or delete all of it, as a broker does.")
 @click.option("--mark-clean", is_flag=True,
               help="Check all logs from their beginning, and mark log dirs as cleanly stopped if they are proven.")
-@click.option("--quarantine", type=PATH, metavar="DIR",
-              help="Where to keep what is cut, replaced or removed. Default: beside the log dir.")
-@click.option("--no-quarantine", is_flag=True, help="Keep no copy of what is cut.")
 def command(**values: Any) -> int:
     """Open partitions as a broker does after an unclean stop, and close them again.
 

@@ -7,11 +7,14 @@ from typing import Any
 import click
 
 from engine.formats import LONG_MAX, LONG_MIN
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
-_SECTIONS = (Section("What is done", ("--to", "--fully", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_SECTIONS = (
+    Section("What is done", ("--to", "--fully", "--keep-deleted", "--quarantine", "--no-quarantine")),
+    OPENING, SETTINGS, OUTPUT,
+)
 _EXAMPLES = (
     Example("Cut off everything from offset 4171 on:", "kafkalog truncate --to 4171 data/orders-7"),
     Example("Empty the partition; the next record gets offset 5000:", "kafkalog truncate --fully --to 5000 data/orders-7"),
@@ -20,11 +23,16 @@ _EXAMPLES = (
 
 @click.command("truncate", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @engine_options
+@quarantine_options
 @click.option("--to", "target", type=Whole(LONG_MIN, LONG_MAX - 1), required=True, metavar="N",
               help="The log ends at this offset. A batch that holds it goes as a whole.")
 @click.option("--fully", is_flag=True, help="Delete everything: the log begins and ends at N.")
 def command(target: int, fully: bool, **values: Any) -> int:
-    """Cut the end of partitions, as a follower does whose leader does not have these records."""
+    """Cut the end of partitions, as a follower does whose leader does not have these records.
+
+    What is cut or removed is kept in a quarantine, from which `kafkalog restore` puts it back. Removed segments are moved
+    there, which takes no room on the same file system.
+    """
     from engine.log.operations.truncate import LogTruncator
     from kafkalog_cli.partitions import run
 

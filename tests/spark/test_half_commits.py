@@ -51,12 +51,12 @@ def root(tmp_path, monkeypatch):
 def test_who_changes_the_log_dir_refuses(root):
     with pytest.raises(HalfCommitted, match="did not come to the end") as refused, locked(FILES, [root]):
         pytest.fail("it was given the lock")
-    assert refused.value.do.startswith(f"kafkalog spark undo {root}")
+    assert refused.value.do.startswith(f"kafkalog restore {root}")
     for words in (["roll", f"{root}/t-0"], ["recover", root], ["retain", root], ["compact", root]):
         done = kafkalog(*words)
         assert done.status == 8, words
         assert "half-committed" in done.err
-        assert "kafkalog spark undo" in done.err
+        assert "kafkalog restore" in done.err
     assert len(read(FILES, root)) == 3
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.advice import argument
+from engine.checkpoint.identity import decode_meta_properties, read_identity
 from engine.discovery import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind
 from engine.errors import EMPTY_PATH, UnreadableFile, UsageError
 from engine.files import look
@@ -131,6 +133,30 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
         for log_dir in map(known, below):
             found[log_dir] = list_log_dir(files, log_dir)
     return [whole or LogDir(path, False, tuple(named[path].values()), (), ()) for path, whole in found.items()]
+
+
+def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
+    """Raise UsageError where one of `paths` leads to log dirs of several brokers or clusters: nobody owns them all.
+
+    Log dirs that were named themselves are taken as they are.
+    """
+    for path in paths:
+        if is_partition(files, path):
+            continue
+        below = _log_dirs_below(files, path.rstrip("/") or "/", _DEPTH)
+        owners: dict[tuple[str | None, int | None], str] = {}
+        for log_dir in below if len(below) > 1 else ():
+            name = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
+            identity = decode_meta_properties(read_identity(files, name), name).value if files.exists(name) else None
+            if identity is not None:
+                owners.setdefault((identity.cluster_id, identity.node_id), log_dir)
+        if len(owners) > 1:
+            (cluster, node), (other_cluster, other_node) = list(owners)[:2]
+            first, second = list(owners.values())[:2]
+            what = (f"{path}: log dirs of several brokers: {first} is of node {node} of cluster {cluster}, "
+                    f"{second} of node {other_node} of cluster {other_cluster}")
+            do = f"name the log dirs one by one, if all are meant: {' '.join(map(argument, below))}"
+            raise UsageError(what, do, path=path)
 
 
 def is_partition(files: ReadOnlyFiles, path: str) -> bool:

@@ -53,6 +53,7 @@ class OperationOptions:
     first          an emergency: these directories come before the others, and where the disk has no room to open a log, what
                    the work deletes of it goes before; None: it is none
     knows_metadata_log   the work itself says what may be done to the log of the cluster's metadata
+    accepts_losses       a log that loses records when it is opened is opened all the same: what it loses is kept
     """
 
     name: str
@@ -65,6 +66,7 @@ class OperationOptions:
     for_snapshots: bool = False
     first: frozenset[str] | None = None
     knows_metadata_log: bool = False
+    accepts_losses: bool = False
 
 
 def operate(
@@ -267,6 +269,8 @@ def _load_without_loss(
     """
     opened = partial(_opened, manager, options, place, clean_start=clean_start)
     disk = manager.files_of(place.log_dir)
+    if options.accepts_losses:
+        return opened(report, disk)
     if clean_start:
         untouched, events = UntouchedFiles(disk), list(report.events)
         try:
@@ -299,9 +303,10 @@ def _one_07(manager: LogManager, options: OperationOptions, place: Place, work: 
     """The same for a log of 0.7, which leaves nothing for checkpoints."""
     refuse_offsets_07(place, options.recovery_point, options.log_start_offset, options.high_watermark)
     rehearsal, report = Report(place.path, options.name), Report(place.path, options.name)
-    overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now)
-    manager.load_07(place, rehearsal, clean_start=options.clean_start, files=overlay).close()
-    _refuse_losses(place, rehearsal, options)
+    if not options.accepts_losses:
+        overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now)
+        manager.load_07(place, rehearsal, clean_start=options.clean_start, files=overlay).close()
+        _refuse_losses(place, rehearsal, options)
     with manager.load_07(place, report, clean_start=options.clean_start) as log:
         work(log, report)
         log.flush(manager.now)

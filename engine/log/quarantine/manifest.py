@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.jsonl"
 STORED = "files"  # directory in the quarantine: what was taken away
+PROGRESS = "restored"  # file in the quarantine: what was undone, see `restore`; before that nothing but spaces
 VERSION = 1
 MAX_MANIFEST_SIZE = 1 << 30  # bytes
 _SHOWN = 40  # characters of a value that makes no sense
+_SPARE = 4096  # bytes that PROGRESS grows by
+_STEP = 2  # bytes that a step takes in it
 
 
 class QuarantineDamaged(KafkalogError):
@@ -101,11 +104,16 @@ class Manifest:
 
 
 class ManifestWriter:
-    """Appends lines to a new manifest."""
+    """Appends lines to a new manifest.
+
+    PROGRESS gets its bytes now: undoing must be able to note its steps on a disk that has no room left.
+    """
 
     def __init__(self, files: Files, directory: str, command: str, now: int, log_dirs: tuple[str, ...]) -> None:
-        self._position = self._count = 0
+        self._files, self._progress = files, f"{directory}/{PROGRESS}"
+        self._position = self._count = self._spare = 0
         self._written = sha256()
+        self._reserve()
         self._file: WritableFile = files.open_writable(f"{directory}/{MANIFEST}", create=True)
         self._line({"quarantine": VERSION, "command": command, "created_ms": now, "log_dirs": list(log_dirs)})
         self._file.sync()
@@ -113,6 +121,7 @@ class ManifestWriter:
     def append(self, entry: Entry) -> int:
         """Write a line; it is on the disk afterwards where more than a time is going to change. Returns its number."""
         fields = {name: value for name, value in asdict(entry).items() if value is not None}
+        self._reserve()
         self._line({**fields, "do": entry.do.value})
         self._count += 1  # the line stands there, whether it can be synced or not
         if entry.do not in UNIMPORTANT:
@@ -127,6 +136,14 @@ class ManifestWriter:
                 self._file.sync()
         finally:
             self._file.close()
+
+    def _reserve(self) -> None:
+        """See to it that PROGRESS has room for a step for each entry and the next one, its first and its last line."""
+        while (self._count + 3) * _STEP > self._spare:
+            with self._files.open_writable(self._progress, create=True) as file:
+                file.write_at(self._spare, b" " * _SPARE)
+                file.sync()
+            self._spare += _SPARE
 
     def _line(self, fields: dict[str, object]) -> None:
         data = json.dumps(fields).encode() + b"\n"
@@ -150,7 +167,7 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
     path = f"{directory}/{MANIFEST}"
     if not files.exists(path) and files.info(directory).is_directory:
         what = f"{directory}: no quarantine: it holds no {MANIFEST}"
-        raise UnreadableFile(what, do="name the directory that the command named in its last line", path=directory)
+        raise UnreadableFile(what, do="kafkalog restore --list DIR shows the quarantines in DIR, and beside it", path=directory)
     lines = files.read(path, MAX_MANIFEST_SIZE).split(b"\n")
     faults = [f"line {len(lines)} is cut off"] if lines[-1] else []
     lines.pop()  # behind the last line end

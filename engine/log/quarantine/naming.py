@@ -16,10 +16,19 @@ def quarantine_beside(files: ReadOnlyFiles, log_dir: str, now: int, of: str = ""
 
     now  ms since 1970, of any size        of  what of the log dir it is for, such as a partition; "": for all of it
     """
-    when = datetime.fromtimestamp(min(now // 1000, _LATEST), UTC).strftime("%Y%m%dT%H%M%SZ")
+    when = _utc(now).strftime("%Y%m%dT%H%M%SZ")
     directory = first = f"{files.resolve(log_dir)}.quarantine-{when}" + (f"-{of}" if of else "")
     number = 1
     while files.exists(directory):
         number += 1
         directory = f"{first}-{number}"
     return directory
+
+
+def time_text(at: int) -> str:
+    """A time in ms since 1970, of any size, for people."""
+    return _utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _utc(at: int) -> datetime:
+    return datetime.fromtimestamp(min(at // 1000, _LATEST), UTC)

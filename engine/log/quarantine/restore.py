@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.advice import argument
 from engine.errors import KafkalogError, UnwritableFile
-from engine.files import look
+from engine.files import acting_as_root, is_full, look
 from engine.layout import parent_of
-from engine.log.quarantine.manifest import MANIFEST, STORED, Do, Entry, Manifest, QuarantineDamaged
+from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
 from engine.log.quarantine.places import FORCED, read_trusted
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.quarantine.stamps import Difference, changed_since, differences
+from engine.log.quarantine.steps import Progress, ProgressNotes, read_progress, undo_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.files import Files, WritableFile
+    from engine.files import Files
 
-PROGRESS = "restored"  # file in the quarantine: a line for each entry that is undone, from the last to the first
 _CHUNK = 1 << 20  # bytes at a time
-_MAX_PROGRESS_SIZE = 1 << 26  # bytes
 _ASIDE = ".tmp"  # ends the name of a file that is not whole yet
 _NAMED = 10  # files that an error names
 _SALVAGE = "kafkalog restore --salvage {}    # undoes what can be undone, and says what is not"
+_ROOM = "make room on the disk, then call it again: kafkalog restore {}    # it goes on where it stopped"
 _FORCE = "kafkalog restore --force {}    # puts the old state back all the same, and keeps these in a new quarantine"
 
 
@@ -36,17 +36,23 @@ class ChangedSince(KafkalogError):
 
 
 class Undone(NamedTuple):
-    """A step back. `size`: bytes that were put back."""
+    """A step back.
+
+    size   bytes that were put back
+    other  the name that a renamed file had, or which the file has again that had taken its place; None: neither
+    """
 
     what: str
     path: str
     size: int
+    other: str | None = None
 
 
 class Restored(NamedTuple):
     """What `restore` did, in order.
 
     complete_before  there was nothing left to do
+    is_as_before     every file is as before the command, or was when all had been done
     skipped          what was not put back, and why: the quarantine itself is damaged
     differences      what is not as it was before the command, in the directories that it changed
     aside            the quarantine that keeps what stood in the way; None: nothing did
@@ -55,6 +61,7 @@ class Restored(NamedTuple):
     manifest: Manifest
     steps: list[Undone]
     complete_before: bool
+    is_as_before: bool
     skipped: list[str]
     differences: list[Difference]
     aside: QuarantiningFiles | None = None
@@ -75,48 +82,72 @@ def restore(
     Raises QuarantineDamaged, ChangedSince before anything is changed; UnreadableFile, UnwritableFile.
     """
     manifest = read_trusted(files, directory, salvage=salvage)
-    entries = list(manifest.entries)
-    is_begun = files.exists(f"{directory}/{PROGRESS}")
-    undone = _undone(files, directory) if is_begun else 0
+    entries, order = list(manifest.entries), undo_order(manifest.entries)
+    before = read_progress(files, directory)
+    if before.steps > len(entries):
+        return _complete(files, manifest, before)
     skipped: list[str] = []
     if not salvage:
         _check_finished(files, directory, manifest)
-    if not is_begun or salvage:
-        for number, problem in _stored_faults(files, directory, entries[: max(0, len(entries) - undone)]):
+    if not before.is_begun or salvage:
+        for number, problem in _stored_faults(files, directory, entries, order[before.steps :], before):
             if not salvage:
                 raise QuarantineDamaged(problem, do=_SALVAGE.format(argument(directory)))
             skipped.append(problem)
             entries[number] = None
-    since = None if undone > len(entries) else _changed_since(files, directory, manifest, undone if is_begun else None)
+    since = _changed_since(files, directory, manifest, order, before)
     if since and not force:
         raise _changed(directory, manifest, since)
     seam = files
-    if force and keep and (is_begun or since != []):
-        seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
+    if force and keep and (before.is_begun or since != []):
+        with acting_as_root():  # the owner of a log dir may not be allowed to make something beside the quarantine
+            seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
+            seam.make()
     try:
-        steps = _undo_all(seam, directory, manifest, entries, undone, progress, forget_new=force)
+        undoing = _Undoing(seam, directory, manifest, before, progress)
+        left = undoing.run(entries, order, forget_new=force)
+    except UnwritableFile as error:
+        if not is_full(error):
+            raise
+        raise _without_room(error, directory, manifest) from error
     finally:
         if isinstance(seam, QuarantiningFiles):
             seam.finish()
-    left = differences(files, manifest.before)
     aside = seam if isinstance(seam, QuarantiningFiles) and seam.is_used else None
-    return Restored(manifest, steps, undone > len(entries), [*manifest.faults, *skipped], left, aside)
+    return Restored(manifest, undoing.steps, False, undoing.is_as_before, [*manifest.faults, *skipped], left, aside)
 
 
-def _changed_since(files: Files, directory: str, manifest: Manifest, undone: int | None) -> list[Difference] | None:
+def _complete(files: Files, manifest: Manifest, before: Progress) -> Restored:
+    """There is nothing left to do, but perhaps to say: that it was not possible to do all of it stays true."""
+    if before.is_as_before:
+        return Restored(manifest, [], True, True, [], [])
+    skipped = before.skipped - 1  # the last note is not about a change
+    missing = [f"{skipped} changes, of which the quarantine was damaged"] if skipped else []
+    left = differences(files, manifest.before)
+    return Restored(manifest, [], True, not (missing or manifest.faults or left), [*manifest.faults, *missing], left)
+
+
+def _without_room(error: UnwritableFile, directory: str, manifest: Manifest) -> UnwritableFile:
+    whole = manifest.left is not None and not manifest.faults
+    return UnwritableFile(str(error), do=_ROOM.format(("" if whole else "--salvage ") + argument(directory)))
+
+
+def _changed_since(
+    files: Files, directory: str, manifest: Manifest, order: list[int], before: Progress
+) -> list[Difference] | None:
     """What others changed since the command ended; None: nobody can tell, for it does not say how it left its files.
 
-    undone  so many entries were undone before; None: the work was not begun. What they changed, and the one behind them,
-            which may be half done, is not as the command left it: of that counts what is younger than the last step.
+    Once the work was begun, the files of the entries that were undone, and of the next one, which may be half done, are not as
+    the command left them: of these counts what is younger than the last step.
     """
     if manifest.left is None:
         return None
     since = changed_since(files, manifest.left, manifest.before)
-    if undone is None:
+    if not before.is_begun:
         return since
     last_step = files.info(f"{directory}/{PROGRESS}").modified_ms
-    backwards = manifest.entries[::-1]
-    ours, half_done = _paths(backwards[:undone]), _paths(backwards[undone : undone + 1])
+    done, following = order[: before.steps], order[before.steps : before.steps + 1]
+    ours, half_done = (_paths([manifest.entries[number] for number in numbers]) for numbers in (done, following))
     found = [one for one in since if one.path not in ours | half_done]
     for path in sorted(ours - half_done):
         info = look(files, path)
@@ -125,36 +156,50 @@ def _changed_since(files: Files, directory: str, manifest: Manifest, undone: int
     return found
 
 
-def _paths(entries: tuple[Entry | None, ...]) -> set[str]:
+def _paths(entries: list[Entry | None]) -> set[str]:
     """The files that `entries` are about, and where each is on its way back."""
     paths = {path for entry in entries if entry is not None for path in (entry.path, entry.to) if path is not None}
     return paths | {path + _ASIDE for path in paths}
 
 
-def _undo_all(
-    files: Files, directory: str, manifest: Manifest, entries: list[Entry | None], undone: int,
-    progress: Callable[[int, int], object] | None, *, forget_new: bool,
-) -> list[Undone]:
-    """Undo the entries from the last one on, without the first `undone` steps, and note each step that is done.
+class _Undoing:
+    """One run of undoing. `steps`: what it did; `is_as_before`: in the end every file was as before the command."""
 
-    entries     None: what is damaged and left out        forget_new  remove the files that came since, too
-    """
-    steps: list[Undone] = []
-    if undone > len(entries):
-        return steps
-    with files.open_writable(f"{directory}/{PROGRESS}", create=True) as done:
-        files.sync_directory(directory)
-        for number in range(undone, len(entries)):
-            entry = entries[-1 - number]
-            step = None if entry is None else _undo(files, directory, entry)
-            if step is not None:
-                steps.append(step)
-            _note(done, number)
-            if progress is not None:
-                progress(number + 1, len(entries))
-        steps += _without_new(files, manifest) if forget_new else ()
-        _note(done, len(entries))
-    return steps
+    def __init__(
+        self, files: Files, directory: str, manifest: Manifest, before: Progress,
+        progress: Callable[[int, int], object] | None,
+    ) -> None:  # fmt: skip
+        self._files, self._directory, self._manifest, self._before = files, directory, manifest, before
+        self._progress = progress
+        self.steps: list[Undone] = []
+        self.is_as_before = False
+
+    def run(self, entries: list[Entry | None], order: list[int], *, forget_new: bool) -> list[Difference]:
+        """Undo the entries that are left, and note each step → what is not as before.
+
+        entries     None: what is damaged and left out        forget_new  remove the files that came since, too
+        """
+        files, manifest = self._files, self._manifest
+        with files.open_writable(f"{self._directory}/{PROGRESS}", create=True) as file:
+            files.sync_directory(self._directory)
+            notes = ProgressNotes(file, self._before)
+            skipped = self._before.skipped
+            for done in range(self._before.steps, len(order)):
+                number = order[done]
+                entry = entries[number]
+                step = None if entry is None else _undo(files, self._directory, entry)
+                if step is not None:
+                    self.steps.append(step)
+                is_skipped = entry is None and manifest.entries[number] is not None
+                skipped += is_skipped
+                notes.done(is_undone=not is_skipped)
+                if self._progress is not None:
+                    self._progress(done + 1, len(order))
+            self.steps += _without_new(files, manifest) if forget_new else ()
+            left = differences(files, manifest.before)
+            self.is_as_before = not (left or skipped or manifest.faults)
+            notes.done(is_undone=self.is_as_before)
+        return left
 
 
 def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:
@@ -199,28 +244,29 @@ def _without_new(files: Files, manifest: Manifest) -> list[Undone]:
     return [Undone("set aside", path, 0) for path in new]
 
 
-def _undone(files: Files, directory: str) -> int:
-    """How many entries are undone; one more than there are, when the work is complete."""
-    return files.read(f"{directory}/{PROGRESS}", _MAX_PROGRESS_SIZE).count(b"\n")
-
-
-def _note(done: WritableFile, number: int) -> None:
-    done.write_at(2 * number, b".\n")
-    done.sync()
-
-
-def _stored_faults(files: Files, directory: str, entries: list[Entry | None]) -> Iterator[tuple[int, str]]:
-    """(number of the entry, what is wrong with the file that it needs)."""
-    for number, entry in enumerate(entries):
+def _stored_faults(
+    files: Files, directory: str, entries: list[Entry | None], numbers: list[int], before: Progress
+) -> Iterator[tuple[int, str]]:
+    """(number of the entry, what is wrong with the file that it needs), of those with `numbers`, still to be undone."""
+    for number in sorted(numbers):
+        entry = entries[number]
         if entry is None or entry.stored is None:
             continue
+        is_half_done = before.is_begun and number == numbers[0]
         path = f"{directory}/{STORED}/{entry.stored}"
         if not files.exists(path):
             if entry.do is Do.REMOVE and any(files.exists(name) for name in _earlier_names(entries[:number], entry.path)):
                 continue  # it was about to be moved there, and never was; or a power cut undid that
+            if is_half_done and entry.do is Do.RENAME and _is_moved_back(files, entry):
+                continue
             yield number, f"{path}: missing, but the manifest needs it for {entry.path}"
         elif _sha256(files, path) != entry.sha256:
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
+
+
+def _is_moved_back(files: Files, entry: Entry) -> bool:
+    """Are both files of a renaming there, that which was renamed and that which it replaced?"""
+    return files.exists(entry.path) and entry.to is not None and files.exists(entry.to)
 
 
 def _earlier_names(entries: list[Entry | None], path: str) -> list[str]:
@@ -294,16 +340,18 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
 
 def _undo_rename(files: Files, entry: Entry, stored: str) -> Undone | None:
     assert entry.to is not None  # `read_manifest` sees to it
-    is_done = not files.exists(entry.path)
-    if is_done and files.exists(entry.to):
+    if not files.exists(entry.path) and files.exists(entry.to):
         files.rename(entry.to, entry.path)
-    if entry.stored is not None:
-        _put(files, stored, entry.to, 0)
-        files.set_modified(entry.to, entry.modified_ms or 0)
-    for parent in {parent_of(entry.path), parent_of(entry.to)}:
-        if files.exists(parent):
-            files.sync_directory(parent)
-    return Undone("put back", entry.to, entry.size or 0) if entry.stored else Undone("renamed", entry.path, 0)
+    parents = [parent for parent in {parent_of(entry.path), parent_of(entry.to)} if files.exists(parent)]
+    for parent in parents:  # before another file takes the name
+        files.sync_directory(parent)
+    if entry.stored is None:
+        return Undone("renamed", entry.path, 0, entry.to)
+    if files.exists(stored):
+        _move(files, stored, entry.to, entry.modified_ms or 0)
+    elif not files.exists(entry.to):
+        raise QuarantineDamaged(f"{stored}: missing, but the manifest needs it for {entry.to}")
+    return Undone("put back", entry.to, entry.size or 0, entry.path)
 
 
 def _set_time(files: Files, entry: Entry) -> None:
@@ -325,16 +373,24 @@ def _put(files: Files, stored: str, path: str, position: int) -> int:
 
 
 def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
-    """Give `stored` the name `path`. It has its time before it has its name: who goes on after a stop finds it done."""
+    """Give `stored` the name `path`. It has its time before it has its name: who goes on after a stop finds it done.
+
+    A file is copied where a move would leave it with the owner of the quarantine, or leads to another file system.
+    """
     try:
-        if files.info(stored).modified_ms != modified_ms:  # somebody copied the quarantine
+        kept = files.info(stored)
+        is_ours = kept.owner == files.info(parent_of(path)).owner
+        if is_ours and kept.modified_ms != modified_ms:
             files.set_modified(stored, modified_ms)
-        files.rename(stored, path)
+        if is_ours:
+            files.rename(stored, path, replaces=True)
     except UnwritableFile as error:
         if getattr(error.__cause__, "errno", None) != errno.EXDEV:
             raise
+        is_ours = False
+    if not is_ours:
         aside = path + _ASIDE  # the file has its name only when it is whole
         _put(files, stored, aside, 0)
         files.set_modified(aside, modified_ms)
-        files.rename(aside, path)
+        files.rename(aside, path, replaces=True)
     files.sync_directory(parent_of(path))

@@ -96,18 +96,24 @@ class QuarantiningFiles(FilesAbove):
 
     directory  the quarantine; made, with its manifest, when the first thing changes. Raises UsageError if it exists.
     log_dirs   whose files are going to be changed: they are locked when it is undone
+    is_rehearsal  `below` is an overlay that is thrown away: what would only be checked on restoring is not read
     Methods are those of Files. May be used by several threads, if each keeps to partitions of its own.
     """
 
-    def __init__(self, below: Files, directory: str, *, command: str, now: int, log_dirs: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, below: Files, directory: str, *, command: str, now: int, log_dirs: tuple[str, ...] = (),
+        is_rehearsal: bool = False,
+    ) -> None:  # fmt: skip
         if below.exists(directory):
             raise UsageError(f"{directory}: exists already; a quarantine is a directory of its own")
         super().__init__(below)
         self.directory = below.absolute(directory)
         self._about = (command, now, tuple(below.absolute(path) for path in log_dirs))
+        self._is_rehearsal = is_rehearsal
         self._lock = RLock()
         self._manifest: ManifestWriter | None = None
         self._is_begun = False  # may there be a directory?
+        self._is_placed = False  # is its name on the disk?
         self._states: dict[str, _State] = {}
         self._listed: dict[str, dict[str, Stamp]] = {}  # by directory, how its files stood
         self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of whole files that are kept
@@ -116,6 +122,15 @@ class QuarantiningFiles(FilesAbove):
         self._moved: set[str] = set()  # files whose move into the quarantine may not be on the disk yet
         self._stored = 0
         self.stored_size = 0
+        self.is_whole = False  # does the manifest have its last line?
+
+    def make(self) -> None:
+        """Make the directory now, before anything is changed; if nothing is, `finish` removes it. Raises UnwritableFile.
+
+        For the owner of a log dir only root may be able to, and not any more once the work has begun.
+        """
+        self._is_begun = True
+        self._is_placed = self._below.make_own_directory(self.directory)
 
     @property
     def is_used(self) -> bool:
@@ -145,6 +160,7 @@ class QuarantiningFiles(FilesAbove):
                 info = self._below.info(path)
                 left[path] = (info.size, info.modified_ms)
         self._manifest.close(left)
+        self.is_whole = True
 
     def _is_as_before(self, before: dict[str, Stamp], left: dict[str, Stamp]) -> bool:
         """Has every file the bytes that it had? The stamps are those of all files where something was changed."""
@@ -186,11 +202,11 @@ class QuarantiningFiles(FilesAbove):
                 self._states[place] = _State(place, is_new=is_new)
             return QuarantinedFile(self, file, self._states[place])
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does; a file that is replaced is kept."""
         place, target = self._place(path), self._place(to)
-        if place == target or not self._below.exists(path):
-            self._below.rename(path, to)
+        if place == target or not self._below.exists(path) or not (replaces or self._is_free(to)):
+            self._below.rename(path, to, replaces=replaces)
             return
         self._settle(target)
         replaced: dict[str, Any] = {}
@@ -205,7 +221,7 @@ class QuarantiningFiles(FilesAbove):
             self._is_needed = True
         empty = Entry(Do.REMOVE_DIRECTORY, target) if there is not None and there.is_directory else None
         with self._noted(empty), self._noted(Entry(Do.RENAME, place, target, **replaced)):
-            self._below.rename(path, to)
+            self._below.rename(path, to, replaces=replaces)
         with self._lock:
             if old is not None:
                 old.is_new = True
@@ -219,6 +235,10 @@ class QuarantiningFiles(FilesAbove):
                 state = self._states.pop(known)
                 state.path = target + known[len(place) :]
                 self._states[state.path] = state
+
+    def _is_free(self, path: str) -> bool:
+        """Is there no file at `path` that a rename would replace?"""
+        return not self._below.exists(path) or self._below.info(path).is_directory
 
     def remove(self, path: str) -> None:
         """As Files does; a file that was there before is moved into the quarantine."""
@@ -280,8 +300,10 @@ class QuarantiningFiles(FilesAbove):
         info = self._below.info(path)
         name = self._new_name(place)
         stored = f"{self.directory}/{STORED}/{name}"
-        with self._below.open(path) as file:
-            digest = _hash(file, 0, info.size)
+        digest = ""
+        if not self._is_rehearsal or info.size <= _FEW:
+            with self._below.open(path) as file:
+                digest = _hash(file, 0, info.size)
         self._taken.setdefault(place, (info.size, digest))
         with self._noted(Entry(Do.REMOVE, place, None, None, info.size, name, digest, info.modified_ms)):
             try:
@@ -327,6 +349,8 @@ class QuarantiningFiles(FilesAbove):
         digest = sha256()
         with self._below.open(path) as file, self._below.open_writable(stored, create=True) as copy:
             copy.truncate(end - start)
+            if self._is_rehearsal and end - start > _FEW:
+                return ""
             for at in range(start, end, _CHUNK):
                 data = file.read_exactly(at, min(_CHUNK, end - at))
                 digest.update(data)
@@ -375,12 +399,13 @@ class QuarantiningFiles(FilesAbove):
     def _begin(self) -> ManifestWriter:
         with self._lock:
             if self._manifest is None:
-                self._is_begun = True
-                self._below.make_directory(self.directory)
+                if not self._is_begun:
+                    self.make()
                 self._below.make_directory(f"{self.directory}/{STORED}")
                 self._manifest = ManifestWriter(self._below, self.directory, *self._about)
                 self._below.sync_directory(self.directory)
-                self._below.sync_directory(self.directory.rpartition("/")[0] or "/")
+                if not self._is_placed:
+                    self._below.sync_directory(self.directory.rpartition("/")[0] or "/")
             return self._manifest
 
     def _place(self, path: str) -> str:

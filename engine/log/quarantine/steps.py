@@ -1,0 +1,101 @@
+"""In which order the changes of a manifest are undone, and the notes of how many were.
+
+Changes of the same file are undone from the last to the first. Apart from that, what needs no room comes before what does:
+on a full disk new files are removed and files renamed before the first byte is copied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.layout import parent_of
+from engine.log.quarantine.manifest import PROGRESS, Do
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.files import ReadOnlyFiles, WritableFile
+    from engine.log.quarantine.manifest import Entry
+
+_MAX_SIZE = 1 << 26  # bytes of the notes
+_BEGUN, _DONE, _NOT_DONE = b"+\n", b".\n", b"!\n"
+_NOTHING, _A_NAME, _A_COPY = range(3)  # what undoing an entry asks of the disk
+
+
+class Progress(NamedTuple):
+    """How far undoing came.
+
+    is_begun   the first step may be half done, if none is noted
+    steps      so many entries are undone, in the order of `undo_order`; one more than there are: the work is complete
+    skipped    so many of them could not be
+    is_as_before  the last note, when the work is complete: every file was as before the command
+    """
+
+    is_begun: bool
+    steps: int = 0
+    skipped: int = 0
+    is_as_before: bool = False
+
+
+def read_progress(files: ReadOnlyFiles, directory: str) -> Progress:
+    """What is noted in the quarantine `directory`. Raises UnreadableFile."""
+    path = f"{directory}/{PROGRESS}"
+    notes = files.read(path, _MAX_SIZE).split() if files.exists(path) else []
+    marks = notes[1:]
+    is_as_before = bool(marks) and marks[-1] == _DONE.strip()
+    return Progress(bool(notes), len(marks), sum(mark == _NOT_DONE.strip() for mark in marks), is_as_before)
+
+
+class ProgressNotes:
+    """Notes each step in `file` before the next one begins."""
+
+    def __init__(self, file: WritableFile, progress: Progress) -> None:
+        self._file, self._count = file, progress.steps + 1
+        if not progress.is_begun:
+            self._note(0, _BEGUN)
+
+    def done(self, *, is_undone: bool) -> None:
+        """One step more; `is_undone`: with the result that it should have."""
+        self._note(self._count, _DONE if is_undone else _NOT_DONE)
+        self._count += 1
+
+    def _note(self, number: int, mark: bytes) -> None:
+        self._file.write_at(number * len(mark), mark)
+        self._file.sync()
+
+
+def undo_order(entries: Sequence[Entry | None]) -> list[int]:
+    """The numbers of `entries` in the order in which they are undone; it depends on nothing else."""
+    levels: dict[str, int] = {}  # by path, the highest level of the entries about it that were looked at
+    inside: dict[str, int] = {}  # the same by directory, of everything in it
+    ranks: list[tuple[int, int]] = []
+    for number in range(len(entries) - 1, -1, -1):
+        entry = entries[number]
+        level = _NOTHING
+        if entry is not None:
+            paths = [path for path in (entry.path, entry.to) if path is not None]
+            level = max(_need(entry), *(_level_around(path, levels, inside) for path in paths))
+            for path in paths:
+                levels[path] = level
+                for around in _around(path):
+                    inside[around] = max(inside.get(around, _NOTHING), level)
+        ranks.append((level, number))
+    return [number for _level, number in sorted(ranks, key=lambda rank: rank[0])]
+
+
+def _need(entry: Entry) -> int:
+    if entry.stored is None:
+        return _NOTHING
+    return _A_COPY if entry.do is Do.CUT else _A_NAME
+
+
+def _level_around(path: str, levels: dict[str, int], inside: dict[str, int]) -> int:
+    """The highest level of what was done later to `path`, in it, or to a directory around it."""
+    return max(levels.get(path, 0), inside.get(path, 0), *(levels.get(around, 0) for around in _around(path)))
+
+
+def _around(path: str) -> Iterator[str]:
+    """The directories around `path`, from the innermost one."""
+    while (around := parent_of(path)) != path:
+        yield around
+        path = around
