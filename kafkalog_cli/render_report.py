@@ -88,10 +88,11 @@ def _failed(report: Report, shown: list[Event]) -> str:
 
 
 def _unread(report: Report) -> str:
-    """What recovery believed without looking."""
-    if report.unread_below is None or report.operation != "recover":
+    """What recovery believed without reading it."""
+    first, end = report.log_start_offset or 0, report.unread_below
+    if end is None or end <= first or report.operation != "recover":
         return ""
-    return f"; no batch below offset {report.unread_below} was read (--recovery-point 0 reads all)"
+    return f"; NOT checked: offsets {first} to {end - 1} (recover --full reads all)"
 
 
 def _verdict(report: Report) -> str:
