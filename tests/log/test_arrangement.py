@@ -63,7 +63,7 @@ def test_a_log_with_fewer_seams_wins_over_one_that_is_longer_by_a_little():
 def test_the_checkpoint_of_leader_epochs_decides_between_equals():
     old, new = ([batch(offset, 2, log=name, epoch=epoch) for offset in (10, 12)] for name, epoch in (("b", 0), ("c", 3)))
     for first, second in ((old, new), (new, old)):
-        segments, dropped = arranged({0: OWN[:5], 10: first, 11: second}, [EpochEntry(0, 0), EpochEntry(3, 10)])
+        segments, dropped = arranged({0: OWN[:5], 10: first, 9: second}, [EpochEntry(0, 0), EpochEntry(3, 10)])
         assert [pair for _, pairs in segments for pair in pairs] == log(*OWN[:5], *new)
         assert dropped == [10, 12]
 
@@ -72,7 +72,7 @@ def test_sequence_numbers_decide_between_equals():
     start = [batch(0, 2, producer=7, sequence=0), batch(2, 2, producer=7, sequence=2)]
     goes_on, begins = batch(4, 2, log="b", producer=7, sequence=4), batch(4, 2, log="c", producer=7, sequence=0)
     for first, second in ((goes_on, begins), (begins, goes_on)):
-        segments, dropped = arranged({0: start, 4: [first], 5: [second]})
+        segments, dropped = arranged({0: start, 4: [first], 3: [second]})
         assert [pair for _, pairs in segments for pair in pairs] == log(*start, goes_on)
         assert dropped == [4]
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     Expand = Callable[[int, Run], Iterator[Batch]]
 
 
-_BREAK = 8  # offsets that a seam costs, or an offset or epoch that runs backwards: only damaged logs have them
+# offsets that a seam costs, a gap, batches that run backwards or lie below the base offset of their file: what damage leaves
+_BREAK = 8
 _AFTER_END = "their offsets lie after the end of the log, and batches of lower offsets follow them"
 _BEFORE_START = "their offsets lie before the start of the log, and batches of higher offsets precede them"
 
@@ -89,15 +90,17 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[
     parts = sorted((Part(base, run) for base, of_file in runs.items() for run in of_file), key=_by_offset)
     kept: list[Part] = []
     dropped: list[Dropped] = []
-    backwards = {Part(base, run) for base, of_file in runs.items() for last, run in pairwise(of_file)
-                 if run.first_offset < last.end_offset}
+    steps = [(Part(base, last), Part(base, run)) for base, of_file in runs.items() for last, run in pairwise(of_file)
+             if run.first_offset < last.end_offset]
+    backwards = {after for _, after in steps}
+    before_those = {part for part, _ in steps if part.run.start or part.run.first_offset != part.base}
     bases = set(runs)
     for group in _overlapping(parts):
         if len(group) == 1:
             kept += group
         else:
-            chains = [chain for part in group for chain in _chains(part, bases, expand, epochs, runs_back=part in backwards)]
-            stays, goes = _decide(chains, _last_of_producers(kept[-1], expand) if kept else None)
+            chains = [chain for part in group for chain in _chains(part, bases, expand, part in backwards, part in before_those)]
+            stays, goes = _decide(_weighed(chains, epochs), _last_of_producers(kept[-1], expand) if kept else None)
             kept += sorted(stays, key=_by_offset)
             dropped += goes
     _drop_leaps(kept, dropped)
@@ -129,7 +132,8 @@ class _Chain(NamedTuple):
     """Batches one after the other in a file, whose offsets follow without a gap.
 
     is_entry, is_exit  no sound batch of its run stands right before or after it
-    worth              how many offsets it has, less those of batches whose leader epoch is not that of the checkpoint
+    worth              how many of its offsets others claim as well, less those of batches whose leader epoch is not that of the
+                       checkpoint: offsets that nobody else claims stay in any case
     """
 
     base: int
@@ -150,10 +154,12 @@ class _Chain(NamedTuple):
 class _Score(NamedTuple):
     """How well a way through chains fits a log; the larger, the better.
 
-    offsets    that it has, less what seams and leader epochs cost
+    worth      of its chains, less what seams and leader epochs cost
+    offsets    that it has
     sequences  producers that go on where they were, less those that do not
     """
 
+    worth: int = 0
     offsets: int = 0
     sequences: int = 0
 
@@ -186,12 +192,10 @@ def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple
     return None
 
 
-def _chains(
-    part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry], *, runs_back: bool
-) -> Iterator[_Chain]:
-    """Those of a part. They are split where another segment begins by its name: there a log may go on in another file.
+def _chains(part: Part, bases: set[int], expand: Expand, *in_doubt: bool) -> Iterator[_Chain]:
+    """Those of a part, not weighed yet. They are split where another segment begins by its name: a log may go on there.
 
-    runs_back  the first batch begins below the end of the one before it in the file
+    in_doubt  is the first batch, is the last one where offsets run backwards in the file? One of both is in a wrong place
     """
     found: list[list[Batch]] = []
     for batch in expand(part.base, part.run):
@@ -202,9 +206,31 @@ def _chains(
     for number, batches in enumerate(found):
         before = found[number - 1][-1].end_offset if number else None
         after = found[number + 1][0].first_offset if number + 1 < len(found) else None
-        worth = sum(batch.end_offset - batch.first_offset for batch in batches if _fits(batch, epochs))
-        worth -= _BREAK * (runs_back and not number)
-        yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, worth)
+        doubts = (in_doubt[0] and not number) + (in_doubt[1] and number + 1 == len(found))
+        cost = _BREAK * (doubts + (batches[0].first_offset < part.base))
+        yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, -cost)
+
+
+def _weighed(chains: list[_Chain], epochs: Sequence[EpochEntry]) -> list[_Chain]:
+    """The same with what they are worth."""
+    turns: dict[int, int] = defaultdict(int)
+    for chain in chains:
+        turns[chain.first_offset] += 1
+        turns[chain.end_offset] -= 1
+    points = sorted(turns)
+    claimed, claims = [0], 0  # below each point, the offsets that several claim
+    for point, following in pairwise(points):
+        claims += turns[point]
+        claimed.append(claimed[-1] + (following - point if claims > 1 else 0))
+
+    def below(offset: int) -> int:
+        at = bisect_right(points, offset) - 1
+        span = claimed[at + 1] - claimed[at] if at + 1 < len(points) else 0
+        return claimed[at] + (min(span, offset - points[at]) if span else 0)
+
+    return [chain._replace(worth=chain.worth + sum(below(batch.end_offset) - below(batch.first_offset)
+                                                   for batch in chain.batches if _fits(batch, epochs)))
+            for chain in chains]
 
 
 def _fits(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
@@ -257,12 +283,15 @@ def _best_way(chains: list[_Chain], before_all: _Chain | None) -> list[_Chain]:
 
 def _with(score: _Score, last: _Chain | None, chain: _Chain) -> _Score:
     """The score of a way whose last chain is `last`, if it goes on with `chain`."""
+    offsets = chain.end_offset - chain.first_offset
     if last is None:
-        return _Score(chain.worth)
+        return _Score(chain.worth, offsets)
     is_next = last.base == chain.base and last.batches[-1].end == chain.batches[0].start
     breaks = 0 if is_next else (not last.is_exit) + (not chain.is_entry)
+    breaks += last.end_offset != chain.first_offset
     breaks += chain.batches[0].leader_epoch < last.batches[-1].leader_epoch
-    return _Score(score.offsets + chain.worth - breaks * _BREAK, score.sequences + _continued(last.batches, chain.batches))
+    return _Score(score.worth + chain.worth - breaks * _BREAK, score.offsets + offsets,
+                  score.sequences + _continued(last.batches, chain.batches))
 
 
 def _continued(before: list[Batch], after: list[Batch]) -> int:
