@@ -99,7 +99,8 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[
         if len(group) == 1:
             kept += group
         else:
-            chains = [chain for part in group for chain in _chains(part, bases, expand, part in backwards, part in before_those)]
+            chains = [chain for part in group
+                      for chain in _chains(part, bases, expand, part in backwards, part in before_those)]
             stays, goes = _decide(_weighed(chains, epochs), _last_of_producers(kept[-1], expand) if kept else None)
             kept += sorted(stays, key=_by_offset)
             dropped += goes
