@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,12 +17,13 @@ from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity
-from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
-from engine.log.logdir.log_dirs import find_log_dirs
+from engine.layout import FileKind, file_name, parent_of, parse_file_name
+from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.nameless import KINDS as NAMELESS
 from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
+from kafkalog_cli.asking import DECLINED, Declined
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
@@ -30,9 +31,8 @@ from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from engine.config import LogConfig
-    from engine.files import Files, ReadOnlyFiles
-    from engine.log.logdir.log_manager import Settings
+    from engine.files import ReadOnlyFiles
+    from kafkalog_cli.rebuilding import Rebuild, RebuilderOfLogDirs
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
@@ -46,14 +46,6 @@ _COUNTS = (
 )
 
 
-class Rebuild(NamedTuple):
-    """How broken files are made anew: by which settings of topics besides those of a metadata log, and at what time (ms)."""
-
-    settings: Settings
-    now: int
-    dry_run: bool
-
-
 class _Verified(NamedTuple):
     findings: list[Finding]
     verification: Verification | None
@@ -65,7 +57,10 @@ class _Verified(NamedTuple):
 def verify_all(
     paths: Iterable[str], form: str, jobs: int | None, rebuild: Rebuild | None = None
 ) -> int:
-    """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status."""
+    """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
+
+    rebuild  None: nothing is written
+    """
     say_interpreted()
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
@@ -74,28 +69,39 @@ def verify_all(
     stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
     outcome = Outcome(stream=stream)
     tally = _Tally()
+    errors: list[KafkalogError] = []
     with INTERRUPTION if writes else nullcontext():
         try:
-            with Progress() as progress:
+            with ExitStack() as stack, Progress() as progress:
                 disk = watched_disk(progress, None) if writes else None
                 files = watched_reader(progress) if disk is None else disk
                 tally.directories = _partitions(files, paths, outcome)
-                config_of = None if rebuild is None else _configs(files, tally.directories, rebuild)
+                rebuilder = None
+                if rebuild is not None:
+                    refuse_unrelated(files, _directories(files, paths))
+                    rebuild.ask(files, tally.directories)
+                    rebuilder = stack.enter_context(rebuild.begun(files, disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 with closing(_results(files, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
                     for result in results:
                         done = result.verification
                         if done is not None:
                             progress.done_with(done.path)
-                        if rebuild is not None and config_of is not None and done is not None and done.worst is not None:
-                            again = _rebuilt(result, done.path, config_of, rebuild.now, files, disk)
-                            result = again  # noqa: PLW2901  # it looks anew
+                        if rebuilder is not None and done is not None and done.worst is not None:
+                            result = _rebuilt(result, done.path, rebuilder)  # noqa: PLW2901  # it looks anew
                         _show(result, outcome, stream, progress.say)
                         tally.done += 1
         except Interrupted:
             say_interrupted(tally.text())
+        except Declined:
+            return DECLINED
         except KafkalogError as error:  # of what stands around the partitions
-            outcome.error(error)
+            errors.insert(0, error)
+        finally:
+            if rebuild is not None:
+                rebuild.say()
+        for failure in errors:
+            outcome.error(failure)
         if rebuild is not None and rebuild.dry_run and stream is None:
             click.echo("dry run: nothing was changed")
         status = outcome.finish(INTERRUPTION.status if writes else 0)
@@ -136,48 +142,27 @@ def _results(files: ReadOnlyFiles, directories: list[str], jobs: int) -> Generat
         pool.shutdown(cancel_futures=True)
 
 
-def _configs(files: ReadOnlyFiles, directories: Iterable[str], rebuild: Rebuild) -> Callable[[str], LogConfig]:
-    """From a partition's directory to the settings of its topic: as other commands find them, in the metadata log as well."""
-    from engine.log.logdir.log_dirs import list_log_dir
-    from engine.log.logdir.log_manager import LogManager
-    from engine.log.logdir.startup import survey
-    from engine.overlay import OverlayFiles
-
-    log_dirs = dict.fromkeys(parent_of(files.absolute(directory)) for directory in directories)
-    cluster = survey(files, [list_log_dir(files, log_dir) for log_dir in log_dirs])
-    manager = LogManager(lambda _log_dir: OverlayFiles(files, rebuild.now), cluster, rebuild.settings, rebuild.now)
-
-    def config(directory: str) -> LogConfig:
-        name = parse_partition_dir(file_name(files.absolute(directory)))
-        return rebuild.settings.config if name is None else manager.config(name.topic)
-
-    return config
-
-
-def _rebuilt(
-    result: _Verified, directory: str, config_of: Callable[[str], LogConfig], now: int, reader: ReadOnlyFiles,
-    disk: Files | None,
-) -> _Verified:
-    """Rebuild what is broken in `directory`, and verify it again. `disk`: None in a dry run."""
-    from engine.log.logdir.locking import locked
-    from engine.log.verify.rebuild import Rebuilder
-    from engine.overlay import OverlayFiles
-
-    files = OverlayFiles(reader, now) if disk is None else disk
-    log_dir = parent_of(files.absolute(directory))
+def _rebuilt(result: _Verified, directory: str, rebuilder: RebuilderOfLogDirs) -> _Verified:
+    """Rebuild what is broken in `directory`, and verify it again."""
     try:
-        with nullcontext() if disk is None else locked(disk, [log_dir]):
-            if disk is not None:  # only now nobody else changes it
-                result = _verify(files, directory, Event())
-                if result.error is not None or result.verification is None or result.verification.worst is None:
-                    return result
-            names = Rebuilder(files, directory, config_of(directory), result.findings, now).run()
-            after = _verify(files, directory, Event())
+        files = rebuilder.files_of(directory)
+        if rebuilder.is_locking:  # only now nobody else changes it
+            result = _verify(files, directory, Event())
+            if result.error is not None or result.verification is None or result.verification.worst is None:
+                return result
+        names = rebuilder.rebuild(directory, result.findings)
+        after = _verify(files, directory, Event())
     except KafkalogError as error:
         return result._replace(error=error)
     left = {(finding.code, finding.where.file) for finding in after.findings}
     gone = (finding for finding in result.findings if (finding.code, finding.where.file) not in left)
     return after._replace(rebuilt=tuple(names), repaired=tuple(gone))
+
+
+def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
+    """Those of `paths`, which may be patterns, that are directories."""
+    places = (place for path in paths for place in expand(files, path) if files.exists(place))
+    return [place for place in places if files.info(place).is_directory]
 
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> list[str]:

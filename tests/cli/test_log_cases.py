@@ -11,8 +11,9 @@ from tests.support.run import kafkalog
 
 COMMANDS = {
     "recover": ["recover", "--no-quarantine"], "open": ["recover", "--no-quarantine", "--clean-start"],
-    "retain": ["retain", "--clean-start"], "roll": ["roll", "--clean-start"], "truncate": ["truncate", "--clean-start"],
-    "truncate-fully": ["truncate", "--fully", "--clean-start"], "delete-records": ["delete-records", "--clean-start"],
+    "retain": ["retain", "--clean-start"], "roll": ["roll", "--clean-start"], "truncate": ["truncate", "--no-quarantine", "--clean-start"],
+    "truncate-fully": ["truncate", "--no-quarantine", "--fully", "--clean-start"],
+    "delete-records": ["delete-records", "--no-quarantine", "--clean-start"],
 }  # fmt: skip
 OPTIONS = {
     "now": "--now", "recoveryPoint": "--recovery-point", "start": "--log-start-offset", "highWatermark": "--high-watermark",
