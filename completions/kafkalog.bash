@@ -284,11 +284,11 @@ _kafkalog() {
         ;;
     verify-index)
         case $prev in
-        --config|--now|--jobs)
-            compopt +o default 2>/dev/null
+        --quarantine|--config-file)
             return
             ;;
-        --config-file)
+        --config|--now|--jobs)
+            compopt +o default 2>/dev/null
             return
             ;;
         --format)
@@ -297,7 +297,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--rebuild --dry-run --config --config-file --now --format --jobs --version -h --help' "$cur"
+            _kafkalog_words '--rebuild --quarantine --no-quarantine --dry-run -y --yes --config --config-file --now --format --jobs --version -h --help' "$cur"
         fi
         ;;
     esac

@@ -151,10 +151,10 @@ def test_rebuild(partition):
     (partition / "00000000000000000000.index").unlink()
     (partition / "00000000000000000045.snapshot").write_bytes(b"garbage")
     broken = {path.name: path.read_bytes() for path in partition.iterdir()}
-    dry = kafkalog("verify-index", "--rebuild", "--dry-run", *settings, "topic-0", cwd=partition.parent)
+    dry = kafkalog("verify-index", "--rebuild", "--no-quarantine", "--dry-run", *settings, "topic-0", cwd=partition.parent)
     assert dry.status == 1
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == broken
-    done = kafkalog("verify-index", "--rebuild", *settings, "topic-0", cwd=partition.parent)
+    done = kafkalog("verify-index", "--rebuild", "--no-quarantine", *settings, "topic-0", cwd=partition.parent)
     assert (done.status, done.out + b"dry run: nothing was changed\n") == (1, dry.out)
     assert done.out.decode().splitlines()[0].startswith("topic-0: rebuilt 00000000000000000000.index, ")
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
