@@ -69,7 +69,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     compact)
@@ -153,7 +153,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --follow --log-start-offset --high-watermark -f --template --format --raw --version -h --help' "$cur"
+            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
         fi
         ;;
     recover)
@@ -208,7 +208,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--explain --free --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     roll)
@@ -284,11 +284,11 @@ _kafkalog() {
         ;;
     verify-index)
         case $prev in
-        --quarantine|--config-file)
-            return
-            ;;
         --config|--now|--jobs)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file|--quarantine)
             return
             ;;
         --format)
@@ -297,7 +297,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--rebuild --quarantine --no-quarantine --dry-run -y --yes --config --config-file --now --format --jobs --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine --dry-run -y --yes --now --format --jobs --version -h --help' "$cur"
         fi
         ;;
     esac

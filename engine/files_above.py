@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.files import Files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.files import DiskSpace, FileInfo, Lock, OpenFile, WritableFile
 
 
@@ -63,15 +66,21 @@ class FilesAbove(Files):
         """As Files does."""
         return self._below.absolute(path)
 
+    @contextmanager
+    def held_open(self, directory: str) -> Iterator[None]:
+        """As Files does."""
+        with self._below.held_open(directory):
+            yield
+
     # ---- changing
 
     def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
         """As Files does."""
         return self._changing.open_writable(path, create=create)
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does."""
-        self._changing.rename(path, to)
+        self._changing.rename(path, to, replaces=replaces)
 
     def remove(self, path: str) -> None:
         """As Files does."""
@@ -80,6 +89,10 @@ class FilesAbove(Files):
     def make_directory(self, path: str) -> None:
         """As Files does."""
         self._changing.make_directory(path)
+
+    def make_own_directory(self, path: str) -> bool:
+        """As Files does."""
+        return self._changing.make_own_directory(path)
 
     def remove_directory(self, path: str) -> None:
         """As Files does."""

@@ -67,7 +67,13 @@ class Finding(NamedTuple):
 _DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
 _REBUILD = "kafkalog verify-index --rebuild {path}"
 _REBUILD_MISSING = "kafkalog verify-index --rebuild {directory}"
+_COMPARE_LOSS = "compare with a replica of the partition before a broker starts: it goes on without these records"
 _RECOVER = "look at what `kafkalog recover --dry-run` says of the log dir"
+
+# of these codes only offsets are missing: what is there is as it should be
+LOSSES = frozenset((
+    "offset-gap", "checkpoint-beyond-log", "snapshot-beyond-log", "epochs-beyond-log", "epochs-before-log",
+))  # fmt: skip
 
 KINDS: dict[str, Kind] = {
     "crc-mismatch": Kind(
@@ -243,8 +249,11 @@ KINDS: dict[str, Kind] = {
         "start the broker refuses or repeats batches, or holds the last stable offset back", _REBUILD,
     ),
     "snapshot-beyond-log": Kind(
-        Severity.INFO, "the log ends before the snapshot's offset: a crash or a repair cut it",
-        "harmless: the broker removes it",
+        Severity.WARNING, "the log once reached the snapshot's offset: records at its end were lost", _COMPARE_LOSS,
+    ),
+    "snapshot-missing": Kind(
+        Severity.WARNING, "the log has producers, and no snapshot of them: after a clean stop a broker starts without their "
+        "state and accepts duplicates", "kafkalog recover {directory}    # it reads the batches and writes snapshots",
     ),
     "epochs-mismatch": Kind(
         Severity.WARNING, "the checkpoint gives offsets to another leader epoch than their batches: replicas that compare "
@@ -255,13 +264,36 @@ KINDS: dict[str, Kind] = {
         "the segment may take the epoch over into leader-epoch-checkpoint",
         "compare with a replica of the partition; `kafkalog recover --dry-run` says what becomes of the checkpoint",
     ),
+    "records-in-remote-storage": Kind(
+        Severity.WARNING,
+        "the topic has remote.storage.enable: the broker copied these segments and deleted them here",
+        "read them with a consumer while a broker of the cluster runs",
+    ),
     "epochs-start-late": Kind(
         Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",
         "nothing to do where records were deleted",
     ),
     "epochs-beyond-log": Kind(
-        Severity.INFO, "the log ends before an epoch's first offset: a crash or a repair cut it",
-        "harmless: the broker removes the line when it starts",
+        Severity.WARNING, "the log once reached the epoch's first offset: records at its end were lost", _COMPARE_LOSS,
+    ),
+    "epochs-before-log": Kind(
+        Severity.WARNING, "the first leader epoch begins before the first segment, and no log start offset explains it: "
+        "segments at the start of the log were lost", _COMPARE_LOSS,
+    ),
+    "checkpoint-beyond-log": Kind(
+        Severity.WARNING, "the checkpoint counts records that the log does not have: it lost its end, or is an older copy",
+        _COMPARE_LOSS,
+    ),
+    "records-remote": Kind(
+        Severity.INFO, "the log starts before its first local segment, as logs with remote storage do; what is in remote "
+        "storage was not checked", "if the topic never had remote storage, compare with a replica of the partition",
+    ),
+    "leftover-file": Kind(
+        Severity.INFO, "a compaction or a split was interrupted; a broker that starts completes or undoes it", _RECOVER,
+    ),
+    "swap-loses-records": Kind(
+        Severity.WARNING, "a broker that starts replaces segments by this file, which does not hold all that they hold",
+        "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
     ),
     "broker-stops": Kind(
         Severity.WARNING, "a broker that starts on this log dir gives up, in these words", _RECOVER,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from engine.errors import UsageError
 from engine.files import Files
 from engine.layout import file_name, parse_partition_dir
+from engine.log.logdir.locking import rights_of_owner
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import refuse_metadata_log, refuse_topic_name
+from kafkalog_cli.imports import load_everything
 
 
 def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
@@ -28,6 +30,9 @@ def make_partition(path: str, *, create: bool, dry_run: bool) -> bool:
         raise UsageError(what, "a dry run does not make it" if create else "--create makes it")
     refuse_topic_name(directory, named.topic)
     refuse_metadata_log(directory, named.topic)
-    files.make_directory(directory)
-    files.sync_directory(directory.rpartition("/")[0] or ".")
+    around = directory.rpartition("/")[0] or "."
+    load_everything(files, [around])
+    with rights_of_owner(files, [around]):
+        files.make_directory(directory)
+        files.sync_directory(around)
     return True

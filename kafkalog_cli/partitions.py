@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.errors import KafkalogError, UsageError
-from engine.files import Files, is_locked, nameless_file
+from engine.files import Files, acting_as_root, is_locked, nameless_file
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.asking import DECLINED, Declined, Question
 from kafkalog_cli.engine_options import opening_from, paths_from
+from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.progress import Progress, watched_disk
@@ -127,7 +128,8 @@ def _session(
                         reports.append(report)
                 tally.end()
                 if flushes is not None and not opening.dry_run:
-                    write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
+                    with acting_as_root():  # the user named the file
+                        write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
         except Declined:
             return DECLINED
         except KafkalogError as error:
@@ -208,12 +210,15 @@ class Tally:
 
 def _held(manager: LogManager) -> Iterator[Report]:
     """For a dry run: the log dirs that another process has locked."""
+    from engine.log.logdir.locking import lock_directories
     from engine.log.report import Action, Report
 
     operation = click.get_current_context().info_name or ""
-    for log_dir in manager.cluster.log_dirs:
-        if is_locked(f"{log_dir.path}/{FileKind.LOCK.value}"):
-            report = Report(log_dir.path, operation)
+    log_dirs = manager.cluster.log_dirs
+    places = [place.path for log_dir in log_dirs for place in log_dir.places]
+    for path in lock_directories(Files(), [log_dir.path for log_dir in log_dirs], places):
+        if is_locked(f"{path}/{FileKind.LOCK.value}"):
+            report = Report(path, operation)
             why = ("another process holds this lock, most likely a running broker: without --dry-run nothing would be done, "
                    "and what it writes meanwhile may look like damage")
             report.add(Action.REFUSED, FileKind.LOCK.value, why, severity=Severity.WARNING)
@@ -243,12 +248,15 @@ def _manager(
         log_dirs = find_log_dirs(files, paths)
         refuse_unrelated(files, paths)
         progress.expect(log_dirs, lambda _: files)
-        with locked(files, [log_dir.path for log_dir in log_dirs]):
+        named, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]
+        load_everything(files, [*named, *places])
+        with locked(files, named, places):
             if confirm is not None:
                 confirm(files, log_dirs)
             try:
                 wrap: Wrap = (lambda files, _log_dir: files) if quarantines is None else quarantines.wrap
-                seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
+                with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+                    seams = {log_dir.path: wrap(files, log_dir) for log_dir in log_dirs}
                 yield LogManager(seams.__getitem__, survey(files, log_dirs), opening.settings, opening.now), progress
             finally:  # also after Ctrl-C, before a broker may come: what it changes is not ours
                 INTERRUPTION.pardon()

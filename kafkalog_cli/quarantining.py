@@ -42,7 +42,7 @@ class Quarantines:
         )
         self._made.append(made)
         if not self._dry_run:
-            _check_writable(files, directory)
+            _make(made)
         return made
 
     def finish(self, errors: list[KafkalogError]) -> None:
@@ -96,11 +96,10 @@ def would_keep(quarantine: QuarantiningFiles) -> str:
     return f"would keep in quarantine: {quarantine.stored_size} bytes, in {argument(quarantine.directory)}"
 
 
-def _check_writable(files: Files, directory: str) -> None:
-    """Raise UnwritableFile if the quarantine can not be made at `directory`: before anything is changed, not in the middle."""
+def _make(quarantine: QuarantiningFiles) -> None:
+    """Raise UnwritableFile if the quarantine can not be made: before anything is changed, not in the middle."""
     try:
-        files.make_directory(directory)
-        files.remove_directory(directory)
+        quarantine.make()
     except UnwritableFile as error:
         other = "--no-quarantine" in (option for one in click.get_current_context().command.params for option in one.opts)
         do = "--quarantine DIR keeps it elsewhere" + (", --no-quarantine does without" if other else "")

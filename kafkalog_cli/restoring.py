@@ -13,6 +13,7 @@ from engine.log.quarantine.naming import time_text
 from engine.log.quarantine.restore import Restored, Undone
 from kafkalog_cli.app import Outcome, kept_in, printable
 from kafkalog_cli.asking import DECLINED, agreed
+from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output
 from kafkalog_cli.render_report import stopped_line
@@ -107,7 +108,8 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
     from engine.files import now_ms
     from engine.log.logdir.locking import locked
     from engine.log.quarantine.kept import in_use
-    from engine.log.quarantine.places import read_trusted
+    from engine.log.quarantine.manifest import STORED
+    from engine.log.quarantine.places import partitions_in, read_trusted
     from engine.log.quarantine.restore import restore
 
     outcome = Outcome()
@@ -115,7 +117,9 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
     try:
         with INTERRUPTION:
             manifest = read_trusted(files, directory, salvage=salvage)
-            with locked(files, manifest.log_dirs), in_use(files, directory):
+            kept, places = (directory, f"{directory}/{STORED}"), partitions_in(files, manifest)
+            load_everything(files, [*manifest.log_dirs, *places])
+            with locked(files, manifest.log_dirs, places, quarantine=kept), in_use(files, directory):
                 restored = restore(
                     files, directory, force=force, salvage=salvage, keep=not dry_run, now=now_ms(),
                     progress=lambda number, count: done.append((number, count)),

@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,10 +18,10 @@ from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity
-from engine.layout import FileKind, file_name, parent_of, parse_file_name
+from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.nameless import KINDS as NAMELESS
-from engine.log.verify.partition import Verification, verify_partition
+from engine.log.verify.partition import UNKNOWN_POLICY, Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
 from kafkalog_cli.asking import DECLINED, Declined
@@ -31,8 +32,12 @@ from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
+    from engine.config import LogConfig
     from engine.files import ReadOnlyFiles
-    from kafkalog_cli.rebuilding import Rebuild, RebuilderOfLogDirs
+    from engine.layout import PartitionDir
+    from engine.log.logdir.log_manager import LogManager, Settings, TopicPolicy
+    from engine.log.logdir.startup import Cluster
+    from kafkalog_cli.rebuilding import Begun, Rebuild
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
@@ -55,11 +60,12 @@ class _Verified(NamedTuple):
 
 
 def verify_all(
-    paths: Iterable[str], form: str, jobs: int | None, rebuild: Rebuild | None = None
+    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None
 ) -> int:
     """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
 
-    rebuild  None: nothing is written
+    settings  of topics, besides those of the metadata log beside them
+    rebuild   None: nothing is written
     """
     say_interpreted()
     writes = rebuild is not None and not rebuild.dry_run
@@ -75,20 +81,22 @@ def verify_all(
             with ExitStack() as stack, Progress() as progress:
                 disk = watched_disk(progress, None) if writes else None
                 files = watched_reader(progress) if disk is None else disk
-                tally.directories = _partitions(files, paths, outcome)
-                rebuilder = None
+                tally.directories, clusters = _partitions(files, paths, outcome)
+                topics = _Topics(files, clusters, settings)
+                begun = None
                 if rebuild is not None:
                     refuse_unrelated(files, _directories(files, paths))
                     rebuild.ask(files, tally.directories)
-                    rebuilder = stack.enter_context(rebuild.begun(files, disk, tally.directories, errors))
+                    begun = stack.enter_context(rebuild.begun(files, disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
-                with closing(_results(files, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
+                work = partial(_verify, files, topics)
+                with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
                     for result in results:
                         done = result.verification
                         if done is not None:
                             progress.done_with(done.path)
-                        if rebuilder is not None and done is not None and done.worst is not None:
-                            result = _rebuilt(result, done.path, rebuilder)  # noqa: PLW2901  # it looks anew
+                        if begun is not None and done is not None and done.worst is not None:
+                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it looks anew
                         _show(result, outcome, stream, progress.say)
                         tally.done += 1
         except Interrupted:
@@ -127,31 +135,56 @@ class _Tally:
                 "them: call it again to go on")
 
 
-def _results(files: ReadOnlyFiles, directories: list[str], jobs: int) -> Generator[_Verified, None, None]:
+def _results(
+    work: Callable[[str, Event], _Verified], directories: list[str], jobs: int
+) -> Generator[_Verified, None, None]:
     """What comes of each directory, in order, `jobs` of them read at the same time."""
     stop = Event()
     if min(jobs, len(directories)) <= 1:
         for directory in directories:
-            yield _verify(files, directory, stop)
+            yield work(directory, stop)
         return
     pool = ThreadPoolExecutor(jobs)
     try:
-        yield from pool.map(lambda directory: _verify(files, directory, stop), directories)
+        yield from pool.map(lambda directory: work(directory, stop), directories)
     finally:
         stop.set()  # after Ctrl-C nobody waits for gigabytes
         pool.shutdown(cancel_futures=True)
 
 
-def _rebuilt(result: _Verified, directory: str, rebuilder: RebuilderOfLogDirs) -> _Verified:
+class _Topics:
+    """What is known of the topics of partitions: the metadata log beside them says it, and the user's own settings."""
+
+    def __init__(self, files: ReadOnlyFiles, clusters: Iterable[Cluster], settings: Settings) -> None:
+        from engine.log.logdir.log_manager import LogManager
+        from engine.overlay import OverlayFiles
+
+        self._files, self._settings = files, settings
+        self._managers = {
+            files.resolve(log_dir.path): LogManager(lambda _log_dir: OverlayFiles(files, 0), cluster, settings, 0)
+            for cluster in clusters for log_dir in cluster.log_dirs
+        }
+
+    def config(self, directory: str) -> LogConfig:
+        """The settings of the partition in `directory`, as other commands find them."""
+        manager, name = self._find(directory)
+        return self._settings.config if manager is None or name is None else manager.config(name.topic)
+
+    def policy(self, directory: str) -> TopicPolicy:
+        """What becomes of its old records, as far as it is known."""
+        manager, name = self._find(directory)
+        return UNKNOWN_POLICY if manager is None or name is None else manager.policy(name.topic)
+
+    def _find(self, directory: str) -> tuple[LogManager | None, PartitionDir | None]:
+        absolute = self._files.absolute(directory)
+        return self._managers.get(self._files.resolve(parent_of(absolute))), parse_partition_dir(file_name(absolute))
+
+
+def _rebuilt(result: _Verified, directory: str, topics: _Topics, begun: Begun) -> _Verified:
     """Rebuild what is broken in `directory`, and verify it again."""
     try:
-        files = rebuilder.files_of(directory)
-        if rebuilder.is_locking:  # only now nobody else changes it
-            result = _verify(files, directory, Event())
-            if result.error is not None or result.verification is None or result.verification.worst is None:
-                return result
-        names = rebuilder.rebuild(directory, result.findings)
-        after = _verify(files, directory, Event())
+        names = begun.rebuild(directory, topics.config(directory), result.findings)
+        after = _verify(begun.files, topics, directory, Event())
     except KafkalogError as error:
         return result._replace(error=error)
     left = {(finding.code, finding.where.file) for finding in after.findings}
@@ -165,15 +198,24 @@ def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
     return [place for place in places if files.info(place).is_directory]
 
 
-def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> list[str]:
-    """Directories that hold files of a partition, each once, in order."""
-    from engine.log.verify.start import verify_start
+def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
+    """Directories that hold files of a partition, each once, in order; and what the log dirs around them say."""
+    from engine.log.verify.start import survey_start
 
-    found: dict[str, None] = {}
+    expanded: dict[str, list[str]] = {}
     for path in paths:
         try:
-            places = expand(files, path)
-            verify_start(files, places, outcome.finding)
+            expanded[path] = list(expand(files, path))
+        except KafkalogError as error:
+            outcome.error(error)
+    clusters: list[Cluster] = []
+    try:
+        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding)
+    except KafkalogError as error:
+        outcome.error(error)
+    found: dict[str, None] = {}
+    for path, places in expanded.items():
+        try:
             holds_any = False
             for place in places:
                 discovery = discover(files, place)
@@ -190,7 +232,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                 found.update(dict.fromkeys(_without_files(files, path, places)))
         except KafkalogError as error:
             outcome.error(error)
-    return _once(files, found)
+    return _once(files, found), clusters
 
 
 def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
@@ -233,10 +275,12 @@ def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
     return is_log and not files.exists(path)
 
 
-def _verify(files: ReadOnlyFiles, directory: str, stop: Event) -> _Verified:
+def _verify(files: ReadOnlyFiles, topics: _Topics, directory: str, stop: Event) -> _Verified:
     findings: list[Finding] = []
     try:
-        return _Verified(findings, verify_partition(files, directory, findings.append, lambda: not stop.is_set()), None)
+        policy = topics.policy(directory)
+        done = verify_partition(files, directory, findings.append, lambda: not stop.is_set(), policy)
+        return _Verified(findings, done, None)
     except KafkalogError as error:
         return _Verified(findings, None, error)
 

@@ -3,7 +3,8 @@
     seam       ReadOnlyFiles, Files: what can be asked of paths
     open_file  OpenFile, WritableFile: what can be asked of a file that is open
     locks      a log directory's lock, as Java takes it
-    owner      whose files are; what root makes belongs to others
+    owner      whose files are; root takes the rights of their owner
+    pins       directories that are held open
     refusals   errors for what the operating system refused
     machine    memory, the clock
 
@@ -13,12 +14,25 @@ Tests put in the place of `Files` what stops, tears or fails any single operatio
 from engine.files.locks import Lock, is_locked
 from engine.files.machine import now_ms, zeros
 from engine.files.open_file import Buffer, OpenFile, WritableFile, nameless_file
-from engine.files.owner import ROOT, is_root
-from engine.files.refusals import LINK, is_full, unreadable, unwritable
+from engine.files.owner import (
+    ROOT,
+    Fault,
+    NotAllowed,
+    Owner,
+    acting_as,
+    acting_as_root,
+    acting_owner,
+    is_root,
+    owner_of,
+    ownership_fault,
+    user_name,
+)
+from engine.files.refusals import LINK, is_full, taken, unreadable, unwritable
 from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, remove_tree, replace
 
 __all__ = [
-    "LINK", "ROOT", "Buffer", "DiskSpace", "FileInfo", "Files", "Lock", "OpenFile", "ReadOnlyFiles", "WritableFile",
-    "is_full", "is_locked", "is_root", "look", "nameless_file", "now_ms", "remove_tree", "replace", "unreadable",
-    "unwritable", "zeros",
+    "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
+    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "is_full", "is_locked", "is_root", "look",
+    "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "unreadable", "unwritable",
+    "user_name", "zeros",
 ]  # fmt: skip

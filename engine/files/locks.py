@@ -13,7 +13,7 @@ import sys
 from threading import Lock as Mutex
 
 from engine.errors import LogDirLocked
-from engine.files.owner import hand_over
+from engine.files.pins import open_below, status_of
 from engine.files.refusals import unwritable
 
 _HELD: set[tuple[int, int]] = set()  # (device, inode) of the files that this process holds locks on
@@ -51,10 +51,9 @@ def _take(path: str) -> Lock:
     if _identity(path) in _HELD:  # to open and close it once more would drop the lock
         raise LogDirLocked(f"{path}: this process holds the lock already", do="wait until its other work there is done")
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = open_below(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except (OSError, ValueError) as error:
         raise unwritable(path, error, "run it as the user whom the log dir belongs to, as the broker does") from error
-    hand_over(path, descriptor)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -70,7 +69,7 @@ def _take(path: str) -> Lock:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path, follow_symlinks=False)
+        found = status_of(path, follow=False)
     except (OSError, ValueError):
         return None
     return found.st_dev, found.st_ino
@@ -84,7 +83,7 @@ def is_locked(path: str) -> bool:
     if sys.platform != "linux":
         return False
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_below(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (OSError, ValueError):
         return False
     try:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
-from engine.files.owner import ROOT, hand_over
-from engine.files.refusals import kind_of, unreadable, unwritable
+from engine.files.owner import ROOT, acting_owner, make_for_owner, remove_made
+from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, status_of
+from engine.files.refusals import kind_of, taken, unreadable, unwritable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.files.locks import Lock
     from engine.files.open_file import Buffer
 
 _COPY = 1 << 20  # bytes at a time
+_DEEPEST = 32  # directories within one another that are removed; Kafka's have none
 
 
 class FileInfo(NamedTuple):
@@ -50,7 +53,7 @@ class ReadOnlyFiles:
     def info(self, path: str) -> FileInfo:
         """What stands at `path`, symbolic links followed. Raises UnreadableFile."""
         try:
-            status = os.stat(path)
+            status = status_of(path)
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
         mode = status.st_mode
@@ -60,9 +63,15 @@ class ReadOnlyFiles:
     def space(self, path: str) -> DiskSpace:
         """The room where `path` lies, which is there. Raises UnreadableFile."""
         try:
-            status, number = os.statvfs(path), os.stat(path).st_dev
+            descriptor = open_below(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
+        try:
+            status, number = os.fstatvfs(descriptor), os.fstat(descriptor).st_dev
+        except OSError as error:
+            raise unreadable(path, error) from error
+        finally:
+            os.close(descriptor)
         return DiskSpace(number, status.f_bavail * status.f_frsize)
 
     def exists(self, path: str) -> bool:
@@ -72,7 +81,7 @@ class ReadOnlyFiles:
         for missing would make it anew, or remove what belongs to it.
         """
         try:
-            os.stat(path)
+            status_of(path)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return False
         except OSError as error:
@@ -87,7 +96,7 @@ class ReadOnlyFiles:
         As `list` and `info` of each, but the directory itself mostly tells what stands in it. Raises UnreadableFile.
         """
         try:
-            with os.scandir(directory) as entries:
+            with _entries(directory) as entries:
                 found = [(entry.name, entry.is_symlink(), entry.is_file(follow_symlinks=False)) for entry in entries]
         except (OSError, ValueError) as error:
             raise unreadable(directory, error) from error
@@ -96,7 +105,8 @@ class ReadOnlyFiles:
     def list(self, directory: str) -> list[str]:
         """Names in `directory`, sorted. Raises UnreadableFile."""
         try:
-            return sorted(os.listdir(directory))
+            with _entries(directory) as entries:
+                return sorted(entry.name for entry in entries)
         except (OSError, ValueError) as error:
             raise unreadable(directory, error) from error
 
@@ -111,7 +121,7 @@ class ReadOnlyFiles:
         """
         found: dict[str, str] = {}
         try:
-            with os.scandir(directory) as entries:
+            with _entries(directory) as entries:
                 for entry in entries:
                     if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
                         found[entry.name] = kind_of(entry.stat(follow_symlinks=False).st_mode)
@@ -122,14 +132,14 @@ class ReadOnlyFiles:
     def resolve(self, path: str) -> str:
         """`path` with every symbolic link followed, absolute. Raises UnreadableFile, also for links in a circle."""
         try:
-            return os.path.realpath(path, strict=True)
+            return real_path(path)
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
 
     def open(self, path: str) -> OpenFile:
         """Open a plain file for reading; never blocks on a FIFO or device. Raises UnreadableFile."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = open_below(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
         mode = os.fstat(descriptor).st_mode
@@ -164,33 +174,39 @@ class Files(ReadOnlyFiles):
     def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
         """Open a plain file for reading and writing; `create`: an empty one is made where there is none.
 
-        A symbolic link is not followed: what it leads to may lie outside the log dir. What root makes belongs to the owner
-        of its directory.
+        A symbolic link is not followed: what it leads to may lie outside the log dir.
         """
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
         try:
-            descriptor = os.open(path, flags, 0o644)
+            descriptor = open_below(path, flags, 0o644)
         except (OSError, ValueError) as error:
             raise unwritable(path, error) from error
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             os.close(descriptor)
             raise UnwritableFile(f"{path}: {kind_of(mode)}, not a file")
-        if create:
-            hand_over(path, descriptor)
         return self._opened_writable(path, descriptor)
 
-    def rename(self, path: str, to: str) -> None:
-        """Give the file or directory at `path` the name `to`; a file of that name is replaced."""
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
+        """Give the file or directory at `path` the name `to`.
+
+        replaces  the caller knows what the file at `to` holds and means to replace it; otherwise a file that exists there
+                  is an error, and nothing is changed
+        """
         try:
-            os.rename(path, to)
+            if replaces or not _would_replace(path, to):
+                (old, source), (new, target) = at(path), at(to)
+                os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
+                return
         except (OSError, ValueError) as error:
             raise unwritable(f"{path} -> {to}", error) from error
+        raise taken(f"{path} -> {to}")
 
     def remove(self, path: str) -> None:
         """Remove the file at `path`; that there is none is no error (Files.deleteIfExists)."""
         try:
-            os.unlink(path)
+            name, descriptor = at(path)
+            os.unlink(name, dir_fd=descriptor)
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
@@ -199,24 +215,36 @@ class Files(ReadOnlyFiles):
     def make_directory(self, path: str) -> None:
         """Make the directory at `path`; that there is one is no error."""
         try:
-            os.mkdir(path)
+            name, descriptor = at(path)
+            os.mkdir(name, dir_fd=descriptor)
         except (OSError, ValueError) as error:
-            if not os.path.isdir(path):
+            if not _is_directory(path):
                 raise unwritable(path, error) from error
-            return
-        hand_over(path)
+
+    def make_own_directory(self, path: str) -> bool:
+        """Make the directory at `path`, which is not a log dir's, as the quarantine of one.
+
+        True: root made it, for the user whose rights it has taken, and its name is on the disk.
+        """
+        if acting_owner() is None:
+            self.make_directory(path)
+            return False
+        return make_for_owner(path)
 
     def remove_directory(self, path: str) -> None:
         """Remove the empty directory at `path`."""
         try:
-            os.rmdir(path)
+            if remove_made(path):
+                return
+            name, descriptor = at(path)
+            os.rmdir(name, dir_fd=descriptor)
         except (OSError, ValueError) as error:
             raise unwritable(path, error) from error
 
     def sync_directory(self, path: str) -> None:
         """Wait until the names in the directory at `path` are on the disk (Utils.flushDir)."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = open_below(path, OPEN_DIRECTORY)
             try:
                 os.fsync(descriptor)
             finally:
@@ -225,9 +253,11 @@ class Files(ReadOnlyFiles):
             raise unwritable(path, error) from error
 
     def set_modified(self, path: str, modified_ms: int) -> None:
-        """Set the time of the last change of the file at `path`, ms since the epoch."""
+        """Set the time of the last change of the file at `path`, ms since the epoch; of a link, its own."""
         try:
-            os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+            name, descriptor = at(path)
+            times = (modified_ms * 1_000_000, modified_ms * 1_000_000)
+            os.utime(name, ns=times, dir_fd=descriptor, follow_symlinks=False)
         except (OSError, ValueError, OverflowError) as error:
             raise unwritable(path, error) from error
 
@@ -246,6 +276,52 @@ class Files(ReadOnlyFiles):
         """
         return take_lock(path)
 
+    @contextmanager
+    def held_open(self, directory: str) -> Iterator[None]:
+        """Reach what is in `directory` through a descriptor of it, whatever its name leads to meanwhile.
+
+        Raises UnwritableFile where it is not a directory itself: a symbolic link is not followed.
+        """
+        try:
+            descriptor = open_below(directory, OPEN_DIRECTORY | os.O_NOFOLLOW)
+        except (OSError, ValueError) as error:
+            raise unwritable(directory, error) from error
+        with pinned(directory, descriptor):
+            yield
+
+
+@contextmanager
+def _entries(directory: str) -> Iterator[Iterable[os.DirEntry[str]]]:
+    """What os.scandir tells of a directory. Raises OSError, ValueError."""
+    name, below = at(directory)
+    if below is None:
+        with os.scandir(name) as entries:
+            yield entries
+        return
+    descriptor = os.open(name, OPEN_DIRECTORY, dir_fd=below)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(status_of(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _would_replace(path: str, to: str) -> bool:
+    """Does a file, or a link, exist at `to` that is not the one at `path`?"""
+    try:
+        there = status_of(to, follow=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    ours = status_of(path, follow=False)
+    return not (stat.S_ISDIR(there.st_mode) or stat.S_ISDIR(ours.st_mode) or os.path.samestat(there, ours))
+
 
 def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
     """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
@@ -259,7 +335,7 @@ def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
         pieces: Sequence[Buffer] = list(parts)
         file.write_at(0, *pieces)
         file.sync()
-    files.rename(aside, path)
+    files.rename(aside, path, replaces=True)
     files.sync_directory(path.rpartition("/")[0] or ".")
 
 
@@ -277,24 +353,34 @@ def remove_tree(files: Files, top: str, *, but: str | None = None) -> int:
     """Remove the directory at `top` with everything in it → bytes of its files. That there is none is no error.
 
     but  a name in it that stays, and so the directory itself
-    Links are not followed. Raises UnreadableFile, UnwritableFile; what was removed until then is gone.
+    Symbolic links are removed, never followed, even if one takes the place of a directory meanwhile: each directory is reached
+    through its own descriptor. Raises UnreadableFile, UnwritableFile; what was removed until then is gone.
     """
+    parent, _, name = top.rstrip("/").rpartition("/")
     if not files.exists(top):
         return 0
+    if name in files.special(parent or ("/" if top.startswith("/") else ".")):
+        files.remove(top)
+        return 0
+    return _remove_tree(files, top, but, 0)
+
+
+def _remove_tree(files: Files, directory: str, but: str | None, depth: int) -> int:
+    if depth == _DEEPEST:
+        raise UnwritableFile(f"{directory}: more than {_DEEPEST} directories within one another: remove it by hand")
     size = 0
-    directories = [top]
-    for directory in directories:  # which grows meanwhile
+    with files.held_open(directory):
         special = files.special(directory)
         for name in files.list(directory):
-            if directory == top and name == but:
+            if name == but:
                 continue
             path = f"{directory}/{name}"
             info = None if name in special else look(files, path)
             if info is not None and info.is_directory:
-                directories.append(path)
+                size += _remove_tree(files, path, None, depth + 1)
                 continue
             size += 0 if info is None else info.size
             files.remove(path)
-    for directory in reversed(directories if but is None else directories[1:]):
+    if but is None:
         files.remove_directory(directory)
     return size

@@ -26,6 +26,7 @@ __all__ = [
     "LogDamaged",
     "OffsetIndexMissing",
     "OffsetOutOfRange",
+    "RecordsInRemoteStorage",
     "RollRefused",
     "SegmentOffsetOverflow",
     "SegmentTooLarge",
@@ -107,6 +108,12 @@ class OffsetOutOfRange(KafkalogError):
 
     code = "offset-out-of-range"
     exit_status = 2
+
+
+class RecordsInRemoteStorage(KafkalogError):
+    """An offset of a tiered log that no local segment has."""
+
+    code = "records-in-remote-storage"
 
 
 class SplitFailed(KafkalogError):

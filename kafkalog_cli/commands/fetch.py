@@ -15,7 +15,7 @@ _SECTIONS = (
         "--offset", "--timestamp", "--max-bytes", "--limit", "--isolation", "--follow", "--log-start-offset",
         "--high-watermark",
     )),
-    Section("Output", ("--template", "--format", "--raw")),
+    Section("Output", ("--template", "--format", "--raw", "--force")),
 )
 _EXAMPLES = (
     Example("Every value, one a line:", "kafkalog fetch data/orders-7"),
@@ -50,6 +50,7 @@ _EXAMPLES = (
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
               help="Text, one JSON document, or one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Write the batches as they stand in the log, whole ones, aborted ones too.")
+@click.option("--force", is_flag=True, help="Write --raw, and a template with raw bytes (%R, \\xHH), to a terminal as well.")
 @version_option
 def command(path: str, **values: Any) -> int:
     """Read the records of a partition as a consumer does.

@@ -9,11 +9,10 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, version_option, yes_option
 
 _SECTIONS = (
-    Section("Repair", (
-        "--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--config", "--config-file", "--now",
-    )),
+    Section("Settings", ("--config", "--config-file")),
+    Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
     Section("Output", ("--format", "--jobs")),
-)  # fmt: skip
+)
 _EXAMPLES = (
     Example("All files of a partition against its log:", "kafkalog verify-index /var/lib/kafka/data/orders-7"),
     Example("All partitions of a log dir; what is wrong as JSON, one object a line:",
@@ -29,9 +28,10 @@ _EXAMPLES = (
 @yes_option
 @click.option("--dry-run", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="With --rebuild: a topic setting, such as index.interval.bytes; may be repeated. It goes over all others.")
+              help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
+              "Overrides every other source.")
 @click.option("--config-file", type=PATH, metavar="FILE",
-              help="A broker's server.properties: log.dirs where no PATHS are given; with --rebuild settings of topics.")
+              help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
 @click.option("--now", type=Whole(0), metavar="MS",
               help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
@@ -57,16 +57,12 @@ def command(
     from kafkalog_cli.rebuilding import Rebuild
     from kafkalog_cli.verify import verify_all
 
-    if not rebuild and (dry_run or settings or now is not None or quarantine is not None or no_quarantine):
-        raise click.UsageError("--dry-run, --config, --now, --quarantine and --no-quarantine are for --rebuild")
-    if not rebuild and paths:
-        if config_file is not None:
-            raise click.UsageError("--config-file names what to look at where no PATHS are given, or settings for --rebuild")
-        return verify_all(paths, form, jobs)
+    if not rebuild and (dry_run or now is not None or quarantine is not None or no_quarantine):
+        raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine are for --rebuild")
     known = settings_from(config_file, settings)
     asked = None
     if rebuild:
         clock = now_ms() if now is None else now
         values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
-        asked = Rebuild(known, clock, quarantines_for("verify-index --rebuild", values), dry_run=dry_run, asks=not yes)
-    return verify_all(paths_from(paths, known), form, jobs, asked)
+        asked = Rebuild(clock, quarantines_for("verify-index --rebuild", values), dry_run=dry_run, asks=not yes)
+    return verify_all(paths_from(paths, known), form, jobs, known, asked)

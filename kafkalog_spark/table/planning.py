@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import KafkalogError
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
+from engine.log.fetch.view import BEING_WRITTEN
 from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
 from kafkalog_spark.table.partitions import Source, find_sources, open_view
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _OPENING = 1 << 20  # bytes that could be read while a partition is opened
 _MOST_TASKS = 100_000  # that one option may ask for: a driver has no memory for many more
-_BEING_WRITTEN = ("torn-tail", "zero-tail")
 
 
 class Piece(NamedTuple):
@@ -106,7 +106,7 @@ def tell_tail(options: ReadOptions, view: PartitionView) -> None:
 
     A batch that is cut off and zeros are where a running broker writes just now: the log ends before them.
     """
-    if view.tail is not None and view.tail.code not in _BEING_WRITTEN:
+    if view.tail is not None and view.tail.code not in BEING_WRITTEN:
         report, _ = on_corruption(options.on_corruption)
         report(view.tail)
 

@@ -144,12 +144,12 @@ def read(
     The last batch may be cut off. Raises OffsetOutOfRange, UnreadableFile, CorruptRecord. Mirrors UnifiedLog.read.
     """
     if start_offset < log.log_start_offset:
-        raise _out_of_range(log, start_offset, f"starting from offset: {log.log_start_offset}")
+        raise out_of_range(log, start_offset, f"starting from offset: {log.log_start_offset}")
     limit = _limit(log, isolation)
     wants_aborted = isolation is FetchIsolation.READ_COMMITTED
     segment = log.segments.floor_segment(start_offset)
     if start_offset > log.log_end_offset or segment is None:
-        raise _out_of_range(log, start_offset, f"upto {log.log_end_offset}")
+        raise out_of_range(log, start_offset, f"upto {log.log_end_offset}")
     if start_offset >= limit.message_offset:
         place = limit if start_offset == limit.message_offset else _place(log, start_offset)
         return FetchData(place, None, 0, aborted=[] if wants_aborted else None)
@@ -209,7 +209,8 @@ def _first_offset(segment: ReadableSegment, found: FetchSlice) -> int:
     return found.base_offset
 
 
-def _out_of_range(log: ReadableLog, offset: int, what: str) -> OffsetOutOfRange:
+def out_of_range(log: ReadableLog, offset: int, what: str) -> OffsetOutOfRange:
+    """In Kafka's words."""
     name = log.directory.rstrip("/").rpartition("/")[2]
     return OffsetOutOfRange(
         f"Received request for offset {offset} for partition {name}, but we only have log segments {what}."

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _LOOKS = 20  # at a directory in which files come and go
+BEING_WRITTEN = ("torn-tail", "zero-tail")  # what the end of a log may have while a broker writes
 
 
 class EpochsRead:
@@ -56,6 +57,7 @@ class PartitionView:
     high_watermark    None: the log end; what replication-offset-checkpoint says is some seconds old
     last_stable_offset  where reading committed records ends, if somebody found it out already
     report            takes what is wrong with the end of the log, and transaction markers that can not be read
+    is_followed       a broker may be writing: of the end of the log only what is wrong in any case is reported
 
     tail              what stands behind the last whole batch, a finding; None: nothing
     sound_end_offset  behind the last batch before damage, as far as the end of the log was looked at
@@ -65,13 +67,13 @@ class PartitionView:
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None], *,
         log_start_offset: int | None = None, high_watermark: int | None = None, last_stable_offset: int | None = None,
-        config: LogConfig | None = None,
+        config: LogConfig | None = None, is_followed: bool = False,
     ) -> None:
         self.files, self.directory = files, directory.rstrip("/") or "/"
         self.config = LogConfig() if config is None else config
         self.segments = Segments[SegmentView]()
         self.partition: PartitionDir | None = partition_of(files.absolute(self.directory + "/x"))
-        self._report = report
+        self._report, self._is_followed = report, is_followed
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
         self._known_stable = last_stable_offset
         self._end = LogOffsetMetadata(0, 0, 0)
@@ -202,7 +204,8 @@ class PartitionView:
             return
         position = segment.offset_index.lookup(segment.offset_index.last_offset).position
         found = find_end(segment.log_file, position if position < size else 0, size, base)
-        if found.tail is not None and not _was_told(self._end, base, found.position):
+        is_told = _was_told(self._end, base, found.position)
+        if found.tail is not None and not is_told and not (self._is_followed and found.tail.code in BEING_WRITTEN):
             self._report(found.tail._replace(what=f"{found.tail.what}: not read"))
         segment.size, self.tail = found.position, found.tail
         self._end = LogOffsetMetadata(max(base, found.next_offset or 0), base, found.position)

@@ -220,5 +220,5 @@ def _write(files: Files, directory: str, name: str, file: OpenFile, runs: list[R
         copy.sync()
     files.set_modified(aside, modified_ms)
     _remove_indexes(files, directory, base)
-    files.rename(aside, path)
+    files.rename(aside, path, replaces=True)
     files.sync_directory(directory)

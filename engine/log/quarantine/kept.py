@@ -174,6 +174,7 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
     """
     _refuse_foreign(files, directory)
     with ExitStack() as held:
+        held.enter_context(files.held_open(directory))  # also where others may exchange it for a link
         held.enter_context(in_use(files, directory))
         kept = describe(files, directory)
         if kept is None or not can_go(kept, before_ms):
@@ -185,7 +186,7 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
         remove_tree(files, f"{directory}/{STORED}")
         remove_tree(files, directory, but=MANIFEST)
         files.sync_directory(directory)
-        remove_tree(files, directory)
+    remove_tree(files, directory)
     return kept.size
 
 

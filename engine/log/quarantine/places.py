@@ -66,6 +66,12 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
     return manifest
 
 
+def partitions_in(files: ReadOnlyFiles, manifest: Manifest) -> list[str]:
+    """The partition directories that restoring changes, as far as they are there."""
+    parents = dict.fromkeys(parent_of(path) for path in _changed(files, manifest))
+    return [one for one in parents if parse_partition_dir(file_name(one)) is not None and files.exists(one)]
+
+
 def _restored(files: ReadOnlyFiles, directory: str) -> list[str]:
     """The quarantine from which was restored while `directory` came into being: its files went, too."""
     name = _OF_FORCED.fullmatch(files.absolute(directory))

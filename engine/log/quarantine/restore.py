@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.advice import argument
 from engine.errors import KafkalogError, UnwritableFile
-from engine.files import is_full, look
+from engine.files import acting_as_root, is_full, look
 from engine.layout import parent_of
 from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
 from engine.log.quarantine.places import FORCED, read_trusted
@@ -100,7 +100,9 @@ def restore(
         raise _changed(directory, manifest, since)
     seam = files
     if force and keep and (before.is_begun or since != []):
-        seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
+        with acting_as_root():  # the owner of a log dir may not be allowed to make something beside the quarantine
+            seam = QuarantiningFiles(files, _aside(files, directory), command="restore", now=now, log_dirs=manifest.log_dirs)
+            seam.make()
     try:
         undoing = _Undoing(seam, directory, manifest, before, progress)
         left = undoing.run(entries, order, forget_new=force)
@@ -380,7 +382,7 @@ def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
         if is_ours and kept.modified_ms != modified_ms:
             files.set_modified(stored, modified_ms)
         if is_ours:
-            files.rename(stored, path)
+            files.rename(stored, path, replaces=True)
     except UnwritableFile as error:
         if getattr(error.__cause__, "errno", None) != errno.EXDEV:
             raise
@@ -389,5 +391,5 @@ def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
         aside = path + _ASIDE  # the file has its name only when it is whole
         _put(files, stored, aside, 0)
         files.set_modified(aside, modified_ms)
-        files.rename(aside, path)
+        files.rename(aside, path, replaces=True)
     files.sync_directory(parent_of(path))

@@ -16,19 +16,79 @@ from engine.errors import UnwritableFile, UsageError
 from engine.files import FileInfo, Files, OpenFile, WritableFile, remove_tree
 from engine.files_above import FilesAbove
 from engine.layout import parent_of
-from engine.log.quarantine.kept_file import FileState, QuarantinedFile
 from engine.log.quarantine.manifest import STORED, Do, Entry, ManifestWriter
 from engine.log.quarantine.stamps import list_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.files import Buffer
     from engine.log.quarantine.stamps import Stamp
 
 _CHUNK = 256 * 1024  # bytes copied at a time
 _ZEROS = bytes(_CHUNK)
 _NEEDED = (Do.CUT, Do.TIME, Do.MAKE_DIRECTORY, Do.REMOVE_DIRECTORY)  # whose traces sizes and names do not show
 _FEW = 64 * 1024  # bytes that are compared in the end with what stands in their place
+
+
+class _State:
+    """What became of a file that was opened for writing.
+
+    path     where it is now
+    intact   so many of its first bytes are the old ones, and in place; None until it is changed
+    is_new   nothing of it needs to be kept: it was made here, or is kept already
+    is_kept  it lies in the quarantine: what is still written to it is dropped
+    """
+
+    __slots__ = ("intact", "is_kept", "is_new", "path")
+
+    def __init__(self, path: str, *, is_new: bool) -> None:
+        self.path, self.is_new = path, is_new
+        self.intact: int | None = None
+        self.is_kept = False
+
+
+class QuarantinedFile(WritableFile):
+    """A file open for reading and writing, whose old bytes are kept before they change."""
+
+    __slots__ = ("_files", "_state", "below")
+
+    def __init__(self, files: QuarantiningFiles, below: WritableFile, state: _State) -> None:
+        super().__init__(below.path, -1)
+        self._files, self.below, self._state = files, below, state
+
+    def close(self) -> None:
+        """Release the descriptor. A second call does nothing."""
+        self.below.close()
+
+    def size(self) -> int:
+        """Bytes in the file at this moment."""
+        return self.below.size()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill `buffer` from byte `position`; returns how many bytes came."""
+        return self.below.read_into(buffer, position)
+
+    def write_at(self, position: int, *parts: Buffer) -> None:
+        """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
+        if self.prepare(position):
+            self.below.write_at(position, *parts)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or lengthen it with zeros. Raises UnwritableFile."""
+        if size != self.below.size() and self.prepare(size):
+            self.below.truncate(size)
+
+    def sync(self) -> None:
+        """Wait until the file's bytes and size are on the disk. Raises UnwritableFile."""
+        self.below.sync()
+
+    def prepare(self, position: int) -> bool:
+        """Keep the old bytes from `position` on, which are about to change. False: the change has no object any more."""
+        state = self._state
+        if not state.is_new and position >= 0:
+            self._files.keep(self.below, state, position)
+        return not state.is_kept
 
 
 class QuarantiningFiles(FilesAbove):
@@ -53,7 +113,8 @@ class QuarantiningFiles(FilesAbove):
         self._lock = RLock()
         self._manifest: ManifestWriter | None = None
         self._is_begun = False  # may there be a directory?
-        self._states: dict[str, FileState] = {}
+        self._is_placed = False  # is its name on the disk?
+        self._states: dict[str, _State] = {}
         self._listed: dict[str, dict[str, Stamp]] = {}  # by directory, how its files stood
         self._taken: dict[str, tuple[int, str]] = {}  # (size, SHA-256) of whole files that are kept
         self._is_needed = False  # was anything changed that only this quarantine can tell?
@@ -62,6 +123,14 @@ class QuarantiningFiles(FilesAbove):
         self._stored = 0
         self.stored_size = 0
         self.is_whole = False  # does the manifest have its last line?
+
+    def make(self) -> None:
+        """Make the directory now, before anything is changed; if nothing is, `finish` removes it. Raises UnwritableFile.
+
+        For the owner of a log dir only root may be able to, and not any more once the work has begun.
+        """
+        self._is_begun = True
+        self._is_placed = self._below.make_own_directory(self.directory)
 
     @property
     def is_used(self) -> bool:
@@ -130,14 +199,14 @@ class QuarantiningFiles(FilesAbove):
             file = self._below.open_writable(path, create=create)
         with self._lock:
             if is_new or place not in self._states:
-                self._states[place] = FileState(place, is_new=is_new)
+                self._states[place] = _State(place, is_new=is_new)
             return QuarantinedFile(self, file, self._states[place])
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does; a file that is replaced is kept."""
         place, target = self._place(path), self._place(to)
-        if place == target or not self._below.exists(path):
-            self._below.rename(path, to)
+        if place == target or not self._below.exists(path) or not (replaces or self._is_free(to)):
+            self._below.rename(path, to, replaces=replaces)
             return
         self._settle(target)
         replaced: dict[str, Any] = {}
@@ -152,7 +221,7 @@ class QuarantiningFiles(FilesAbove):
             self._is_needed = True
         empty = Entry(Do.REMOVE_DIRECTORY, target) if there is not None and there.is_directory else None
         with self._noted(empty), self._noted(Entry(Do.RENAME, place, target, **replaced)):
-            self._below.rename(path, to)
+            self._below.rename(path, to, replaces=replaces)
         with self._lock:
             if old is not None:
                 old.is_new = True
@@ -166,6 +235,10 @@ class QuarantiningFiles(FilesAbove):
                 state = self._states.pop(known)
                 state.path = target + known[len(place) :]
                 self._states[state.path] = state
+
+    def _is_free(self, path: str) -> bool:
+        """Is there no file at `path` that a rename would replace?"""
+        return not self._below.exists(path) or self._below.info(path).is_directory
 
     def remove(self, path: str) -> None:
         """As Files does; a file that was there before is moved into the quarantine."""
@@ -209,7 +282,7 @@ class QuarantiningFiles(FilesAbove):
 
     # ---- keeping
 
-    def keep(self, file: WritableFile, state: FileState, position: int) -> None:
+    def keep(self, file: WritableFile, state: _State, position: int) -> None:
         """Keep the old bytes of `file` from `position` on, or note that it is going to be longer."""
         is_first = state.intact is None
         intact = file.size() if state.intact is None else state.intact
@@ -223,7 +296,7 @@ class QuarantiningFiles(FilesAbove):
             self._note(Entry(Do.GROW, state.path, size=intact, modified_ms=modified_ms))
         state.intact = intact
 
-    def _take_away(self, path: str, place: str, state: FileState | None) -> None:
+    def _take_away(self, path: str, place: str, state: _State | None) -> None:
         info = self._below.info(path)
         name = self._new_name(place)
         stored = f"{self.directory}/{STORED}/{name}"
@@ -337,12 +410,13 @@ class QuarantiningFiles(FilesAbove):
     def _begin(self) -> ManifestWriter:
         with self._lock:
             if self._manifest is None:
-                self._is_begun = True
-                self._below.make_directory(self.directory)
+                if not self._is_begun:
+                    self.make()
                 self._below.make_directory(f"{self.directory}/{STORED}")
                 self._manifest = ManifestWriter(self._below, self.directory, *self._about)
                 self._below.sync_directory(self.directory)
-                self._below.sync_directory(self.directory.rpartition("/")[0] or "/")
+                if not self._is_placed:
+                    self._below.sync_directory(self.directory.rpartition("/")[0] or "/")
             return self._manifest
 
     def _place(self, path: str) -> str:

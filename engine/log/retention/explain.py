@@ -42,6 +42,8 @@ def _reasons(
     upper_bound = log.log_end_offset if following is None else following.base_offset
     if log.high_watermark < upper_bound:
         return [f"stays: not all of it lies below the high watermark {log.high_watermark}"]
+    if log.is_tiered:
+        return ["stays: a broker deletes it once it is in remote storage"]
     if not log.config.delete:
         policy = log.config.cleanup_policy or "empty"
         return [f"stays: cleanup.policy is {policy}, so only what lies below the log start offset goes"]

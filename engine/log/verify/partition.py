@@ -13,7 +13,7 @@ from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
-from engine.findings import Finding, Severity, Where
+from engine.findings import LOSSES, Finding, Severity, Where
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
@@ -27,10 +27,13 @@ from engine.layout import (
     partition_of,
     transaction_index_file_name,
 )
+from engine.log.logdir.log_manager import TopicPolicy
 from engine.log.verify.continuity import ContinuityCheck
 from engine.log.verify.epochs import EpochCheck
 from engine.log.verify.flood import Dam
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
+from engine.log.verify.leftovers import check_leftovers
+from engine.log.verify.losses import read_evidence
 from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
 from engine.record.kafka07_file import valid_size
@@ -41,11 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile, ReadOnlyFiles
+    from engine.log.verify.losses import Evidence
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
 
 MAX_BASE_OFFSET = 2**63 - 2**32  # kernels add 32-bit numbers to it
+UNKNOWN_POLICY = TopicPolicy()
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -69,16 +74,19 @@ class Verification:
 
 
 def verify_partition(
-    files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True
+    files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True,
+    policy: TopicPolicy = UNKNOWN_POLICY,
 ) -> Verification:
     """Compare all files of the partition in `directory` → what was compared. `report` takes what is wrong.
 
+    policy what is known of its topic: whether gaps can be the cleaner's, and its first records in remote storage
     go_on  is asked now and then; False: stop in the middle, what was found so far was reported
-    Files with `.deleted`, `.cleaned`, `.swap` and the like are left out: they are no part of the log. Memory: one window,
+    Files with `.deleted`, `.cleaned`, `.swap` and the like are no part of the log; of the last two it is reported what a start
+    does with them. Memory: one window,
     one index of each sort, the producers. Findings are as many as `flood` lets through. Raises UnreadableFile, and
     FileChangedWhileReading.
     """
-    return _Partition(files, directory, report, go_on).run()
+    return _Partition(files, directory, report, go_on, policy).run()
 
 
 class _Judged:
@@ -98,7 +106,7 @@ class _Judged:
         result.worst = max(result.worst, finding.severity, key=order.index)
         if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
             result.is_log_damaged = True
-        if finding.severity is not Severity.INFO and finding.code != "offset-gap":
+        if finding.severity is not Severity.INFO and finding.code not in LOSSES:
             result.is_broken = True
         self._dam(finding)
 
@@ -108,8 +116,10 @@ class _Judged:
 
 
 class _Partition:
-    def __init__(self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool]) -> None:
-        self._files = files
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool], policy: TopicPolicy
+    ) -> None:
+        self._files, self._policy = files, policy
         self._prefix = directory if directory.endswith("/") else directory + "/"
         self._go_on = go_on
         self.result = Verification(directory)
@@ -123,16 +133,20 @@ class _Partition:
 
     def run(self) -> Verification:
         """See verify_partition."""
+        evidence = read_evidence(self._files, self._prefix)
         bases = self._list()
         self._start_offset = self._log_start_offset()
         self._epochs = self._epoch_check()
-        self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts)
+        self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts,
+                                           self._policy.compacted)
         self._producers = ProducerCheck(self._snapshots(), self._report)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
                 break
         else:
             self._finish()
+            self._compare_evidence(evidence, bases)
+            check_leftovers(self._files, self._prefix, self._policy, self._report)
         self._report.finish()
         return self.result
 
@@ -145,6 +159,21 @@ class _Partition:
         self._epochs.finish()
         self._continuity.finish()
         self._check_start()
+
+    def _compare_evidence(self, evidence: Evidence, bases: list[int]) -> None:
+        """What the files beside the batches prove to be missing."""
+        end = self._continuity.log_end
+        if end is None and any(kind is FileKind.LOG_07 for kind, _ in self._paths):
+            return
+        for missing in evidence.beyond(end or 0):
+            if missing.finding.code != "index-beyond-log":  # whose entries were compared one by one
+                self._report(missing.finding)
+        if evidence.lacks_snapshots:
+            what = "its segments have batches of producers, and there is no producer snapshot"
+            self._report(Finding("snapshot-missing", Where(self.result.path), what))
+        before = evidence.before(bases[0], self._policy) if bases else None
+        if before is not None:
+            self._report(before.finding)
 
     def _log_07(self, path: str) -> None:
         """A log of Kafka 0.7: there is nothing beside it, so only its own checksums can be compared."""

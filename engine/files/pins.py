@@ -1,0 +1,79 @@
+"""Directories that are held open: what lies below them is reached through their descriptors, not through the names above.
+
+A name can be exchanged for a symbolic link while we work, a descriptor can not. And a directory that only root can reach is
+open to a process that gave up root's rights.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_PINS: dict[str, int] = {}  # absolute path → descriptor
+
+
+def at(path: str) -> tuple[str, int | None]:
+    """`path` as the operating system is to be asked for it: (relative path, descriptor that it is relative to)."""
+    if not _PINS:
+        return path, None
+    head = full = spelled(path)
+    while head:
+        descriptor = _PINS.get(head)
+        if descriptor is not None:
+            return full[len(head) + 1 :] or ".", descriptor
+        head = head.rpartition("/")[0]
+    return path, None
+
+
+def spelled(path: str) -> str:
+    """`path` absolute, without empty words and dots."""
+    full = path if path.startswith("/") else f"{os.getcwd()}/{path}"
+    return "/" + "/".join(word for word in full.split("/") if word not in ("", "."))
+
+
+@contextmanager
+def pinned(path: str, descriptor: int) -> Iterator[None]:
+    """Reach everything below `path` through `descriptor`, which is closed in the end."""
+    name = spelled(path)
+    before = _PINS.get(name)
+    _PINS[name] = descriptor
+    try:
+        yield
+    finally:
+        if before is None:
+            del _PINS[name]
+        else:
+            _PINS[name] = before
+        os.close(descriptor)
+
+
+def open_below(path: str, flags: int, mode: int = 0o777) -> int:
+    """As os.open. Raises OSError, ValueError."""
+    name, descriptor = at(path)
+    return os.open(name, flags, mode, dir_fd=descriptor)
+
+
+def status_of(path: str, *, follow: bool = True) -> os.stat_result:
+    """As os.stat. Raises OSError, ValueError."""
+    name, descriptor = at(path)
+    return os.stat(name, dir_fd=descriptor, follow_symlinks=follow)
+
+
+def real_path(path: str) -> str:
+    """`path` without symbolic links. Raises OSError, ValueError."""
+    name, descriptor = at(path)
+    if descriptor is None:
+        return os.path.realpath(path, strict=True)
+    if sys.platform != "linux":
+        return spelled(path)
+    found = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=descriptor)  # who may not walk there still learns where it is
+    try:
+        return os.readlink(f"/proc/self/fd/{found}")
+    finally:
+        os.close(found)
