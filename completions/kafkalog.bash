@@ -147,13 +147,17 @@ _kafkalog() {
             _kafkalog_words 'read_uncommitted read_committed' "$cur"
             return
             ;;
+        --open-transactions)
+            _kafkalog_words 'wait abort' "$cur"
+            return
+            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
+            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
         fi
         ;;
     recover)
@@ -175,7 +179,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     restore)

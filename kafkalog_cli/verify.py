@@ -317,4 +317,6 @@ def _verdict(done: Verification) -> str:
         return "log damaged"
     if done.is_broken:
         return "broken"
-    return "sound" if done.worst in (None, Severity.INFO) else "offsets missing"
+    if done.worst not in (None, Severity.INFO):
+        return "offsets missing"
+    return "sound locally" if done.is_partly_remote else "sound"
