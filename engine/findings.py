@@ -270,6 +270,16 @@ KINDS: dict[str, Kind] = {
         "the topic has remote.storage.enable: the broker copied these segments and deleted them here",
         "read them with a consumer while a broker of the cluster runs",
     ),
+    "open-transaction": Kind(
+        Severity.WARNING,
+        "nothing says yet whether its records are committed: a consumer that reads committed records waits here",
+        "after the end of its broker: --open-transactions abort (Spark: openTransactions) reads the log as it will be then",
+    ),
+    "open-transaction-ended": Kind(
+        Severity.INFO,
+        "the log has no marker for it; a coordinator that starts writes one: a commit if that was decided, else an abort",
+        "nothing to do",
+    ),
     "epochs-start-late": Kind(
         Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",
         "nothing to do where records were deleted",

@@ -62,7 +62,7 @@ def _event_text(event: Event) -> str:
 
 def _amounts(event: Event) -> Iterator[str]:
     if event.first_offset is not None:
-        end = "" if event.end_offset is None else f" to {event.end_offset}"
+        end = "" if event.end_offset in (None, event.first_offset) else f" to {event.end_offset}"
         yield f"offset {event.first_offset}{end}"
     if event.records is not None:
         yield f"{event.records} records"

@@ -174,6 +174,7 @@ def _note_stranger(report: Report, name: str, stranger: Stranger) -> None:
 def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:
     """What Kafka believes. Where it would forget epochs for it that the checkpoint knows, ours does not."""
     is_taken = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
+    log.report.has_doubtful_epochs |= is_taken
     taken = "has it, as a broker takes it over" if is_taken else "is not changed by it"
     log.report.add(Action.KEPT, name, f"at byte {doubt.run.position}: {doubt.text}; "
                    f"{FileKind.LEADER_EPOCH_CHECKPOINT.value} {taken}",

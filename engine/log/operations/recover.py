@@ -367,17 +367,17 @@ def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, 
     files = manager.files_of(place.log_dir)
     evidence = read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key))
     if options.salvage:
-        # first what an interrupted replacement left: what a `.swap` becomes is looked through, not what it replaces
-        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report).settle()
+        # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
+        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
         salvage(files, place.path, report)
     log = manager.load(
-        place, report, clean_start=options.clean_start,
+        place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True,
     )
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
-    if options.mark_clean:
+    if options.mark_clean or options.salvage:
         mend_contradicted_epochs(files, log, report)
 
     def looked_at() -> None:
