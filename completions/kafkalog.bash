@@ -179,7 +179,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     restore)
