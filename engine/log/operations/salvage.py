@@ -18,6 +18,7 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.log.errors import refuse_too_large
 from engine.log.report import Action
 from engine.record.soundness import searched_up_to
 from engine.record.windows import LogWalk, Stop
@@ -51,9 +52,11 @@ def salvage(files: Files, directory: str, report: Report) -> int:
     """Write every segment of the partition in `directory` that has damage with sound batches behind it anew.
 
     A torn end is left to recovery. A segment whose name contradicts its batches and those before it gets the name it had.
-    Returns how many segments were written. Raises UnreadableFile, UnwritableFile.
+    Returns how many segments were written. Raises UnreadableFile, UnwritableFile, SegmentTooLarge.
     """
     names = [name for name in files.list(directory) if is_log_file_name(name)]
+    for name in names:
+        refuse_too_large(f"{directory}/{name}", files.info(f"{directory}/{name}").size)
     bases = sorted(int(name[:20]) for name in names)
     firsts = [_first_offset(files, f"{directory}/{log_file_name(base)}", base) for base in bases]
     count = 0
