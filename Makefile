@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 COMPILE := $(PYTHON) setup.py -q build_ext --inplace
 export KAFKALOG_KERNELS ?= auto
 
-.PHONY: help setup build demo test lint crash fuzz fuzz-mutants fuzz-sanitize oracle goldens bench bench-spark docs clean
+.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle goldens bench bench-spark docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,9 +15,9 @@ $(VENV)/demo-ready: pyproject.toml setup.py .ci/setup .ci/packages
 	sh .ci/setup
 	touch $@
 
-$(VENV)/ready: $(VENV)/demo-ready
+$(VENV)/ready: pyproject.toml setup.py .ci/setup .ci/packages constraints.txt
 	sh .ci/setup dev
-	touch $@
+	touch $(VENV)/demo-ready $@
 
 build: setup ## compile the kernels again if they were edited
 	@$(COMPILE)
@@ -39,6 +39,13 @@ lint: build ## ruff, mypy, import layers
 oracle: build ## compare with real Kafka (Java, Maven)
 	KAFKALOG_BROKER=all $(PYTHON) -m pytest tests/oracle -m oracle
 
+audit: setup ## look for known vulnerabilities of the versions in constraints.txt (needs the network; what cannot be looked up is an error)
+	$(VENV)/bin/pip-audit --strict --disable-pip --require-hashes -r constraints.txt
+
+lock: setup ## bring constraints.txt up to date with pyproject.toml; LOCK=--upgrade for the newest versions
+	$(VENV)/bin/uv pip compile pyproject.toml -q --extra dev --extra spark --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --custom-compile-command 'make lock' $(LOCK) -o constraints.txt
+
 goldens: build ## store anew what real Kafka and kafkalog print, then read the diff
 	$(PYTHON) -m pytest tests/oracle/test_golden.py tests/oracle/test_batches.py -k "golden or stored" --rewrite
 	$(PYTHON) -m pytest tests/golden --rewrite
@@ -56,8 +63,11 @@ clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info
 	find engine -name '*.so' -delete
 
-crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk (about ten minutes on two processors)
+crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk; kill commands (about twenty minutes on two processors; Java, Maven)
 	KAFKALOG_CRASH=full $(PYTHON) -m pytest -n auto -m crash tests
+
+damage: build ## recover, salvage and verify 84 damaged partitions and 14 damaged log dirs, by laws and beside what a real broker did
+	KAFKALOG_DAMAGE=full $(PYTHON) -m pytest -n auto tests/damage
 
 fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files, then more under sanitizers (COUNT, SEED, JOBS for both)
 

@@ -69,7 +69,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     compact)
@@ -147,13 +147,17 @@ _kafkalog() {
             _kafkalog_words 'read_uncommitted read_committed' "$cur"
             return
             ;;
+        --open-transactions)
+            _kafkalog_words 'wait abort' "$cur"
+            return
+            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --follow --log-start-offset --high-watermark -f --template --format --raw --version -h --help' "$cur"
+            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
         fi
         ;;
     recover)
@@ -175,7 +179,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     restore)
@@ -208,7 +212,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--explain --free --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     roll)
@@ -297,7 +301,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--rebuild --dry-run --config --config-file --now --format --jobs --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --dry-run --now --format --jobs --version -h --help' "$cur"
         fi
         ;;
     esac

@@ -78,9 +78,9 @@ class FilesAbove(Files):
         """As Files does."""
         return self._changing.open_writable(path, create=create)
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does."""
-        self._changing.rename(path, to)
+        self._changing.rename(path, to, replaces=replaces)
 
     def remove(self, path: str) -> None:
         """As Files does."""

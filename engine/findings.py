@@ -65,15 +65,23 @@ class Finding(NamedTuple):
 
 
 _DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
+_DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full --dry-run {directory}` shows what a repair "
+            "truncates, with --salvage what it keeps")
 _REBUILD = "kafkalog verify-index --rebuild {path}"
 _REBUILD_MISSING = "kafkalog verify-index --rebuild {directory}"
+_COMPARE_LOSS = "compare with a replica of the partition before a broker starts: it goes on without these records"
 _RECOVER = "look at what `kafkalog recover --dry-run` says of the log dir"
+
+# of these codes only offsets are missing: what is there is as it should be
+LOSSES = frozenset((
+    "offset-gap", "checkpoint-beyond-log", "snapshot-beyond-log", "epochs-beyond-log", "epochs-before-log",
+))  # fmt: skip
 
 KINDS: dict[str, Kind] = {
     "crc-mismatch": Kind(
         Severity.ERROR,
         "the bytes changed after the broker wrote them, or a write was torn",
-        "compare with a replica of the partition before anything is cut",
+        _DAMAGED,
     ),
     "batch-size-invalid": Kind(
         Severity.ERROR,
@@ -83,7 +91,7 @@ KINDS: dict[str, Kind] = {
     "torn-tail": Kind(
         Severity.ERROR,
         "the file ends inside a batch: a write was cut off, or a broker is writing at this moment",
-        "if no broker is running, it will cut these bytes at its next start",
+        f"if no broker is running: {_DAMAGED}",
     ),
     "segment-too-large": Kind(
         Severity.ERROR,
@@ -93,7 +101,7 @@ KINDS: dict[str, Kind] = {
     "zero-tail": Kind(
         Severity.WARNING,
         "zeros behind the last batch: space that a crash left allocated but unwritten",
-        "a broker cuts them at its next start; where records are missing, compare with a replica of the partition",
+        f"where records are missing: {_DAMAGED}",
     ),
     "skipped-bytes": Kind(
         Severity.ERROR, "no batch with a valid header and checksum begins in these bytes",
@@ -147,7 +155,7 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "offset-order": Kind(
-        Severity.ERROR, "offsets must grow within a log", "compare with a replica of the partition",
+        Severity.ERROR, "offsets must grow within a log", _DAMAGED,
     ),
     "half-committed": Kind(
         Severity.WARNING, "partitions of the log dir may hold half of what was written, or be missing",
@@ -248,8 +256,11 @@ KINDS: dict[str, Kind] = {
         "start the broker refuses or repeats batches, or holds the last stable offset back", _REBUILD,
     ),
     "snapshot-beyond-log": Kind(
-        Severity.INFO, "the log ends before the snapshot's offset: a crash or a repair cut it",
-        "harmless: the broker removes it",
+        Severity.WARNING, "the log once reached the snapshot's offset: records at its end were lost", _COMPARE_LOSS,
+    ),
+    "snapshot-missing": Kind(
+        Severity.WARNING, "the log has producers, and no snapshot of them: after a clean stop a broker starts without their "
+        "state and accepts duplicates", "kafkalog recover {directory}    # it reads the batches and writes snapshots",
     ),
     "epochs-mismatch": Kind(
         Severity.WARNING, "the checkpoint gives offsets to another leader epoch than their batches: replicas that compare "
@@ -260,13 +271,46 @@ KINDS: dict[str, Kind] = {
         "the segment may take the epoch over into leader-epoch-checkpoint",
         "compare with a replica of the partition; `kafkalog recover --dry-run` says what becomes of the checkpoint",
     ),
+    "records-in-remote-storage": Kind(
+        Severity.WARNING,
+        "the topic has remote.storage.enable: the broker copied these segments and deleted them here",
+        "read them with a consumer while a broker of the cluster runs",
+    ),
+    "open-transaction": Kind(
+        Severity.WARNING,
+        "nothing says yet whether its records are committed: a consumer that reads committed records waits here",
+        "after the end of its broker: --open-transactions abort (Spark: openTransactions) reads the log as it will be then",
+    ),
+    "open-transaction-ended": Kind(
+        Severity.INFO,
+        "the log has no marker for it; a coordinator that starts writes one: a commit if that was decided, else an abort",
+        "nothing to do",
+    ),
     "epochs-start-late": Kind(
         Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",
         "nothing to do where records were deleted",
     ),
     "epochs-beyond-log": Kind(
-        Severity.INFO, "the log ends before an epoch's first offset: a crash or a repair cut it",
-        "harmless: the broker removes the line when it starts",
+        Severity.WARNING, "the log once reached the epoch's first offset: records at its end were lost", _COMPARE_LOSS,
+    ),
+    "epochs-before-log": Kind(
+        Severity.WARNING, "the first leader epoch begins before the first segment, and no log start offset explains it: "
+        "segments at the start of the log were lost", _COMPARE_LOSS,
+    ),
+    "checkpoint-beyond-log": Kind(
+        Severity.WARNING, "the checkpoint counts records that the log does not have: it lost its end, or is an older copy",
+        _COMPARE_LOSS,
+    ),
+    "records-remote": Kind(
+        Severity.INFO, "the log starts before its first local segment, as logs with remote storage do; what is in remote "
+        "storage was not checked", "if the topic never had remote storage, compare with a replica of the partition",
+    ),
+    "leftover-file": Kind(
+        Severity.INFO, "a compaction or a split was interrupted; a broker that starts completes or undoes it", _RECOVER,
+    ),
+    "swap-loses-records": Kind(
+        Severity.WARNING, "a broker that starts replaces segments by this file, which does not hold all that they hold",
+        "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
     ),
     "broker-stops": Kind(
         Severity.WARNING, "a broker that starts on this log dir gives up, in these words", _RECOVER,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 JOB_LOCK, TASK_LOCK = ".kafkalog-job-", ".kafkalog-task-"  # of Spark's jobs, in a log dir, where brokers pass over them
 METADATA_TOPIC = "__cluster_metadata"  # of a KRaft cluster; one partition, which only controllers write
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))  # Topic.INTERNAL_TOPICS
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
 
 

@@ -102,6 +102,8 @@ def _check(values: dict[str, Any]) -> None:
     for name in ("sequence", "producer_epoch"):
         if values[name] is not None and values["producer_id"] < 0:
             raise UsageError(f"--{name.replace('_', '-')} is a producer's", "add --producer-id N")
+    if values["ignore_unknown"] and values["form_in"] != "json":
+        raise UsageError("--ignore-unknown is about members of JSON objects", "leave it out")
     if values["producer_id"] >= 0 and values["form_in"] == "raw":
         raise UsageError("raw batches name their own producers", "leave --producer-id out")
     if values["flush_messages"] is not None:
@@ -149,7 +151,7 @@ class Session:
         if values["magic"] is not None:
             raise UsageError(f"{log.directory}: --magic is for logs of Kafka 0.7, and this is none", path=log.directory)
         self._log = log
-        self._json = JsonLines()
+        self._json = JsonLines(ignore_unknown=values["ignore_unknown"])
         self._begin(values, descriptor, log.directory)
         self._spec = self._producer_spec()
         self._epoch = self._leader_epoch()

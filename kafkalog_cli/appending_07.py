@@ -34,7 +34,7 @@ class Session07(Session):
     def __init__(self, log: Log07, report: Report, values: dict[str, Any], descriptor: int) -> None:
         _check(log.directory, values)
         self._log_07, self._report_07 = log, report
-        self._json = JsonLines()
+        self._json = JsonLines(ignore_unknown=values["ignore_unknown"])
         self._begin(values, descriptor, log.directory)
         self._intake = self._intake_07()
 

@@ -7,12 +7,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from engine.errors import KafkalogError, UnreadableFile
+from engine.advice import argument
+from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles
+from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX
-from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
-from engine.log.fetch.view import PartitionView
+from engine.log.errors import RecordsInRemoteStorage
+from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_ends, findings_of_wait, held_back
+from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
+from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.logs_07 import is_log_07
+from engine.log.logdir.tiered import remote_log_start
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.ranges import EARLIEST, LATEST
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
 _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committed": FetchIsolation.READ_COMMITTED}
 _WAIT = 0.2  # seconds between two looks at a log that is followed
+_PATIENCE = 10  # seconds: no broker takes that long for a batch
 _LARGEST_FETCH = INT_MAX
 
 
@@ -37,12 +43,14 @@ class Wanted:
     max_bytes: int | None
     limit: int | None
     isolation: str
+    open_transactions: str | None
     follow: bool
     log_start_offset: int | None
     high_watermark: int | None
     template: str | None
     form: str
     raw: bool
+    force: bool
 
 
 class Renderer(Protocol):
@@ -63,6 +71,8 @@ def fetch(path: str, wanted: Wanted) -> int:
     renderer: Renderer | None = None
     outcome = Outcome()
     try:
+        if wanted.raw and not wanted.force and sys.stdout.isatty():
+            raise UsageError("--raw writes bytes that a terminal would obey", "write to a file or a pipe, or add --force")
         if not wanted.raw:
             from kafkalog_cli.fetch_output import renderer_for
 
@@ -88,6 +98,7 @@ def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcom
     try:
         view = PartitionView(
             files, path, outcome.finding, log_start_offset=wanted.log_start_offset, high_watermark=wanted.high_watermark,
+            is_followed=wanted.follow,
         )
     except UnreadableFile:
         if files.exists(path) and files.info(path).is_directory:
@@ -95,11 +106,16 @@ def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcom
 
             find_log_dirs(files, [path])  # which knows what to say of a place that is none of Kafka's
         raise
+    held = None if wanted.isolation != "read_committed" or wanted.follow else held_back(view)
+    if held is not None and wanted.open_transactions == "abort":
+        end_as_coordinator(files, view, held, outcome.finding)
     start = _start(view, wanted)
-    if renderer is None:
-        _raw(view, start, wanted)
-    else:
-        _records(view, start, wanted, renderer, outcome)
+    _check_remote(files, view, wanted, outcome)
+    reached = _raw(view, start, wanted, outcome) if renderer is None else _records(view, start, wanted, renderer, outcome)
+    if held is not None and reached >= held.offset:
+        is_ended = wanted.open_transactions == "abort"
+        for finding in findings_of_ends(path, held) if is_ended else findings_of_wait(files, path, held):
+            outcome.finding(finding)
 
 
 def _start(view: PartitionView, wanted: Wanted) -> int:
@@ -116,47 +132,83 @@ def _start(view: PartitionView, wanted: Wanted) -> int:
     return max(view.log_start_offset, end + offset) if offset < 0 else offset
 
 
+def _check_remote(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted, outcome: Outcome) -> None:
+    """Report records of a tiered log that are wanted and are in remote storage only.
+
+    Raises RecordsInRemoteStorage if the offset that was asked for is among them, OffsetOutOfRange below them.
+    """
+    first, offset = view.log_start_offset, -1
+    if wanted.timestamp is None and wanted.offset not in (None, EARLIEST):
+        offset = _end(view, wanted) if wanted.offset == LATEST else int(wanted.offset or 0)
+        if offset >= first or (offset < 0 and _end(view, wanted) + offset >= first):
+            return
+    remote = remote_log_start(files, view.directory) if wanted.log_start_offset is None else None
+    if remote is None or remote >= first:
+        return
+    what = f"offsets {remote} to {first - 1} are in remote storage and were not read"
+    if 0 <= offset < remote:
+        raise out_of_range(view, offset, f"starting from offset: {remote}")
+    if offset >= remote:
+        do = f"kafkalog fetch --offset {first} {argument(view.directory)}    # begins with the first local record"
+        raise RecordsInRemoteStorage(f"{view.directory}: offset {offset}: {what}; the local log begins at offset {first}", do,
+                                     path=view.directory)
+    outcome.finding(Finding("records-in-remote-storage", Where(view.directory, None, remote), what))
+
+
 def _end(view: PartitionView, wanted: Wanted) -> int:
     if wanted.isolation == "read_committed":
         return view.fetch_last_stable_offset_metadata().message_offset
     return view.high_watermark
 
 
-def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer, outcome: Outcome) -> None:
+def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer, outcome: Outcome) -> int:
+    """Show the records from `start` on → the offset behind the last one that was read."""
     from engine.log.fetch.records import RecordFetcher
 
     fetcher = RecordFetcher(view, start, _ISOLATIONS[wanted.isolation], outcome.finding, wanted.max_bytes)
     left = wanted.limit
-    for _ in _rounds(view, wanted):
+    for _ in _rounds(view, wanted, outcome):
         for run in fetcher.runs() if left != 0 else ():
             shown = renderer.run(run, left)
             left = None if left is None else left - shown
             if left == 0:
-                return
+                return fetcher.offset
         if left == 0:
-            return
+            break
         if wanted.follow:
             renderer.flush()
+    return fetcher.offset
 
 
-def _rounds(view: PartitionView, wanted: Wanted) -> Iterator[None]:
-    """Once; and again whenever there is more, if the log is followed."""
+def _rounds(view: PartitionView, wanted: Wanted, outcome: Outcome) -> Iterator[None]:
+    """Once; and again whenever there is more, if the log is followed.
+
+    An incomplete batch at its end is being written, unless nothing comes for long: then it is reported once.
+    """
     yield
+    told: Finding | None = None
     while wanted.follow:
+        waited, tail = 0.0, view.tail
         while not view.refresh():
+            if view.tail != tail:
+                waited, tail = 0.0, view.tail
+            if tail is not None and tail.code in BEING_WRITTEN and waited >= _PATIENCE and tail != told:
+                outcome.finding(tail._replace(what=f"{tail.what}, unchanged for {_PATIENCE} s: not read"))
+                told = tail
             time.sleep(_WAIT)
+            waited += _WAIT
         yield
 
 
-def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
-    """Whole batches to stdout, from the one that holds `offset` on."""
+def _raw(view: PartitionView, offset: int, wanted: Wanted, outcome: Outcome) -> int:
+    """Whole batches to stdout, from the one that holds `offset` on → the offset behind the last one."""
     from engine.log.scan.batch_search import last_head
 
     sys.stdout.flush()
     left = wanted.max_bytes
     is_first = True
     sent = (-1, 0)  # base offset of a segment, and up to which byte: offsets that run backwards must not lead back there
-    for _ in _rounds(view, wanted):
+    for _ in _rounds(view, wanted, outcome):
         while left is None or left > 0 or is_first:
             limit = _LARGEST_FETCH if left is None else min(left, _LARGEST_FETCH)
             data = read(view, offset, limit, _ISOLATIONS[wanted.isolation], min_one_message=is_first)
@@ -179,6 +231,7 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted) -> None:
             offset, is_first, sent = last.next_offset, False, (segment.base_offset, end)
             if left is not None:
                 left -= data.size  # with what is left behind the last whole batch: the next one does not fit
+    return offset
 
 
 def send(file: OpenFile, position: int, size: int) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = r"%s\n"
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|[^%\\]+|.", re.DOTALL)
+_LINE_ENDS = dict.fromkeys(map(ord, "\n\r\t"))  # and tabs: terminals may have them
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
@@ -40,18 +41,27 @@ def renderer_for(path: str, wanted: Wanted) -> tuple[Renderer, Outcome]:
     out = TextBuffer(raw_stdout())
     partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
     if wanted.form == "text":
-        return TextRecords(wanted.template or _DEFAULT, partition, out, escape=sys.stdout.isatty()), Outcome()
+        is_terminal = sys.stdout.isatty()
+        return TextRecords(wanted.template or _DEFAULT, partition, out, escape=is_terminal, force=wanted.force), Outcome()
     stream = JsonStream(out, array=wanted.form == "json", ascii=sys.stdout.isatty())
     return JsonRecords(stream, partition), Outcome(stream=stream)
 
 
 class TextRecords:
-    """Each record as a template says. `escape`: what a terminal would obey is shown escaped."""
+    """Each record as a template says.
 
-    def __init__(self, template: str, partition: PartitionDir | None, out: TextBuffer, *, escape: bool) -> None:
+    escape  for a terminal: what it would obey in names and contents is shown escaped
+    force   show such bytes of the template itself, and %R, as they are; else they are refused. Raises UsageError.
+    """
+
+    def __init__(
+        self, template: str, partition: PartitionDir | None, out: TextBuffer, *, escape: bool, force: bool = False
+    ) -> None:
         self._out, self._escape = out, escape
         tokens = list(_TOKEN.finditer(template))
-        constants = [_constant(match, partition) for match in tokens]
+        constants = [_constant(match, partition, self._safe) for match in tokens]
+        if escape and not force:
+            _refuse_raw_bytes(tokens, constants)
         self._parts = [
             self._part(match[1]) if constant is None else _always(constant)
             for match, constant in zip(tokens, constants, strict=True)
@@ -98,15 +108,29 @@ class TextRecords:
         return terminal_safe(data.decode("utf-8", "replace")).encode() if self._escape else data
 
 
-def _constant(match: re.Match[str], partition: PartitionDir | None) -> bytes | None:
-    """What a piece of a template stands for, whatever the record; None: it depends on it."""
+def _refuse_raw_bytes(tokens: list[re.Match[str]], constants: list[bytes | None]) -> None:
+    """Raise UsageError for a piece of a template that a terminal may obey: %R, or bytes other than text and line ends."""
+    for match, constant in zip(tokens, constants, strict=True):
+        text = "" if constant is None else constant.decode("utf-8", "surrogateescape").translate(_LINE_ENDS)
+        if match[1] == "R" or terminal_safe(text) != text or (match[2] is not None and not text.isascii()):
+            what = f"{terminal_safe(match[0])} in the template writes bytes that a terminal would obey"
+            raise UsageError(what, "write to a file or a pipe, or add --force")
+
+
+def _constant(
+    match: re.Match[str], partition: PartitionDir | None, safe: Callable[[bytes], bytes]
+) -> bytes | None:
+    """What a piece of a template stands for, whatever the record; None: it depends on it.
+
+    safe  is applied to what the template does not say itself
+    """
     letter, code, escaped = match[1], match[2], match[3]
     if letter is not None:
         fixed = {
             "%": "%", "t": "" if partition is None else partition.topic,
             "p": "" if partition is None else str(partition.partition),
         }  # fmt: skip
-        return fixed[letter].encode("utf-8", "surrogateescape") if letter in fixed else None
+        return safe(fixed[letter].encode("utf-8", "surrogateescape")) if letter in fixed else None
     if code is not None:
         return bytes([int(code, 16)])
     text = match[0].encode("utf-8", "surrogateescape")

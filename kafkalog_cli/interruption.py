@@ -182,10 +182,10 @@ class HeedingFiles(Files):
         INTERRUPTION.check()
         return super().open_writable(path, create=create)
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does."""
         INTERRUPTION.check()
-        super().rename(path, to)
+        super().rename(path, to, replaces=replaces)
 
     def remove(self, path: str) -> None:
         """As Files does."""

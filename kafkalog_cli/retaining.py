@@ -32,14 +32,23 @@ if TYPE_CHECKING:
 
 
 _INTERNAL = "__"
+_WHY_NOT_MORE = ("the rest is in active segments, above the high watermark, of compacted or internal topics, of topics with "
+                 "remote storage, or of no partition")
 
 
-def retain(values: dict[str, Any], wanted: int | None, *, explain: bool) -> int:
-    """Delete what retention allows, or whatever it allows until `wanted` bytes of each disk are free → exit status."""
+def retain(values: dict[str, Any], wanted: int | None, *, explain: bool, as_much_as_possible: bool = False) -> int:
+    """Delete what retention allows, or whatever it allows until `wanted` bytes of each disk are free → exit status.
+
+    as_much_as_possible  also where so many bytes can not become free; else nothing is deleted then
+    """
     errors: list[KafkalogError] = []
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
-        disks = [] if wanted is None else _disks(manager, wanted)
+        disks = [] if wanted is None else _disks(manager, opening, wanted)
+        refusals = [] if as_much_as_possible else [refusal for disk in disks if (refusal := disk.refusal()) is not None]
+        if refusals:
+            yield from refusals
+            return
         yield from [] if opening.keep_deleted else list(_purge(manager, errors))
         plans = {path: plan for disk in disks for path, plan in disk.plans().items()}
 
@@ -81,11 +90,11 @@ def _purge(manager: LogManager, errors: list[KafkalogError]) -> Iterator[Report]
                 yield Report(place.path, "retain", failure=error)
 
 
-def _disks(manager: LogManager, wanted: int) -> list[_Disk]:
+def _disks(manager: LogManager, opening: Opening, wanted: int) -> list[_Disk]:
     """The file systems that the log dirs lie on, in their order."""
     spaces = [(log_dir, manager.files_of(log_dir.path).space(log_dir.path)) for log_dir in manager.cluster.log_dirs]
     return [
-        _Disk(manager, [log_dir for log_dir, space in spaces if space.disk == number], wanted,
+        _Disk(manager, opening, [log_dir for log_dir, space in spaces if space.disk == number], wanted,
               next(space.free for _, space in spaces if space.disk == number))
         for number in dict.fromkeys(space.disk for _, space in spaces)
     ]  # fmt: skip
@@ -94,28 +103,58 @@ def _disks(manager: LogManager, wanted: int) -> list[_Disk]:
 class _Disk:
     """A file system on which `wanted` bytes are to be free. `free` are so at the beginning."""
 
-    def __init__(self, manager: LogManager, log_dirs: list[LogDir], wanted: int, free: int) -> None:
-        self._manager, self._log_dirs, self._wanted, self._free = manager, log_dirs, wanted, free
-        self._before = self._size()
+    def __init__(self, manager: LogManager, opening: Opening, log_dirs: list[LogDir], wanted: int, free: int) -> None:
+        self._manager, self._opening, self._log_dirs, self._wanted, self._free = manager, opening, log_dirs, wanted, free
+        self._before = self._size(self._directories())
         self._missing = 0  # bytes, once the directories of deleted topics are gone
         self._plan: FreePlan | None = None
 
-    def plans(self) -> dict[str, FreePlan]:
-        """What is to go now, by partition directory; the same for all.
+    def refusal(self) -> Report | None:
+        """Why so many bytes can not become free, found before anything is deleted; None: they can."""
+        whole = [] if self._opening.keep_deleted else [log_dir for log_dir in self._log_dirs if log_dir.is_whole]
+        deleted = self._size([place for log_dir in whole for place in log_dir.partitions(PartitionKind.DELETE)])
+        plan = self._planned(self._wanted - self._free - deleted)
+        possible = deleted + (plan.leftovers if self._opening.keep_deleted else plan.size)
+        if self._free + possible >= self._wanted:
+            return None
+        report = Report(self._log_dirs[0].path, "retain")
+        why = "--keep-deleted keeps what is deleted" if self._opening.keep_deleted else _WHY_NOT_MORE
+        text = (f"{self._wanted} bytes of the disk were to be free: {self._free} are, and {possible} can become so; {why}. "
+                "Nothing was deleted; --as-much-as-possible deletes what may go")
+        report.add(Action.REFUSED, "", text, severity=Severity.ERROR)
+        return report
 
-        Of compacted topics and Kafka's internal ones no segment may go: they would lose more than history.
-        """
-        places = [place for log_dir in self._log_dirs for place in places_of(log_dir)]
-        spared = {place.path for place in places if not self._is_history(place)}
-        files = self._manager.files_of(self._log_dirs[0].path)
+    def plans(self) -> dict[str, FreePlan]:
+        """What is to go now, by partition directory; the same for all."""
         self._missing = self._wanted - self._free - self._freed()
-        self._plan = plan_freeing(files, [place.path for place in places], self._missing, spared)
-        return {place.path: self._plan for place in places}
+        self._plan = plan = self._planned(self._missing)
+        return {place.path: plan for place in self._places()}
+
+    def _places(self) -> list[Place]:
+        return [place for log_dir in self._log_dirs for place in places_of(log_dir)]
+
+    def _planned(self, missing: int) -> FreePlan:
+        """What is to go so that `missing` bytes become free.
+
+        Of compacted topics and Kafka's internal ones no segment may go: they would lose more than history. Nor of tiered logs:
+        moving their log start offset deletes segments in remote storage.
+        """
+        places = self._places()
+        spared = {place.path for place in places if not self._is_history(place)}
+        asked = self._opening.high_watermark
+        noted = ((place.path, self._manager.high_watermark(place) if asked is None else asked) for place in places)
+        marks = {path: mark for path, mark in noted if mark is not None}
+        files = self._manager.files_of(self._log_dirs[0].path)
+        return plan_freeing(files, [place.path for place in places], missing, spared, marks)
 
     def _is_history(self, place: Place) -> bool:
+        try:
+            is_tiered = self._manager.is_tiered(place)
+        except UnreadableFile:  # nothing of it is chosen, and who opens the log tells why
+            return False
         return (
             place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and not place.name.topic.startswith(_INTERNAL)
-            and self._manager.config(place.name.topic).cleanup_policy == "delete"
+            and self._manager.config(place.name.topic).cleanup_policy == "delete" and not is_tiered
         )  # fmt: skip
 
     def report(self, *, failed: bool) -> Report:
@@ -140,14 +179,15 @@ class _Disk:
         return report
 
     def _freed(self) -> int:
-        return self._before - self._size()
+        return self._before - self._size(self._directories())
 
-    def _size(self) -> int:
-        """Bytes of all files in the partition directories, as far as they can be read: who works there tells."""
+    def _directories(self) -> list[Place]:
+        return [place for log_dir in self._log_dirs for place in log_dir.places]
+
+    def _size(self, places: list[Place]) -> int:
+        """Bytes of all files in these partition directories, as far as they can be read: who works there tells."""
         total = 0
-        for log_dir in self._log_dirs:
-            files = self._manager.files_of(log_dir.path)
-            for place in log_dir.places:
-                with suppress(UnreadableFile):  # purged meanwhile it has none
-                    total += sum(size for size, _modified in list_files(files, place.path).values())
+        for place in places:
+            with suppress(UnreadableFile):  # purged meanwhile it has none
+                total += sum(size for size, _modified in list_files(self._manager.files_of(place.log_dir), place.path).values())
         return total

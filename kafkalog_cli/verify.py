@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,7 @@ from engine.findings import Finding, Severity
 from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.nameless import KINDS as NAMELESS
-from engine.log.verify.partition import Verification, verify_partition
+from engine.log.verify.partition import UNKNOWN_POLICY, Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
 from kafkalog_cli.imports import load_everything
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
     from engine.config import LogConfig
     from engine.files import Files, ReadOnlyFiles
-    from engine.log.logdir.log_manager import Settings
+    from engine.layout import PartitionDir
+    from engine.log.logdir.log_manager import LogManager, Settings, TopicPolicy
+    from engine.log.logdir.startup import Cluster
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
@@ -48,9 +51,8 @@ _COUNTS = (
 
 
 class Rebuild(NamedTuple):
-    """How broken files are made anew: by which settings of topics besides those of a metadata log, and at what time (ms)."""
+    """How broken files are rebuilt: at what time (ms), and whether only in memory."""
 
-    settings: Settings
     now: int
     dry_run: bool
 
@@ -64,9 +66,12 @@ class _Verified(NamedTuple):
 
 
 def verify_all(
-    paths: Iterable[str], form: str, jobs: int | None, rebuild: Rebuild | None = None
+    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None
 ) -> int:
-    """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status."""
+    """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
+
+    settings  of topics, besides those of the metadata log beside them
+    """
     say_interpreted()
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
@@ -80,19 +85,20 @@ def verify_all(
             with Progress() as progress:
                 disk = watched_disk(progress, None) if writes else None
                 files = watched_reader(progress) if disk is None else disk
-                tally.directories = _partitions(files, paths, outcome)
-                config_of = None if rebuild is None else _configs(files, tally.directories, rebuild)
+                tally.directories, clusters = _partitions(files, paths, outcome)
+                topics = _Topics(files, clusters, settings)
                 progress.expect_partitions(files, tally.directories)
+                work = partial(_verify, files, topics)
                 with (
                     _rights(files, tally.directories) if writes else nullcontext(),
-                    closing(_results(files, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results,
+                    closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results,
                 ):
                     for result in results:
                         done = result.verification
                         if done is not None:
                             progress.done_with(done.path)
-                        if rebuild is not None and config_of is not None and done is not None and done.worst is not None:
-                            again = _rebuilt(result, done.path, config_of, rebuild.now, files, disk)
+                        if rebuild is not None and done is not None and done.worst is not None:
+                            again = _rebuilt(result, done.path, topics, rebuild.now, files, disk)
                             result = again  # noqa: PLW2901  # it looks anew
                         _show(result, outcome, stream, progress.say)
                         tally.done += 1
@@ -136,42 +142,53 @@ class _Tally:
                 "them: call it again to go on")
 
 
-def _results(files: ReadOnlyFiles, directories: list[str], jobs: int) -> Generator[_Verified, None, None]:
+def _results(
+    work: Callable[[str, Event], _Verified], directories: list[str], jobs: int
+) -> Generator[_Verified, None, None]:
     """What comes of each directory, in order, `jobs` of them read at the same time."""
     stop = Event()
     if min(jobs, len(directories)) <= 1:
         for directory in directories:
-            yield _verify(files, directory, stop)
+            yield work(directory, stop)
         return
     pool = ThreadPoolExecutor(jobs)
     try:
-        yield from pool.map(lambda directory: _verify(files, directory, stop), directories)
+        yield from pool.map(lambda directory: work(directory, stop), directories)
     finally:
         stop.set()  # after Ctrl-C nobody waits for gigabytes
         pool.shutdown(cancel_futures=True)
 
 
-def _configs(files: ReadOnlyFiles, directories: Iterable[str], rebuild: Rebuild) -> Callable[[str], LogConfig]:
-    """From a partition's directory to the settings of its topic: as other commands find them, in the metadata log as well."""
-    from engine.log.logdir.log_dirs import list_log_dir
-    from engine.log.logdir.log_manager import LogManager
-    from engine.log.logdir.startup import survey
-    from engine.overlay import OverlayFiles
+class _Topics:
+    """What is known of the topics of partitions: the metadata log beside them says it, and the user's own settings."""
 
-    log_dirs = dict.fromkeys(parent_of(files.absolute(directory)) for directory in directories)
-    cluster = survey(files, [list_log_dir(files, log_dir) for log_dir in log_dirs])
-    manager = LogManager(lambda _log_dir: OverlayFiles(files, rebuild.now), cluster, rebuild.settings, rebuild.now)
+    def __init__(self, files: ReadOnlyFiles, clusters: Iterable[Cluster], settings: Settings) -> None:
+        from engine.log.logdir.log_manager import LogManager
+        from engine.overlay import OverlayFiles
 
-    def config(directory: str) -> LogConfig:
-        name = parse_partition_dir(file_name(files.absolute(directory)))
-        return rebuild.settings.config if name is None else manager.config(name.topic)
+        self._files, self._settings = files, settings
+        self._managers = {
+            files.resolve(log_dir.path): LogManager(lambda _log_dir: OverlayFiles(files, 0), cluster, settings, 0)
+            for cluster in clusters for log_dir in cluster.log_dirs
+        }
 
-    return config
+    def config(self, directory: str) -> LogConfig:
+        """The settings of the partition in `directory`, as other commands find them."""
+        manager, name = self._find(directory)
+        return self._settings.config if manager is None or name is None else manager.config(name.topic)
+
+    def policy(self, directory: str) -> TopicPolicy:
+        """What becomes of its old records, as far as it is known."""
+        manager, name = self._find(directory)
+        return UNKNOWN_POLICY if manager is None or name is None else manager.policy(name.topic)
+
+    def _find(self, directory: str) -> tuple[LogManager | None, PartitionDir | None]:
+        absolute = self._files.absolute(directory)
+        return self._managers.get(self._files.resolve(parent_of(absolute))), parse_partition_dir(file_name(absolute))
 
 
 def _rebuilt(
-    result: _Verified, directory: str, config_of: Callable[[str], LogConfig], now: int, reader: ReadOnlyFiles,
-    disk: Files | None,
+    result: _Verified, directory: str, topics: _Topics, now: int, reader: ReadOnlyFiles, disk: Files | None,
 ) -> _Verified:
     """Rebuild what is broken in `directory`, and verify it again. `disk`: None in a dry run."""
     from engine.log.logdir.locking import locked
@@ -183,11 +200,11 @@ def _rebuilt(
     try:
         with nullcontext() if disk is None else locked(disk, [log_dir], [directory]):
             if disk is not None:  # only now nobody else changes it
-                result = _verify(files, directory, Event())
+                result = _verify(files, topics, directory, Event())
                 if result.error is not None or result.verification is None or result.verification.worst is None:
                     return result
-            names = Rebuilder(files, directory, config_of(directory), result.findings, now).run()
-            after = _verify(files, directory, Event())
+            names = Rebuilder(files, directory, topics.config(directory), result.findings, now).run()
+            after = _verify(files, topics, directory, Event())
     except KafkalogError as error:
         return result._replace(error=error)
     left = {(finding.code, finding.where.file) for finding in after.findings}
@@ -195,15 +212,24 @@ def _rebuilt(
     return after._replace(rebuilt=tuple(names), repaired=tuple(gone))
 
 
-def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> list[str]:
-    """Directories that hold files of a partition, each once, in order."""
-    from engine.log.verify.start import verify_start
+def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
+    """Directories that hold files of a partition, each once, in order; and what the log dirs around them say."""
+    from engine.log.verify.start import survey_start
 
-    found: dict[str, None] = {}
+    expanded: dict[str, list[str]] = {}
     for path in paths:
         try:
-            places = expand(files, path)
-            verify_start(files, places, outcome.finding)
+            expanded[path] = list(expand(files, path))
+        except KafkalogError as error:
+            outcome.error(error)
+    clusters: list[Cluster] = []
+    try:
+        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding)
+    except KafkalogError as error:
+        outcome.error(error)
+    found: dict[str, None] = {}
+    for path, places in expanded.items():
+        try:
             holds_any = False
             for place in places:
                 discovery = discover(files, place)
@@ -220,7 +246,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                 found.update(dict.fromkeys(_without_files(files, path, places)))
         except KafkalogError as error:
             outcome.error(error)
-    return _once(files, found)
+    return _once(files, found), clusters
 
 
 def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
@@ -263,10 +289,12 @@ def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
     return is_log and not files.exists(path)
 
 
-def _verify(files: ReadOnlyFiles, directory: str, stop: Event) -> _Verified:
+def _verify(files: ReadOnlyFiles, topics: _Topics, directory: str, stop: Event) -> _Verified:
     findings: list[Finding] = []
     try:
-        return _Verified(findings, verify_partition(files, directory, findings.append, lambda: not stop.is_set()), None)
+        policy = topics.policy(directory)
+        done = verify_partition(files, directory, findings.append, lambda: not stop.is_set(), policy)
+        return _Verified(findings, done, None)
     except KafkalogError as error:
         return _Verified(findings, None, error)
 
@@ -303,4 +331,6 @@ def _verdict(done: Verification) -> str:
         return "log damaged"
     if done.is_broken:
         return "broken"
-    return "sound" if done.worst in (None, Severity.INFO) else "offsets missing"
+    if done.worst not in (None, Severity.INFO):
+        return "offsets missing"
+    return "sound locally" if done.is_partly_remote else "sound"

@@ -140,7 +140,10 @@ def test_rename_replaces_files_and_moves_directories(seam):
     put(files, f"{top}/a", b"a")
     put(files, f"{top}/b", b"b")
     with files.open(f"{top}/b") as held:
-        files.rename(f"{top}/a", f"{top}/b")
+        with pytest.raises(UnwritableFile, match="exists already"):
+            files.rename(f"{top}/a", f"{top}/b")
+        assert (files.list(top), contents(files, f"{top}/b")) == (["a", "b"], b"b")
+        files.rename(f"{top}/a", f"{top}/b", replaces=True)
         assert held.read(0, 9) == b"b"
     assert files.list(top) == ["b"]
     assert contents(files, f"{top}/b") == b"a"

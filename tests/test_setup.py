@@ -5,10 +5,14 @@ The machine is a directory of programs that note how they are called: `python3`,
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import tomllib
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.support.console import ROOT
 from tests.support.once import NO_KERNEL
@@ -86,7 +90,26 @@ def test_what_the_demo_lacks_is_installed(machine, lacks, packages):
 def test_tests_take_java_and_the_extras(machine):
     said, status, err = machine("dev", lacks=["java"])
     assert (installed(said), status, err) == ([["default-jre-headless"]], 0, "")
-    assert [line.split()[-1] for line in said if " -e " in line] == [".[dev,spark]"]
+    installs = [line for line in said if " pip install " in line]
+    assert ["--require-hashes -r constraints.txt" in line for line in installs] == [True, False]
+    assert installs[1].endswith(" -e .")
+    assert " --no-deps " in installs[1]
+
+
+def test_everything_that_is_asked_for_is_pinned_by_hash():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    asked = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extras["dev"], *extras["spark"]]
+    text = (ROOT / "constraints.txt").read_text()
+    pinned = {}
+    for block in re.split(r"\n(?=[A-Za-z])", text.partition("make lock\n")[2]):
+        name, version = re.match(r"(\S+)==(\S+)", block).groups()
+        assert "--hash=sha256:" in block, name
+        pinned.setdefault(name, []).append(version)
+    for requirement in map(Requirement, asked):
+        versions = pinned[canonicalize_name(requirement.name)]
+        assert all(version in requirement.specifier for version in versions), f"{requirement}, pinned {versions}: make lock"
+    assert "://" not in text
 
 
 @pytest.mark.parametrize("lacks", ["headers", "cc"])

@@ -51,7 +51,7 @@ def known_offsets(files: ReadOnlyFiles, path: str) -> tuple[Mapping[tuple[str, i
     return _known(files.read(path, MAX_CHECKPOINT_SIZE), path)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=12)  # the checkpoints of some log dirs
 def _known(data: bytes, path: str) -> tuple[Mapping[tuple[str, int], int], str | None]:
     checkpoint = decode_offset_checkpoint(data, path)
     return MappingProxyType(by_partition(checkpoint.entries)), checkpoint.fault

@@ -28,6 +28,11 @@ def unwritable(path: str, error: OSError | ValueError | OverflowError, do: str |
     return UnwritableFile(f"{path}: {reason}", do=do)
 
 
+def taken(path: str) -> UnwritableFile:
+    """The error to raise where a step that does not replace files would replace one; `path` names both."""
+    return unwritable(path, FileExistsError(errno.EEXIST, "a file of this name exists already and would be replaced"))
+
+
 def is_full(error: UnwritableFile) -> bool:
     """Was a change refused because the disk has no room, or the owner's quota none?"""
     return getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT)

@@ -14,7 +14,7 @@ from engine.files.open_file import OpenFile, WritableFile
 from engine.files.own_directory import make_for_owner, remove_made
 from engine.files.owner import ROOT
 from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, status_of
-from engine.files.refusals import kind_of, unreadable, unwritable
+from engine.files.refusals import kind_of, taken, unreadable, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -188,13 +188,20 @@ class Files(ReadOnlyFiles):
             raise UnwritableFile(f"{path}: {kind_of(mode)}, not a file")
         return self._opened_writable(path, descriptor)
 
-    def rename(self, path: str, to: str) -> None:
-        """Give the file or directory at `path` the name `to`; a file of that name is replaced."""
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
+        """Give the file or directory at `path` the name `to`.
+
+        replaces  the caller knows what the file at `to` holds and means to replace it; otherwise a file that exists there
+                  is an error, and nothing is changed
+        """
         try:
-            (old, source), (new, target) = at(path), at(to)
-            os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
+            if replaces or not _would_replace(path, to):
+                (old, source), (new, target) = at(path), at(to)
+                os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
+                return
         except (OSError, ValueError) as error:
             raise unwritable(f"{path} -> {to}", error) from error
+        raise taken(f"{path} -> {to}")
 
     def remove(self, path: str) -> None:
         """Remove the file at `path`; that there is none is no error (Files.deleteIfExists)."""
@@ -307,6 +314,16 @@ def _is_directory(path: str) -> bool:
         return False
 
 
+def _would_replace(path: str, to: str) -> bool:
+    """Does a file, or a link, exist at `to` that is not the one at `path`?"""
+    try:
+        there = status_of(to, follow=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    ours = status_of(path, follow=False)
+    return not (stat.S_ISDIR(there.st_mode) or stat.S_ISDIR(ours.st_mode) or os.path.samestat(there, ours))
+
+
 def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
     """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
 
@@ -319,7 +336,7 @@ def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
         pieces: Sequence[Buffer] = list(parts)
         file.write_at(0, *pieces)
         file.sync()
-    files.rename(aside, path)
+    files.rename(aside, path, replaces=True)
     files.sync_directory(path.rpartition("/")[0] or ".")
 
 

@@ -80,7 +80,7 @@ class Backing:
             self._files.remove(aside)
             self._overwrite(data)
             return
-        self._files.rename(aside, self.path)
+        self._files.rename(aside, self.path, replaces=True)
         self.is_replaced |= self.exists
         self._is_anew, self.exists, self._on_disk, self._changed = False, True, len(data), False
 

@@ -183,6 +183,27 @@ def _escaped(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_s
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
+def _is_among(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+              names: cython.const[cython.uchar][::1]) -> cython.bint:
+    """Is the name data[start:end] one of `names`, each of them a byte with its size and then its bytes?"""
+    at: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t
+    same: cython.Py_ssize_t
+    while at < names.shape[0]:
+        size = names[at]
+        at += 1
+        if size == end - start and names.shape[0] - at >= size:
+            same = 0
+            while same < size and data[start + same] == names[at + same]:
+                same += 1
+            if same == size: return True
+        at += size
+    return False
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
 def _headers_end(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Behind [{"key": "…", "value": "…" or null}, …]; −1: it is none, or its members stand in another order."""
     if at >= end or data[at] != 91: return -1
@@ -270,7 +291,8 @@ def _content(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_s
 @cython.nogil
 @cython.exceptval(check=False)
 def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, timestamp: cython.longlong,
-               records: cython.longlong[:, ::1], row: cython.Py_ssize_t) -> cython.int:
+               others: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1],
+               row: cython.Py_ssize_t) -> cython.int:
     """Make a record of the line data[at:end] → 1; 0: the line is none; −1: it has to be looked at, and is as it was."""
     key: cython.Py_ssize_t = -1
     key_end: cython.Py_ssize_t = -1
@@ -290,6 +312,7 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
         name_end = _string_end(data, at, end)
         if name_end < 0: return -1
         field = _field(data, at + 1, name_end - 1)
+        if field == 0 and others.shape[0] and not _is_among(data, at + 1, name_end - 1, others): return -1
         at = _space(data, name_end, end)
         if field < 0 or at >= end or data[at] != 58: return -1
         at = _space(data, at + 1, end)
@@ -321,6 +344,7 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
         elif data[at] != 125:
             return -1
     if at >= end or _space(data, at + 1, end) != end: return -1
+    if key < 0 and value < 0: return -1
     records[fields.R_BATCH, row] = 0
     records[fields.R_OFFSET, row] = row
     records[fields.R_TIMESTAMP, row] = timestamp
@@ -345,15 +369,18 @@ def _is_record(data: cython.uchar[::1], start: cython.Py_ssize_t) -> cython.bint
 @cython.exceptval(check=False)
 @cython.returns((cython.Py_ssize_t, cython.Py_ssize_t, cython.int))
 def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-                     timestamp: cython.longlong, records: cython.longlong[:, ::1], filled: cython.Py_ssize_t):
+                     timestamp: cython.longlong, others: cython.const[cython.uchar][::1],
+                     records: cython.longlong[:, ::1], filled: cython.Py_ssize_t):
     """Lines data[start:end], a JSON object each → (rows filled, position of the next line, status).
 
     data       changed where strings have escapes and records have headers
     timestamp  of records that have none, ms
+    others     names of further members that a record may have, each of them a byte with its size and then its bytes;
+               empty: any
     status     see tables.Parsed. ODD: the line there is no plain record, and is as it was. BAD_START: bytes outside `data`, or
                columns that are no records
-    Members: key, value (a string, null, or any JSON, whose text it is then), headers, timestamp, type; others are nothing
-    of ours. Empty lines are skipped.
+    Members: key, value (a string, null, or any JSON, whose text it is then), headers, timestamp, type; `others` mean nothing.
+    Empty lines are skipped.
     """
     at: cython.Py_ssize_t = start
     line_end: cython.Py_ssize_t
@@ -366,7 +393,7 @@ def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
             line_end = at
             while line_end < end and data[line_end] != 10:
                 line_end += 1
-            made = _json_line(data, at, line_end, timestamp, records, filled)
+            made = _json_line(data, at, line_end, timestamp, others, records, filled)
             if made < 0: return filled, at, tables.PARSED_ODD
             filled += made
             at = line_end + 1 if line_end < end else end
@@ -375,7 +402,7 @@ def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
 
 if not cython.compiled:
 
-    def parse_json_lines(data, start, end, _timestamp, records, filled):  # too slow interpreted: json reads every line
+    def parse_json_lines(data, start, end, _timestamp, _others, records, filled):  # too slow interpreted: json reads every line
         """See above: every line is odd."""
         if start < 0 or start > end or end > len(data): return filled, start, tables.PARSED_BAD_START
         if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, tables.PARSED_BAD_START

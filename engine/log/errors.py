@@ -27,6 +27,7 @@ __all__ = [
     "LogDamaged",
     "OffsetIndexMissing",
     "OffsetOutOfRange",
+    "RecordsInRemoteStorage",
     "RollRefused",
     "SegmentOffsetOverflow",
     "SegmentTooLarge",
@@ -41,7 +42,7 @@ __all__ = [
 def whole_recovery(directory: str) -> str:
     """Advice: the command that reads all of the partition in `directory`, and says what a recovery would cut and keep."""
     place = argument(directory)
-    return f"kafkalog recover --dry-run --recovery-point 0 {place}    # reads all of it, and says what would be cut"
+    return f"kafkalog recover --dry-run --full {place}    # reads all of it, and reports what would be truncated"
 
 
 class SegmentOffsetOverflow(KafkalogError):
@@ -115,6 +116,12 @@ class OffsetOutOfRange(KafkalogError):
 
     code = "offset-out-of-range"
     exit_status = 2
+
+
+class RecordsInRemoteStorage(KafkalogError):
+    """An offset of a tiered log that no local segment has."""
+
+    code = "records-in-remote-storage"
 
 
 class SplitFailed(KafkalogError):

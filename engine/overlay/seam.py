@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UnwritableFile
-from engine.files import LINK, ROOT, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile
+from engine.files import LINK, ROOT, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, taken
 from engine.overlay.changes import Changes, Operation
 from engine.overlay.open_file import OverlayFile, WritableOverlayFile
 from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
@@ -150,8 +150,8 @@ class OverlayFiles(Files):
             self._must_be_plain(path, node.source)
         return WritableOverlayFile(path, node, self.disk, self._changes, writable=True)
 
-    def rename(self, path: str, to: str) -> None:
-        """Give the file or directory at `path` the name `to`; a file of that name is replaced."""
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
+        """As Files does."""
         what = f"{path} -> {to}"
         with self._changes.lock:
             node = self._tree.find(path, keep=True)
@@ -170,6 +170,8 @@ class OverlayFiles(Files):
                     raise UnwritableFile(f"{what}: Directory not empty")
             elif there is not None and isinstance(node, Directory):
                 raise UnwritableFile(f"{what}: Not a directory")
+            elif there is not None and there is not node and not replaces:
+                raise taken(what)
             if isinstance(node, Directory):
                 self._tree.directories_moved()
             if (parent, name) != (target, target_name):

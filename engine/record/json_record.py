@@ -9,13 +9,26 @@ import json
 import re
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from engine.errors import KafkalogError
 from engine.formats import LONG_MAX
 from engine.record.builder import wire_field
 
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
 _BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+# members of the objects that dump-log and fetch print for a record, besides those that make one
+_OTHER_MEMBERS = (
+    "control", "crc", "decoded_key", "decoded_value", "is_valid", "key_size", "leader_epoch", "offset", "partition", "schema",
+    "sequence", "timestamp_type", "topic", "topic_b64", "value_size",
+)  # fmt: skip
+_CONTENT = frozenset(("key", "value", "key_b64", "value_b64"))
+_MEMBERS = _CONTENT.union(("headers", "timestamp", "type"), _OTHER_MEMBERS)
+OTHER_NAMES = b"".join(bytes([len(name)]) + name.encode() for name in _OTHER_MEMBERS)  # for the kernel
 
 
 class LineInvalid(KafkalogError):
@@ -41,8 +54,11 @@ class ParsedLine(NamedTuple):
 _RECORDS = ('"record"', '"fetched-record"')  # what dump-log prints, and fetch
 
 
-def parse_json_line(line: bytes) -> ParsedLine | None:
-    """The record that `line` describes; None: it is empty, or an object that is no record of data. Raises LineInvalid."""
+def parse_json_line(line: bytes, *, ignore_unknown: bool = False) -> ParsedLine | None:
+    """The record that `line` describes; None: it is empty, or an object that is no record of data. Raises LineInvalid.
+
+    ignore_unknown  pass over members that records do not have; else they are LineInvalid, as a misspelled name would be lost
+    """
     text = line.decode("utf-8", "surrogateescape")
     if not text.strip():
         return None
@@ -54,8 +70,19 @@ def parse_json_line(line: bytes) -> ParsedLine | None:
         return None
     if members.get("control", "null") != "null":
         return None  # a marker: its transaction is not that of these records
-    headers, count = _headers(members.get("headers", "[]"))
+    if not ignore_unknown:
+        _check_names(members, _MEMBERS, "a record has no member")
+    if _CONTENT.isdisjoint(members):
+        raise LineInvalid("neither key nor value: write null for an empty one")
+    headers, count = _headers(members.get("headers", "[]"), ignore_unknown=ignore_unknown)
     return ParsedLine(_content(members, "key"), _content(members, "value"), _timestamp(members), headers, count)
+
+
+def _check_names(members: Iterable[str], known: Collection[str], what: str) -> None:
+    """Raise LineInvalid for the first of `members` that is not `known`."""
+    unknown = next((name for name in members if name not in known), None)
+    if unknown is not None:
+        raise LineInvalid(f"{what} {unknown!r}; --ignore-unknown passes over such members")
 
 
 def _members(text: str) -> dict[str, str]:
@@ -140,7 +167,7 @@ def _timestamp(members: dict[str, str]) -> int | None:
     return timestamp
 
 
-def _headers(text: str) -> tuple[bytes, int]:
+def _headers(text: str, *, ignore_unknown: bool) -> tuple[bytes, int]:
     """The wire form of [{"key": …, "value": …}, …], and how many there are."""
     if text == "null":
         return b"", 0
@@ -151,6 +178,8 @@ def _headers(text: str) -> tuple[bytes, int]:
     for header in headers:
         if not isinstance(header, dict):
             raise LineInvalid('headers: {"key": …, "value": …} is wanted')
+        if not ignore_unknown:
+            _check_names(header, _CONTENT, "headers: a header has no member")
         key = _header_field(header, "key")
         if key is None:
             raise LineInvalid("headers: a header without a key")

@@ -8,7 +8,7 @@ from engine.formats import RecordField
 from engine.kernels.json_lines import parse_json_lines
 from engine.kernels.lines import parse_text_lines
 from engine.kernels.tables import Parsed
-from engine.record.json_record import LineInvalid, parse_json_line
+from engine.record.json_record import OTHER_NAMES, LineInvalid, parse_json_line
 
 if TYPE_CHECKING:
     from engine.record.columns import RecordColumns
@@ -56,10 +56,13 @@ class TextLines:
 class JsonLines:
     """A JSON object each, as `dump-log --format jsonl --print-data-log` prints records.
 
+    ignore_unknown  see parse_json_line
     skipped  lines that were no records of data: other objects of a dump
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, ignore_unknown: bool = False) -> None:
+        self._ignore_unknown = ignore_unknown
+        self._others = memoryview(b"" if ignore_unknown else OTHER_NAMES)
         self.skipped = 0
         self.line = 1
 
@@ -68,7 +71,7 @@ class JsonLines:
         count, at, status = 0, start, int(Parsed.ODD)
         while status == Parsed.ODD:
             before = at
-            count, at, status = parse_json_lines(data, at, end, timestamp, records.table, count)
+            count, at, status = parse_json_lines(data, at, end, timestamp, self._others, records.table, count)
             self.line += bytes(data[before:at]).count(b"\n")
             if status == Parsed.ODD:
                 count, at = self._odd(data, at, end, timestamp, records, count)
@@ -78,7 +81,7 @@ class JsonLines:
         """Make a record of the line at `at`, if it is one → (columns filled, position of the next line)."""
         line, feed = _line_of(data, at, end)
         try:
-            parsed = parse_json_line(line)
+            parsed = parse_json_line(line, ignore_unknown=self._ignore_unknown)
         except LineInvalid as error:
             raise LineInvalid(f"line {self.line}: {error}") from None
         self.line += len(feed)

@@ -12,7 +12,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, size_option
 
 _SECTIONS = (
-    Section("Input", ("--input", "--input-format", "--separator", "--null", "--timestamp")),
+    Section("Input", ("--input", "--input-format", "--ignore-unknown", "--separator", "--null", "--timestamp")),
     Section("Batches", ("--compression", "--compression-level", "--batch-size", "--leader-epoch", "--follower", "--magic")),
     Section("Producer", ("--producer-id", "--producer-epoch", "--sequence", "--transaction", "--coordinator-epoch")),
     Section("What is done", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
@@ -35,6 +35,8 @@ _EXAMPLES = (
 @click.option("--input", "source", type=PATH, default="-", metavar="FILE", help="Read this file. Default: stdin.")
 @click.option("--input-format", "form_in", type=click.Choice(["json", "text", "raw"]), default="json", show_default=True,
               help="A JSON object a line; or key, separator and value; or batches as they lie in a .log.")
+@click.option("--ignore-unknown", is_flag=True,
+              help="Pass over members of JSON objects that a record does not have. Default: such a line is refused.")
 @click.option("--separator", default=":", show_default=True, metavar="TEXT",
               help="Between key and value. A line without it, or an empty one: the line is a value without a key.")
 @click.option("--null", default="", metavar="TEXT", help="In text, a key or value that is TEXT is null.")

@@ -10,7 +10,8 @@ from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Size
 
-_SECTIONS = (Section("What is done", ("--explain", "--free", "--keep-deleted", "--quarantine")), OPENING, SETTINGS, OUTPUT)
+_DONE = Section("What is done", ("--explain", "--free", "--as-much-as-possible", "--keep-deleted", "--quarantine"))
+_SECTIONS = (_DONE, OPENING, SETTINGS, OUTPUT)
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),
     Example("What would go now, and when will the rest?", "kafkalog retain --explain data/orders-7"),
@@ -27,8 +28,10 @@ _EXAMPLES = (
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="An emergency: whatever retention says, delete left-overs and then the oldest segments of all logs, "
               "until the disk of each log dir has BYTES free; where it has them already, nothing but left-overs goes. "
-              "Segments of compacted and internal topics are left alone.")
-def command(wanted: int | None, explain: bool, **values: Any) -> int:
+              "Segments of compacted and internal topics, and of topics with remote storage, are left alone. If BYTES cannot "
+              "become free, nothing is deleted.")
+@click.option("--as-much-as-possible", is_flag=True, help="With --free: delete what may go even if BYTES cannot become free.")
+def command(wanted: int | None, explain: bool, as_much_as_possible: bool, **values: Any) -> int:
     """Delete the segments that retention allows: by log start offset, by size, by time.
 
     Exactly what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark. In
@@ -39,5 +42,7 @@ def command(wanted: int | None, explain: bool, **values: Any) -> int:
     """
     from kafkalog_cli.retaining import retain
 
+    if as_much_as_possible and wanted is None:
+        raise click.UsageError("--as-much-as-possible is for --free")
     values["dry_run"] = values["dry_run"] or explain
-    return retain(values, wanted, explain=explain)
+    return retain(values, wanted, explain=explain, as_much_as_possible=as_much_as_possible)

@@ -9,7 +9,8 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, version_option
 
 _SECTIONS = (
-    Section("Repair", ("--rebuild", "--dry-run", "--config", "--config-file", "--now")),
+    Section("Settings", ("--config", "--config-file")),
+    Section("Repair", ("--rebuild", "--dry-run", "--now")),
     Section("Output", ("--format", "--jobs")),
 )
 _EXAMPLES = (
@@ -25,9 +26,10 @@ _EXAMPLES = (
 @click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
 @click.option("--dry-run", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="With --rebuild: a topic setting, such as index.interval.bytes; may be repeated. It goes over all others.")
+              help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
+              "Overrides every other source.")
 @click.option("--config-file", type=PATH, metavar="FILE",
-              help="A broker's server.properties: log.dirs where no PATHS are given; with --rebuild settings of topics.")
+              help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
 @click.option("--now", type=Whole(0), metavar="MS",
               help="With --rebuild: the clock by which producers expire, in ms since 1970. Default: the machine's.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl"]), default="text", show_default=True,
@@ -50,12 +52,8 @@ def command(
     from engine.files import now_ms
     from kafkalog_cli.verify import Rebuild, verify_all
 
-    if not rebuild and (dry_run or settings or now is not None):
-        raise click.UsageError("--dry-run, --config and --now are for --rebuild")
-    if not rebuild and paths:
-        if config_file is not None:
-            raise click.UsageError("--config-file names what to look at where no PATHS are given, or settings for --rebuild")
-        return verify_all(paths, form, jobs)
+    if not rebuild and (dry_run or now is not None):
+        raise click.UsageError("--dry-run and --now are for --rebuild")
     known = settings_from(config_file, settings)
-    asked = Rebuild(known, now_ms() if now is None else now, dry_run) if rebuild else None
-    return verify_all(paths_from(paths, known), form, jobs, asked)
+    asked = Rebuild(now_ms() if now is None else now, dry_run) if rebuild else None
+    return verify_all(paths_from(paths, known), form, jobs, known, asked)

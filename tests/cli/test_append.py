@@ -326,8 +326,9 @@ def test_the_metadata_log_tells_the_topic(own_corpus, tmp_path):
 @pytest.mark.parametrize("room", [0, 300, 1000])
 def test_a_full_disk_does_not_hide_how_much_came_in(append, partition, tmp_path, room):
     append('{"value":"0"}')
-    with full_disk(tmp_path, 200 + room):  # the input takes some of it
-        lines, err, status = append("\n".join(["{}"] * 60), "--batch-size", "1", "--config", "segment.bytes=400")
+    text = "\n".join(['{"key":0}'] * 60)
+    with full_disk(tmp_path, len(text) + 20 + room):
+        lines, err, status = append(text, "--batch-size", "1", "--config", "segment.bytes=400")
     assert (status, "No space left on device" in err) == (8, True)
     [told] = [line for line in lines if "it ended in the middle" in line]
     assert kafkalog("recover", "--no-quarantine", str(partition)).status in (0, 1)
@@ -365,3 +366,17 @@ def test_metrics_that_can_not_be_written_are_met_before_a_partition_is_made(tmp_
     assert (done.status, done.out) == (8, b"")
     assert f"error[unwritable-file] {tmp_path}/none/x.prom.tmp: No such file or directory: " in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_misspelled_member_is_refused_with_its_line(append, partition):
+    lines, _, status = append('{"value":"1"}\n\n{"kye":"a"}\n{"value":"2"}')
+    assert status == 4
+    [refused] = [line for line in lines if "refused" in line]
+    assert "line 3: a record has no member 'kye'; --ignore-unknown passes over such members; " in refused
+    before = len(contents(partition))
+    assert f"{before} records before it are in the log" in refused
+    lines, _, status = append('{"kye":"a","value":"1"}\n{"kye":"a"}', "--ignore-unknown")
+    assert status == 4
+    assert any("line 2: neither key nor value" in line for line in lines)
+    assert all(value is not None for _, _, _, value, _ in contents(partition))
+    assert append("x", "--input-format", "text", "--ignore-unknown")[2] == 2

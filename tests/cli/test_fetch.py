@@ -8,15 +8,21 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from engine.files import ReadOnlyFiles
+from engine.log.fetch.view import PartitionView
 from engine.record.builder import NewRecord, build_batch
+from kafkalog_cli import fetch as fetching
 from tests.record.test_legacy import message, wrapper
 from tests.support.run import kafkalog
+from tests.support.terminal import all_said
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs/fetch.schema.json").read_text())
@@ -223,3 +229,95 @@ def test_so_many_offsets_before_the_end_are_no_number_of_records(logs):
     shown = fetch("--offset", "-10", "-f", "%o\n", "clean/d0/tx-0", cwd=logs).out.split()
     assert len(shown) == 7
     assert int(shown[0]) >= 78
+
+
+def following(partition, *words):
+    command = [sys.executable, "-m", "kafkalog_cli.main", "fetch", "--follow", *words, str(partition)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+
+
+@pytest.mark.parametrize("words", [("-f", "%o\\n"), ("--raw",), ("--format", "jsonl")])
+def test_a_batch_that_is_being_written_is_no_error_while_following(tmp_path, words):
+    """A broker's write is seen piece by piece; where it only stood still for a moment, nothing is torn."""
+    partition, batches = tmp_path / "t-0", [build_batch([NewRecord(offset, 1, None, b"v" * 3000)]) for offset in range(4)]
+    partition.mkdir()
+    log = partition / "00000000000000000000.log"
+    log.write_bytes(batches[0] + batches[1][:100])
+    with following(partition, *words) as running, ExitStack() as ending:
+        ending.callback(running.kill)
+        assert running.stdout is not None
+        assert running.stderr is not None
+        shown = os.read(running.stdout.fileno(), 1 << 16)
+        for count in range(1, 4):
+            with log.open("ab") as file:
+                for at in range(100 if count == 1 else 0, len(batches[count]), 1000):
+                    file.write(batches[count][at : at + 1000])
+                    file.flush()
+                    time.sleep(0.3)
+        while shown.count(b"v" * 3000 if words[0] != "-f" else b"\n") < 4:
+            shown += os.read(running.stdout.fileno(), 1 << 16)
+        running.send_signal(signal.SIGINT)
+        running.wait(20)
+        assert b"torn-tail" not in shown + running.stderr.read()
+
+
+def test_a_torn_end_that_stands_still_is_reported_once(tmp_path, monkeypatch):
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    batch = build_batch([NewRecord(0, 1, None, b"v")])
+    (partition / "00000000000000000000.log").write_bytes(batch + batch[:20])
+    told, looks = [], []
+    view = PartitionView(ReadOnlyFiles(), str(partition), told.append, is_followed=True)
+    assert told == []
+    monkeypatch.setattr(fetching, "_PATIENCE", 1)
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 20:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fetching.time, "sleep", sleep)
+    outcome = SimpleNamespace(finding=told.append)
+    rounds = fetching._rounds(view, SimpleNamespace(follow=True), outcome)
+    with pytest.raises(KeyboardInterrupt):
+        list(rounds)
+    assert [finding.code for finding in told] == ["torn-tail"]
+    view.close()
+
+
+def on_terminal(*words):
+    """(what the terminal shows, the status, stderr)."""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "kafkalog_cli.main", "fetch", *words]
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, cwd=ROOT) as running:
+        os.close(theirs)
+        shown = all_said(ours)
+        assert running.stderr is not None
+        err = running.stderr.read()
+    return shown, running.returncode, err.decode()
+
+
+@pytest.mark.parametrize("words", [("--raw",), ("-f", "%R%s"), ("-f", r"\x1b[2J%s\n"), ("-f", "\x1b[2J%s\n"), ("-f", r"\xff"), ("-f", r"%s\0")])
+def test_raw_bytes_are_refused_by_a_terminal(words, logs):
+    path = str(logs / "clean/d0/tx-0")
+    shown, status, err = on_terminal(*words, path)
+    assert (shown, status) == (b"", 2)
+    assert "bytes that a terminal would obey" in err
+    assert "--force" in err
+    shown, status, err = on_terminal(*words, "--force", path)
+    assert status == 0, err
+    assert shown
+
+
+def test_a_template_of_text_is_shown_by_a_terminal(logs):
+    shown, status, err = on_terminal("-f", r"é %o\t%k\x41\r\n", "--limit", "1", str(logs / "clean/d0/tx-0"))
+    assert status == 0, err
+    assert "é 0\t".encode() in shown
+
+
+def test_the_name_of_a_topic_is_escaped_on_a_terminal(logs, tmp_path):
+    shutil.copytree(logs / "clean/d0/tx-0", tmp_path / "a\x1b[2Jb-0")
+    shown, status, err = on_terminal("-f", "%t\\n", "--limit", "1", str(tmp_path / "a\x1b[2Jb-0"))
+    assert status == 0, err
+    assert rb"a\x1b[2Jb" in shown
+    assert b"\x1b" not in shown

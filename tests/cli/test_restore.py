@@ -50,7 +50,7 @@ def test_files_that_were_written_aside_are_named_once(tmp_path):
     for name in ("old", "new"):
         with files.open_writable(f"{data}/{name}.kafkalog", create=True) as file:
             file.write_at(0, b"after")
-        files.rename(f"{data}/{name}.kafkalog", f"{data}/{name}")
+        files.rename(f"{data}/{name}.kafkalog", f"{data}/{name}", replaces=name == "old")
     files.finish()
     done = kafkalog("restore", str(kept))
     assert done.out.decode().splitlines() == [

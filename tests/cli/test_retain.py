@@ -66,7 +66,7 @@ def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir, di
         "__internal-0/00000000000000000000.log", "__internal-0/00000000000000000001.log",
         "__cluster_metadata-0/00000000000000000000.log", "__cluster_metadata-0/00000000000000000001.log",
     }  # fmt: skip
-    short = kafkalog(*arguments[:-2], "1000000", str(log_dir))
+    short = kafkalog(*arguments[:-2], "1000000", "--as-much-as-possible", str(log_dir))
     assert short.status == 4
     assert "1000000 bytes of the disk were to be free, " in short.out.decode()
 
@@ -78,7 +78,7 @@ def held(log_dir):
 def test_what_became_free_is_said_as_it_is(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
     before = held(log_dir)
-    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", "1000000", str(log_dir))
+    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", "1000000", "--as-much-as-possible", str(log_dir))
     disk()
     planned = kafkalog(*arguments, "--dry-run")
     assert held(log_dir) == before
@@ -94,11 +94,64 @@ def test_what_became_free_is_said_as_it_is(log_dir, disk):
     assert planned.out.decode().splitlines()[-3:-1] == lines[-2:]
 
 
+@pytest.mark.parametrize("also", [(), ("--dry-run",)])
+@pytest.mark.parametrize("hindrance", ["too much", "high watermark", "compacted", "one of two disks"])
+def test_what_can_not_be_reached_is_refused_before_anything_is_deleted(hindrance, also, log_dir, disk, monkeypatch):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
+    (log_dir / "a-0/00000000000000000099.log.deleted").write_bytes(bytes(300))
+    (log_dir / f"gone-0.{'1' * 32}-delete").mkdir()
+    (log_dir / f"gone-0.{'1' * 32}-delete" / "00000000000000000000.log").write_bytes(bytes(700))
+    wanted, words, named = ROOM + 3000, [], [str(log_dir)]
+    if hindrance == "too much":
+        wanted = 1 << 40
+    elif hindrance == "high watermark":
+        words = ["--high-watermark", "1"]
+    elif hindrance == "compacted":
+        words = ["--config", "cleanup.policy=compact"]
+    else:
+        (log_dir.parent / "d1").mkdir()
+        append(log_dir.parent / "d1", "b-0", [NOW])
+        named.append(str(log_dir.parent / "d1"))
+        monkeypatch.setattr(ReadOnlyFiles, "space", lambda _self, path: DiskSpace(*((1, ROOM) if path == named[0] else (2, ROOM))))
+    if len(named) == 1:
+        disk()
+    before = tree(ReadOnlyFiles(), str(log_dir))
+    call = ("retain", "--clean-start", "--now", str(NOW), "--free", str(wanted), *words, *named)
+    done = kafkalog(*call, *also)
+    assert done.status == 4
+    assert f"{wanted} bytes of the disk were to be free: {ROOM} are, and " in done.out.decode()
+    assert "Nothing was deleted; --as-much-as-possible deletes what may go" in done.out.decode()
+    assert tree(ReadOnlyFiles(), str(log_dir)) == before
+    done = kafkalog(*call, "--as-much-as-possible")
+    assert done.status == 4
+    assert not (log_dir / "a-0/00000000000000000099.log.deleted").exists()
+
+
+def test_what_is_promised_becomes_free(log_dir, disk):
+    """To the byte: with one more it is refused."""
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
+    before = held(log_dir)
+    disk()
+    words = ("retain", "--clean-start", "--now", str(NOW), "--free")
+    refused = kafkalog(*words, str(1 << 40), str(log_dir)).out.decode()
+    possible = int(refused.split(" can become so")[0].rpartition(" ")[2])
+    assert kafkalog(*words, str(ROOM + possible + 1), str(log_dir)).status == 4
+    assert held(log_dir) == before
+    done = kafkalog(*words, str(ROOM + possible), str(log_dir))
+    assert done.status in (0, 1), done.out
+    assert before - held(log_dir) >= possible
+
+
 def test_what_stays_as_deleted_is_not_free(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
     disk()
     arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 1500), str(log_dir))
+    before = tree(ReadOnlyFiles(), str(log_dir))
     done = kafkalog(*arguments, "--keep-deleted")
+    assert done.status == 4
+    assert "--keep-deleted keeps what is deleted" in done.out.decode()
+    assert tree(ReadOnlyFiles(), str(log_dir)) == before
+    done = kafkalog(*arguments, "--keep-deleted", "--as-much-as-possible")
     assert done.status == 4
     assert f"{ROOM + 1500} bytes of the disk were to be free, {ROOM} are; " in done.out.decode()
     done = kafkalog(*arguments)
@@ -117,7 +170,7 @@ def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_p
     assert not doomed.exists()
 
 
-@pytest.mark.parametrize("free", [(), ("--free", str(ROOM + 3000))])
+@pytest.mark.parametrize("free", [(), ("--free", str(ROOM + 3000), "--as-much-as-possible")])
 def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, disk, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     gone = log_dir / f"gone-0.{'1' * 32}-delete"
@@ -139,7 +192,7 @@ def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, 
     assert (log_dir.parent / "outside/kept").read_bytes() == b"kept"
 
 
-@pytest.mark.parametrize("free", [(), ("--free", str(ROOM + 3000))])
+@pytest.mark.parametrize("free", [(), ("--free", str(ROOM + 3000), "--as-much-as-possible")])
 def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, disk, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     stays, goes = (log_dir / f"{name}-0.{'1' * 32}-delete" for name in ("first", "second"))
@@ -162,7 +215,8 @@ def test_free_goes_on_behind_a_partition_that_can_not_be_read(log_dir, disk):
     append(log_dir, "b-0", [NOW - 9 * DAY, NOW])
     disk()
     with without_permission(log_dir / "a-0"):  # its bytes are none to this disk
-        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 9000), str(log_dir))
+        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 9000), "--as-much-as-possible",
+                        str(log_dir))
     assert done.status == 8
     assert f"{log_dir / 'a-0'}: Permission denied" in done.err
     assert "b-0: offsets 1 to 2" in done.out.decode()

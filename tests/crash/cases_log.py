@@ -492,7 +492,7 @@ def restore_everything_case():
             file.write_at(0, b"new")
         with files.open_writable(f"{DIRECTORY}/b") as file:
             file.truncate(900)
-        files.rename(f"{DIRECTORY}/c", f"{DIRECTORY}/d")
+        files.rename(f"{DIRECTORY}/c", f"{DIRECTORY}/d", replaces=True)
         files.remove(f"{DIRECTORY}/e")
         files.make_directory(f"{DIRECTORY}/made")
         files.rename(f"{DIRECTORY}/b", f"{DIRECTORY}/made/b")

@@ -17,6 +17,7 @@ from tests.support.cases import cases, differences
 from tests.support.live_keys import last_records, lost_keys
 
 CASES = cases(frozenset(("compact",)))
+EMPTY_LEGACY_BATCH = "Empty batches are only supported for magic v2"  # Kafka's cleaner fails so on a log that is sound
 
 
 def carry_out(case, directory):
@@ -57,21 +58,23 @@ def test_same_files_as_kafka(case, tmp_path):
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.failed], ids=lambda case: case.name)
 def test_untouched_or_done_where_kafka_failed(case, tmp_path):
-    """A damaged batch is refused; a set that Kafka can not make empty goes as a whole."""
+    """A damaged batch is refused; where Kafka can not make a sound batch empty it goes as a whole."""
     directory = case.stage(tmp_path)
     before = {path.name: path.read_bytes() for path in directory.glob("*.log")}
-    is_damaged = case.name != "compact-v1-last-tombstone"
-    with pytest.raises(Uncleanable) if is_damaged else nullcontext():
+    is_sound = EMPTY_LEGACY_BATCH in case.failed
+    with nullcontext() if is_sound else pytest.raises(Uncleanable):
         done = carry_out(case, directory)
     after = {path.name: path.read_bytes() for path in directory.glob("*.log")}
-    if is_damaged:
-        assert after == before
-    else:
-        [stats], result = done.rounds, case.data["result"]
-        assert done.clean_until == result["firstUncleanableOffset"]
-        assert (stats.messages_read, stats.messages_written, stats.tombstones_removed) == (10, 3, 1)
+    if is_sound:
+        assert done.clean_until == case.data["result"]["firstUncleanableOffset"]
         assert lost_keys(before, after) == []
-        assert last_records(before).keys() - last_records(after).keys() == {b"z0"}  # its tombstone has been there for long
+        last = last_records(before)
+        gone = last.keys() - last_records(after).keys()
+        assert all(last[key].value is None for key in gone)
+        [stats] = done.rounds
+        assert stats.tombstones_removed >= len(gone) > 0
         assert sum(map(len, after.values())) < sum(map(len, before.values()))
+    else:
+        assert after == before
     assert not list(directory.glob("*.cleaned"))
     assert not list(directory.glob("*.swap"))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 
 import pytest
 
 from engine.files import Files
-from engine.log.kafka07.log import open_log_07
+from engine.log.kafka07.log import EARLIEST_TIME, LATEST_TIME, open_log_07
 from engine.log.kafka07.manager import Fetch07, mark_clean_07, multi_frames, offsets_frame, open_log_dir_07
 from engine.log.kafka07.segment import Config07, Refused07
 from engine.record.kafka07 import MessageAndOffset, Stopped, iterate_deep, iterate_set
@@ -20,6 +21,7 @@ from tests.support.shifted_files import DOWN, ShiftedFiles, shift
 
 ROOT = corpus_directory() / "old" / "0.7.2"
 CASES = ROOT / "cases"
+NOW = 1 << 60  # the clock of the machine that 0.7 ran on: later than every file
 ABSENT = "no cases of 0.7 in this corpus"
 
 
@@ -176,7 +178,7 @@ class Player:
 
     def offsets(self, step):
         # getOffsetsBefore of 0.7.2 asks the clock of the machine, not that of the case
-        return {"offsets": self.log.offsets_before(step["time"], step["maxNumOffsets"], 1 << 60)}
+        return {"offsets": self.log.offsets_before(step["time"], step["maxNumOffsets"], NOW)}
 
 
 def relative(result, top):
@@ -192,6 +194,12 @@ def as_stored(result, name):
     return result
 
 
+def depends_on_file_times(step, case):
+    """Does an answer of 0.7 depend on when its machine wrote the files, which the case does not say?"""
+    is_by_time = step["do"] == "offsets" and step["time"] not in (LATEST_TIME, EARLIEST_TIME)
+    return is_by_time and not tree(case, "before").keys() <= case.get("mtimes", {}).keys()
+
+
 def set_times(place, case):
     for name, time in case.get("mtimes", {}).items():
         place.files.set_modified(f"{place.top}/{name}", time)
@@ -204,6 +212,8 @@ def test_steps_give_what_kafka_gave(case, place):
     player = Player(case, here.files, f"{here.top}/{case['topicPartition']}")
     for number, step in enumerate(case["steps"]):
         ours = relative(player.step(step), here.top)
+        if depends_on_file_times(step, case):
+            continue
         assert ours == as_stored(step.get("result"), case["name"]), f"step {number}: {step['do']}"
     assert here.contents() == tree(case, "expected")
     assert {name: len(data) for name, data in tree(case, "expected").items()} == {
@@ -282,6 +292,12 @@ def requests(*kinds):
     return pytest.mark.parametrize("request_", chosen, ids=[request["name"] for request in chosen])
 
 
+def served_times(index):
+    """(time of the first segment of each log, how much later each further one), as the index says; None: it does not."""
+    found = re.search(r"(\d+) \+ (\d+) \* i", index.get("mtimes", ""))
+    return (int(found[1]), int(found[2])) if found else None
+
+
 @pytest.fixture
 def broker(place):
     if not (ROOT / "send").is_dir():
@@ -289,11 +305,12 @@ def broker(place):
     index = json.loads((ROOT / "send" / "index.json").read_text())
     names = sorted(path for name in index["served"] for path in (ROOT / "logs" / name).iterdir())
     here = place({path.relative_to(ROOT / "logs").as_posix(): path.read_bytes() for path in names})
+    first, step = served_times(index) or (0, 0)
     for name in index["served"]:
         for number, path in enumerate(sorted((ROOT / "logs" / name).glob("*.kafka"))):
-            here.files.set_modified(f"{here.top}/{name}/{path.name}", 1341360000000 + 1000 * number)
+            here.files.set_modified(f"{here.top}/{name}/{path.name}", first + step * number)
     settings = {name: str(value) for name, value in index["config"].items()}
-    manager = open_log_dir_07(here.files, here.top, settings, now=1341360100000)
+    manager = open_log_dir_07(here.files, here.top, settings, now=NOW)
     yield manager, here
     manager.stop()
 
@@ -312,9 +329,8 @@ def test_answers_are_those_on_the_wire(request_, broker):
             return b"".join(manager.fetch(fetch_of(query)).frames())
         if request_["kind"] == "multifetch":
             return b"".join(multi_frames(manager.fetch(fetch_of(one)) for one in query))
-        now = 1341360100000
         return offsets_frame(
-            manager.offsets_before(query["topic"], query["partition"], query["time"], query["maxNumOffsets"], now)
+            manager.offsets_before(query["topic"], query["partition"], query["time"], query["maxNumOffsets"], NOW)
         )
 
     if "error" in request_:
@@ -322,6 +338,9 @@ def test_answers_are_those_on_the_wire(request_, broker):
             answer()
         assert (caught.value.exception, caught.value.text) == (request_["error"], request_["message"])
         return
+    index = json.loads((ROOT / "send" / "index.json").read_text())
+    if request_["kind"] == "offsets" and query["time"] not in (LATEST_TIME, EARLIEST_TIME) and served_times(index) is None:
+        pytest.skip("the answer depends on file times, which this corpus does not tell")
     wire = (ROOT / "send" / request_["response"]).read_bytes()
     assert answer() == wire[request_["position"] :][: request_["bytes"]]
 

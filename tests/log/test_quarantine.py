@@ -84,11 +84,11 @@ class FarFiles(Files):
     def __init__(self, far):
         self.far = far + "/"
 
-    def rename(self, path, to):
+    def rename(self, path, to, *, replaces=False):
         if path.startswith(self.far) is not to.startswith(self.far):
             refusal = OSError(errno.EXDEV, os.strerror(errno.EXDEV))
             raise unwritable(path, refusal) from refusal
-        super().rename(path, to)
+        super().rename(path, to, replaces=replaces)
 
 
 @pytest.mark.parametrize("is_far", [False, True])
@@ -137,7 +137,7 @@ def away_and_back(files, path, data):
     files.remove(path)
     with files.open_writable(path + ".tmp", create=True) as file:
         file.write_at(0, data)
-    files.rename(path + ".tmp", path)
+    files.rename(path + ".tmp", path, replaces=True)
 
 
 class _GivesUp(Files):
@@ -238,7 +238,7 @@ def work(files, top):
     with files.open_writable(f"{top}/a") as file:
         file.truncate(20)
         file.write_at(5, b"new")
-    files.rename(f"{top}/a", f"{top}/d/b")
+    files.rename(f"{top}/a", f"{top}/d/b", replaces=True)
     files.remove(f"{top}/d/a")
     files.open_writable(f"{top}/d/a", create=True).close()
     files.rename(f"{top}/d/a", f"{top}/c")
@@ -281,9 +281,9 @@ class StoppingFiles(Files):
 
 for name in ("rename", "remove", "make_directory", "remove_directory", "set_modified"):
 
-    def method(self, *arguments, _name=name):
+    def method(self, *arguments, _name=name, **options):
         self.tick()
-        getattr(Files, _name)(self, *arguments)
+        getattr(Files, _name)(self, *arguments, **options)
 
     setattr(StoppingFiles, name, method)
 

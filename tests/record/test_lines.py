@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,11 +14,12 @@ from engine.formats import RECORD_FIELDS, RecordField
 from engine.kernels.json_lines import parse_json_lines
 from engine.kernels.tables import Parsed
 from engine.record.columns import RecordColumns, Table
-from engine.record.json_record import LineInvalid, parse_json_line
+from engine.record.json_record import OTHER_NAMES, LineInvalid, parse_json_line
 from engine.record.lines import JsonLines, TextLines
 from tests.support.load_kernel import BUILDS, load_kernel
 
 NOW = 1_700_000_000_000
+ROOT = Path(__file__).parents[2]
 
 
 def records(reader, text, capacity=64):
@@ -103,9 +105,9 @@ class TestText:
 def test_arguments_that_do_not_fit_are_refused(build, form, start, end, filled, fields):
     data, table = memoryview(bytearray(b"k:v")), Table(fields, 2).table
     kernel = load_kernel("lines" if form == "text" else "json_lines", build)
-    words = [memoryview(b":"), memoryview(b"")] if form == "text" else []
+    words = [memoryview(b":"), memoryview(b""), NOW] if form == "text" else [NOW, memoryview(b"")]
     parse = kernel.parse_text_lines if form == "text" else kernel.parse_json_lines
-    assert parse(data, start, end, *words, NOW, table, filled) == (filled, start, Parsed.BAD_START)
+    assert parse(data, start, end, *words, table, filled) == (filled, start, Parsed.BAD_START)
 
 
 @pytest.mark.parametrize("reader", [JsonLines(), TextLines(b":", b"")])
@@ -119,7 +121,8 @@ def test_a_reader_of_bytes_that_are_not_there_is_a_mistake_of_its_caller(reader)
     [
         ('{"key":"k","value":"v"}', (b"k", b"v", [], NOW)),
         ('{"value":"v"}', (None, b"v", [], NOW)),
-        ('{}', (None, None, [], NOW)),
+        ('{"key":null}', (None, None, [], NOW)),
+        ('{"value_b64":null}', (None, None, [], NOW)),
         ('{"key":null,"value":""}', (None, b"", [], NOW)),
         (' { "value" : "v" , "timestamp" : 5 } ', (None, b"v", [], 5)),
         ('{"value":"v","timestamp":-1}', (None, b"v", [], -1)),
@@ -139,7 +142,7 @@ def test_a_reader_of_bytes_that_are_not_there_is_a_mistake_of_its_caller(reader)
         ('{"type":"record","schema":1,"offset":7,"timestamp":9,"sequence":-1,"value":"v"}', (None, b"v", [], 9)),
         ('{"value":"first","value":"last"}', (None, b"last", [], NOW)),
         (r'{"va\u006cue":"v"}', (None, b"v", [], NOW)),
-        ('{"vague":"x","tyre":"y","healers":1,"timeshare":"z","kez":0}', (None, None, [], NOW)),
+        ('{"topic":"x","partition":0,"offset":1,"control":null,"value":"v"}', (None, b"v", [], NOW)),
     ],
 )  # fmt: skip
 def test_json(text, wanted):
@@ -161,6 +164,10 @@ def test_lines_that_are_no_records(text):
         '{"value":01}', '{"value":1.}', '{"value":NaN}', '{"value":tru}', '{"value":[1,]}', '{"value":{"a"}}',
         '{"timestamp":1.5}', '{"timestamp":"now"}', '{"timestamp":-2}', '{"timestamp":9223372036854775808}',
         '{"value":"v","value_b64":"dg=="}', '{"value_b64":"?"}', '{"value_b64":5}', '{"headers":{}}', '{"headers":[1]}',
+        "{}", '{"timestamp":5}', '{"offset":7,"headers":[]}', '{"type":"record","schema":1,"offset":7,"key_size":1}',
+        '{"kye":"a"}', '{"value":"v","Key":"k"}', '{"value":"v","key ":"k"}', '{"value":"v","":1}', '{"value":"v","of":1}',
+        '{"value":"v","offsets":1}', '{"value":"v","vague":"x"}', '{"value":"v","tyre":"y"}', '{"value":"v","healers":1}',
+        '{"value":"v","timeshare":"z"}', '{"value":"v","kez":0}', '{"value":"v","headers":[{"key":"a","vlaue":"b"}]}',
         '{"headers":[{"value":"v"}]}', '{"headers":[{"key":1}]}', '{"headers":[{"key":"a","value":1}]}',
         '{"value":' + "[" * 100_000 + "}",
     ],
@@ -168,6 +175,33 @@ def test_lines_that_are_no_records(text):
 def test_what_is_no_record(text):
     with pytest.raises(LineInvalid, match=r"^line 2: "):
         records(JsonLines(), b'{"value":"v"}\n' + text.encode())
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("names", [b"", OTHER_NAMES, b"\x03", b"\x03no", b"\xff" + bytes(9)])
+def test_names_of_other_members(build, names):
+    kernel, line, columns = load_kernel("json_lines", build), bytearray(b'{"value":"v","note":1}'), RecordColumns(2)
+    filled, _, status = kernel.parse_json_lines(memoryview(line), 0, len(line), NOW, memoryview(names), columns.table, 0)
+    is_known = build == "compiled" and not names
+    assert (filled, status) == ((1, Parsed.END) if is_known else (0, Parsed.ODD))
+
+
+def test_unknown_members_can_be_passed_over():
+    text = b'{"value":"v","kye":"k","headers":[{"key":"h","note":1,"value":"x"}]}\n{"kye":"a"}'
+    with pytest.raises(LineInvalid, match=r"^line 1: a record has no member 'kye'; --ignore-unknown"):
+        records(JsonLines(), text)
+    reader = JsonLines(ignore_unknown=True)
+    with pytest.raises(LineInvalid, match=r"^line 2: neither key nor value"):
+        records(reader, text)
+    assert records(JsonLines(ignore_unknown=True), text.partition(b"\n")[0]) == [(None, b"v", [(b"h", b"x")], NOW)]
+
+
+@pytest.mark.parametrize("name", ["dump", "fetch"])
+def test_all_members_of_our_own_objects_are_known(name):
+    schema = json.loads((ROOT / f"docs/{name}.schema.json").read_text())
+    names = schema["$defs"]["record"]["properties"] if name == "dump" else schema["properties"]
+    others = set(names) - {"type", "control", "headers", "timestamp", "key", "value", "key_b64", "value_b64"}
+    assert one(json.dumps({**dict.fromkeys(others, "v"), "value": "x"}))[0][:2] == (None, b"x")
 
 
 @pytest.mark.parametrize("odd", [b'{"value_b64":"AA=="}', b'{"type":"batch"}', b'{"control":{}}', b""])
@@ -191,7 +225,7 @@ def lines(draw):
     members = {}
     for name, values in (
         ("key", JSON), ("value", JSON), ("timestamp", st.integers(-1, 2**63 - 1)), ("headers", st.lists(HEADER, max_size=3)),
-        ("offset", st.integers()), ("note", JSON),
+        ("offset", st.integers()), ("topic", JSON),
     ):  # fmt: skip
         if draw(st.booleans()):
             members[name] = draw(values)
@@ -224,7 +258,7 @@ def test_any_bytes_are_records_or_an_error(text, data):
         text = text[:at] + data.draw(st.binary(max_size=2)) + text[at + 1 :]
     line = text.partition(b"\n")[0]
     before, columns = bytearray(line), RecordColumns(2)
-    filled, _, status = parse_json_lines(memoryview(before), 0, len(before), NOW, columns.table, 0)
+    filled, _, status = parse_json_lines(memoryview(before), 0, len(before), NOW, memoryview(OTHER_NAMES), columns.table, 0)
     if status == Parsed.ODD:
         assert before == line  # as it was, for the other parser
     try:

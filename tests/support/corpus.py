@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "corpus.tar.xz"
+TIERED = ARCHIVE.with_name("tiered.tar.xz")
 
 
 def corpus_directory() -> Path:
@@ -24,13 +25,23 @@ def corpus_directory() -> Path:
 
 
 def own_corpus_directory() -> Path:
-    """The project's own corpus, unpacked into build/ if need be: for tests that name a topic. Never write to it."""
-    digest = hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()[:12]
-    target = ARCHIVE.parents[2] / "build" / f"corpus-{digest}"
+    """The project's own corpus: for tests that name a topic. Never write to it."""
+    return _unpacked(ARCHIVE, "corpus")
+
+
+def tiered_directory() -> Path:
+    """Log dirs of brokers with tiered storage. Never write to it: copy first."""
+    return _unpacked(TIERED, "tiered")
+
+
+def _unpacked(packed: Path, name: str) -> Path:
+    """The directory in build/ that holds what is in the archive `packed`, unpacked if need be."""
+    digest = hashlib.sha256(packed.read_bytes()).hexdigest()[:12]
+    target = packed.parents[2] / "build" / f"{name}-{digest}"
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
-        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix="corpus-"))
-        with tarfile.open(ARCHIVE) as archive:
+        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{name}-"))
+        with tarfile.open(packed) as archive:
             archive.extractall(aside, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         try:
             aside.rename(target)

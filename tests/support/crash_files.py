@@ -21,7 +21,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import LogDirLocked, UnreadableFile, UnwritableFile
-from engine.files import DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, unreadable, unwritable
+from engine.files import DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, taken, unreadable, unwritable
 from tests.support.disk_model import DirectoryNode, Disk, Drawn, FileNode, Keep, change_together
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ class CrashFiles(Files):
             raise unwritable(path, _os_error(errors.EISDIR))
         return WritableCrashFile(self, path, node)
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         what = f"{path} -> {to}"
         (parent, name), (target, new) = self._place(path, what), self._place(to, what)
         node, old = parent.entries.get(name), target.entries.get(new)
@@ -324,6 +324,8 @@ class CrashFiles(Files):
             raise unwritable(what, _os_error(errors.ENOTDIR))
         if node is old:
             return
+        if isinstance(old, FileNode) and not replaces:
+            raise taken(what)
         if parent is target:
             parent.change({name: None, new: node})
         else:

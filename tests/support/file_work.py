@@ -29,7 +29,7 @@ _steps = (
     | st.tuples(st.just("copy"), _paths, _paths, _places)
     | st.tuples(st.just("create"), _paths)
     | st.tuples(st.just("replace"), _paths, _data)
-    | st.tuples(st.just("rename"), _any, _any)
+    | st.tuples(st.just("rename"), _any, _any, st.booleans())
     | st.tuples(st.just("remove"), _any)
     | st.tuples(st.just("make_directory"), _any)
     | st.tuples(st.just("remove_directory"), _any)
@@ -82,8 +82,8 @@ def _do(files: Files, top: str, step: Any, kept: list[Any]) -> None:
             files.open_writable(f"{top}/{path}", create=True).close()
         case ("replace", path, data):
             replace(files, f"{top}/{path}", [data])
-        case ("rename", path, to):
-            files.rename(f"{top}/{path}", f"{top}/{to}")
+        case ("rename", path, to, replaces):
+            files.rename(f"{top}/{path}", f"{top}/{to}", replaces=replaces)
         case ("set_modified", path, modified_ms):
             files.set_modified(f"{top}/{path}", modified_ms)
         case ("keep", path):

@@ -34,6 +34,7 @@ from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action, Report
 from engine.log.segment.leftovers import Leftovers
+from engine.log.tiering import Starts, Tiering
 
 if TYPE_CHECKING:
     from engine.config import LogConfig
@@ -53,18 +54,21 @@ class LoadedLogOffsets(NamedTuple):
     log_start_offset: int
     recovery_point: int
     next_offset: LogOffsetMetadata
+    is_tiered: bool
 
 
 def open_log(
     files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int = 0,
     log_start_offset: int = 0, producer_id_expiration_ms: int = 86_400_000, max_transaction_timeout_ms: int = 900_000,
     report: Report | None = None, jobs: int = 1, create: bool = True, for_snapshots: bool = False,
-    names: list[str] | None = None,
+    names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED,
 ) -> UnifiedLog:
     """Open the partition in `directory`, making it where there is none, as a broker does at its start.
 
     clean_shutdown    the broker before stopped cleanly: nothing is recovered but what lacks an index
     recovery_point, log_start_offset   as the log dir's checkpoints have them
+    tiering           are older segments in remote storage? Then the log start offset may be below the first segment. If that
+                      is unknown, a checkpoint had `log_start_offset`
     report            takes what is done; default: a new one, `UnifiedLog.report`
     jobs              segments that are read side by side
     for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
@@ -87,7 +91,7 @@ def open_log(
                                          max_transaction_timeout_ms=max_transaction_timeout_ms, for_snapshots=for_snapshots)
         log = Loading(files, directory, config, now=now, clean_shutdown=clean, recovery_point=point,
                       log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs,
-                      in_order=number > 0, names=None if number else names)
+                      in_order=number > 0, names=None if number else names, tiering=tiering)
         try:
             return _unified(log)
         except REPAIRABLE as error:
@@ -113,7 +117,7 @@ def _unified(log: Loading) -> UnifiedLog:
         log.files, log.directory, log.config, log.segments, now=log.now, recovery_point=loaded.recovery_point,
         next_offset=loaded.next_offset, report=log.report, deferred=log.deferred, names=log.names or (),
     )
-    return UnifiedLog(loaded.log_start_offset, local_log, log.epochs, log.producers)
+    return UnifiedLog(loaded.log_start_offset, local_log, log.epochs, log.producers, is_tiered=loaded.is_tiered)
 
 
 def _loaded(log: Loading) -> LoadedLogOffsets:
@@ -130,7 +134,9 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
         recovery_point, next_offset = log.retry_on_overflow(partial(recover_log, log))
         fit_indexes(log.report, log.active)
     log.epochs.truncate_from_end(next_offset)
-    log_start_offset = max(log.log_start_offset, log.segments.base_offsets[0])
+    first, first_epoch = log.segments.base_offsets[0], next((entry.start_offset for entry in log.epochs.entries), None)
+    tiered = Starts(log.log_start_offset, first, first_epoch).are_of_tiered(log.tiering)
+    log_start_offset = log.log_start_offset if tiered else max(log.log_start_offset, first)
     log.epochs.truncate_from_start(log.log_start_offset)
     log.remove_set_aside()
     is_as_listed = log.snapshots is None and not log.report.events
@@ -144,7 +150,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
         note_missing(log)
     active = log.active
     end = LogOffsetMetadata(next_offset, active.base_offset, active.size)
-    return LoadedLogOffsets(log_start_offset, recovery_point, end)
+    return LoadedLogOffsets(log_start_offset, recovery_point, end, tiered)
 
 
 def _without_written(log: Loading, names: list[str]) -> list[str]:

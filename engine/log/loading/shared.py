@@ -22,6 +22,7 @@ from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
 from engine.log.segment.scan_ahead import ScanAhead
 from engine.log.segment.splitting import SwapPlace, split_overflowed_segment
+from engine.log.tiering import Tiering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,7 @@ class Loading:
     epochs, producers  as they stand in the files; brought in line with the segments
     jobs               segments that are read side by side
     names              of the plain files in the directory; None: nobody has listed them yet
+    tiering            are older segments in remote storage?
     in_order           segments without an offset index wait for the recovery if that reaches them: Kafka recovers them
                        while loading, and fails if one before them is damaged
 
@@ -53,9 +55,9 @@ class Loading:
     def __init__(
         self, files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int,
         log_start_offset: int, epochs: LeaderEpochFileCache, producers: ProducerStateManager, report: Report,
-        jobs: int = 1, in_order: bool = False, names: list[str] | None = None,
+        jobs: int = 1, in_order: bool = False, names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED,
     ) -> None:
-        self.in_order = in_order
+        self.in_order, self.tiering = in_order, tiering
         self.files, self.directory, self.config, self.now = files, directory, config, now
         self.clean_shutdown, self.recovery_point, self.log_start_offset = clean_shutdown, recovery_point, log_start_offset
         self.epochs, self.producers, self.report = epochs, producers, report
@@ -69,7 +71,7 @@ class Loading:
         self._last_epochs: dict[int, tuple[int, int]] = {}  # see Recovering
         self.epoch_runs: dict[int, EpochRuns] = {}  # of segments that were read, by base offset
         self.snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
-        self.unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
+        self.unsplittable: dict[int, SplitFailed] = {}  # why, by base offset, of segments whose offsets do not fit them
 
     @property
     def active(self) -> LogSegment:
@@ -100,8 +102,8 @@ class Loading:
             except SegmentOffsetOverflow as error:
                 try:
                     self._split(error.base_offset)
-                except SplitFailed:
-                    self.unsplittable.add(error.base_offset)
+                except SplitFailed as failed:
+                    self.unsplittable[error.base_offset] = failed
 
     def _split(self, base_offset: int) -> None:
         segment = self.segments.get(base_offset) or self.open_segment(base_offset)
@@ -125,10 +127,10 @@ class Loading:
         )  # fmt: skip
         try:
             return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
-        except SegmentOffsetOverflow as error:
+        except SegmentOffsetOverflow:
             if segment.base_offset not in self.unsplittable:
                 raise
-            return recover_cut(log, segment, scan, error)
+            return recover_cut(log, segment, scan, self.unsplittable[segment.base_offset])
         finally:
             for one in (self.segments.lower_segment(segment.base_offset), segment):
                 if one is not None:

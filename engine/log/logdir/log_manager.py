@@ -5,8 +5,9 @@ Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, rete
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.offsets import (
     PartitionOffset,
@@ -23,6 +24,7 @@ from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, is
 from engine.log.loading.loader import open_log
 from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
 from engine.log.report import Action
+from engine.log.tiering import Tiering, read_starts, tiering_of
 from engine.server_config import ServerConfig
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ CHECKPOINTS = (
     FileKind.CLEANER_CHECKPOINT,
 )  # fmt: skip
 
+_REMOTE_STORAGE = "remote.storage.enable"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -59,6 +63,16 @@ class Settings:
     def check(self) -> None:
         """Raise UsageError for settings that are unknown or out of range."""
         _ = self.config
+
+
+class TopicPolicy(NamedTuple):
+    """What becomes of old records of a topic, as far as somebody says it; None: nobody does.
+
+    compacted  the cleaner may take records out of the log      tiering  older segments may be in remote storage
+    """
+
+    compacted: bool | None = None
+    tiering: Tiering = Tiering.UNKNOWN
 
 
 class NoLogOfBrokers(KafkalogError):
@@ -119,6 +133,12 @@ class LogManager:
         self._configs: dict[str, LogConfig] = {}
         self._checkpoints: dict[tuple[str, FileKind], Offsets] = {}
 
+    def over(self, files_of: Callable[[str], Files]) -> LogManager:
+        """The same logs through other seams; what is known of settings and checkpoints is shared."""
+        other = copy(self)
+        other.files_of = files_of
+        return other
+
     def config(self, topic: str) -> LogConfig:
         """The settings of a topic: broker's, then those changed while it ran, then the topic's own, then the user's.
 
@@ -133,8 +153,35 @@ class LogManager:
                 if metadata is not None:
                     given |= metadata.topic_defaults(self.cluster.node_id) | metadata.settings.get(topic, {})
                 config = server.topics.with_settings({name: text for name, text in given.items() if is_known(name)})
-            self._configs[topic] = config.with_settings(dict(self.settings.overrides))
+            self._configs[topic] = config.with_settings(self._overrides(config))
         return self._configs[topic]
+
+    def _overrides(self, config: LogConfig) -> dict[str, str]:
+        """What the user says goes over `config`: of all topics of a log dir the compacted ones can not be tiered."""
+        given = dict(self.settings.overrides)
+        if config.compact and "cleanup.policy" not in given:
+            given.pop(_REMOTE_STORAGE, None)
+        return given
+
+    def tiering(self, topic: str) -> Tiering:
+        """Are segments of the topic in remote storage, as far as its settings are available?"""
+        metadata, server = self.cluster.metadata, dict(self.settings.server.values)
+        is_known = (
+            _REMOTE_STORAGE in dict(self.settings.overrides)
+            or (metadata is not None and not metadata.findings and metadata.by_name(topic) is not None)
+            or (bool(server) and server.get("remote.log.storage.system.enable", "false").strip().lower() != "true")
+        )
+        return tiering_of(topic, self.config(topic), is_known=is_known)
+
+    def is_tiered(self, place: Place) -> bool:
+        """Are older records of the log at `place` in remote storage? Raises UnreadableFile."""
+        return read_starts(self.files_of(place.log_dir), place.path).are_of_tiered(self.tiering(place.name.topic))
+    def policy(self, topic: str) -> TopicPolicy:
+        """What the metadata log, or the user's own settings, say of the topic: defaults are not evidence."""
+        metadata, given = self.cluster.metadata, dict(self.settings.overrides)
+        is_known = topic != METADATA_TOPIC and metadata is not None and metadata.by_name(topic) is not None
+        compacted = self.config(topic).compact if is_known or "cleanup.policy" in given else None
+        return TopicPolicy(compacted, self.tiering(topic))
 
     def offsets(self, log_dir: str, kind: FileKind) -> Offsets:
         """(topic, partition) → offset from a checkpoint of the log dir; nothing where it is missing or malformed."""
@@ -164,6 +211,9 @@ class LogManager:
         is_metadata = place.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
+        tiering = self.tiering(place.name.topic)
+        if tiering is Tiering.UNKNOWN and log_start_offset is None and place.key not in starts:
+            tiering = Tiering.UNTIERED  # brokers write a line for every tiered log
         server = self.settings.server
         log = open_log(
             seam, place.path, self.config(place.name.topic), now=self.now, names=names,
@@ -172,7 +222,7 @@ class LogManager:
             log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,
             producer_id_expiration_ms=server.producer_id_expiration_ms,
             max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs, create=False,
-            for_snapshots=for_snapshots,
+            for_snapshots=for_snapshots, tiering=tiering,
         )
         for name in names_07(names):
             why = "a file of Kafka 0.7 among those of a later log: brokers ignore it, and so does this"
@@ -206,11 +256,15 @@ class LogManager:
         self.checkpoint_log_starts(log_dir, standing)
 
     def checkpoint_log_starts(self, log_dir: LogDir, standing: Mapping[Place, Standing]) -> None:
-        """Write where logs begin: those that do so within their first segment have a line."""
+        """Write where logs begin: tiered ones, and those that do so within their first segment, have a line.
+
+        A line of a log that may be tiered stays.
+        """
         starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
         for place, log in _with_lines(standing):
-            starts.pop(place.key, None)
-            if log.begins_within_a_segment:
+            has_line = starts.pop(place.key, None) is not None
+            tiering = self.tiering(place.name.topic)
+            if tiering is Tiering.TIERED or log.begins_within_a_segment or (tiering is Tiering.UNKNOWN and has_line):
                 starts[place.key] = log.log_start_offset
         self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
 

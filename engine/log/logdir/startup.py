@@ -127,6 +127,29 @@ def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
     return Cluster(tuple(log_dirs), identities, metadata, directory, place, proof)
 
 
+def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]]:
+    """The log dirs of each broker. A broker has one metadata log: a dir without one belongs to the broker that it names.
+
+    A dir that names none of them, or nobody, stays with the first broker: there a start would show that it is wrong.
+    """
+    anchors = [log_dir for log_dir in log_dirs if files.exists(f"{log_dir.path}/{METADATA_DIR}")]
+    if len(anchors) < 2:
+        return [log_dirs] if log_dirs else []
+    brokers = {_owner(files, anchor): [anchor] for anchor in reversed(anchors)}
+    groups = [[anchor] for anchor in anchors]
+    for log_dir in log_dirs:
+        if log_dir not in anchors:
+            groups[anchors.index(brokers.get(_owner(files, log_dir), groups[0])[0])].append(log_dir)
+    return groups
+
+
+def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> tuple[str | None, int | None] | None:
+    """(cluster.id, node.id) of the broker that meta.properties in `log_dir` names; None: it names none."""
+    path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
+    identity = decode_meta_properties(read_identity(files, path), path).value if files.exists(path) else None
+    return None if identity is None else (identity.cluster_id, identity.node_id)
+
+
 def foresee(files: ReadOnlyFiles, cluster: Cluster) -> list[Trouble]:
     """Everything in the log dirs, or in the partitions that were named, that a starting broker trips over."""
     found: list[Trouble] = []
@@ -169,6 +192,8 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         said = f"Stored node id {identity.node_id} doesn't match previous node id {cluster.node_id} in {files.absolute(path)}"
         do = "find out which disk belongs to which broker"
         yield Trouble(Effect.STOPS, log_dir.path, name, said, "the log dir belongs to another broker", None, do)
+    else:
+        yield from _same_directory_id(cluster, log_dir, identity.directory_id)
     bootstrap = FileKind.BOOTSTRAP_CHECKPOINT.value
     holds_metadata = cluster.metadata_place is not None and cluster.metadata_place.log_dir == log_dir.path
     if bootstrap in log_dir.files and holds_metadata:
@@ -180,6 +205,28 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         if findings or not batches:
             what = _first(findings) if findings else "it holds no batch"
             yield Trouble(Effect.STOPS, log_dir.path, bootstrap, None, what, FileKind.BOOTSTRAP_CHECKPOINT)
+
+
+def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | None) -> Iterator[Trouble]:
+    """Another log dir before this one with the same id. Mirrors MetaPropertiesEnsemble.verify."""
+    first = next(path for path, one in cluster.identities.items() if one.directory_id == directory_id)
+    if directory_id is None or first == log_dir.path:
+        return
+    said = f"Duplicate directory ID Optional[{directory_id}] found. It was the ID of {first}, but also of {log_dir.path}"
+    own = {path: _holds(cluster, path, directory_id) for path in (first, log_dir.path)}
+    copy = first if own[first] < own[log_dir.path] else log_dir.path
+    do = (f"one of the two meta.properties is a copy, likely that of {copy}: delete its line directory.id, and the broker "
+          "makes a new one at its next start")
+    what = f"{first} has the same directory.id"
+    yield Trouble(Effect.STOPS, log_dir.path, FileKind.META_PROPERTIES.value, said, what, None, do)
+
+
+def _holds(cluster: Cluster, log_dir: str, directory_id: str) -> int:
+    """How many of the partitions in `log_dir` the metadata assign to the log dir with that id."""
+    if cluster.metadata is None or cluster.node_id is None:
+        return 0
+    places = next((one.partitions() for one in cluster.log_dirs if one.path == log_dir), [])
+    return sum(cluster.metadata.directory_of(*place.key, cluster.node_id) == directory_id for place in places)
 
 
 def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[Trouble]:

@@ -2,62 +2,160 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.findings import Severity
+from engine.formats import LONG_MAX
 from engine.index.offset import OffsetIndex
-from engine.layout import FileKind, is_log_file_name, log_file_name, offset_index_file_name, parse_file_name
+from engine.layout import FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
 from engine.log.errors import CorruptRecord
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads
-from engine.log.scan.cleaned import was_cleaned
-from engine.log.scan.rolled import is_rolled_ahead
+from engine.log.verify.continuity import ContinuityCheck
+from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from engine.files import OpenFile, ReadOnlyFiles
-    from engine.log.report import Report
+    from engine.findings import Finding
+    from engine.log.logdir.log_manager import TopicPolicy
+    from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.report import Event, Report
+    from engine.log.verify.losses import Evidence
+
+_WITNESSES = 4  # files that are quoted
 
 
+def note_breaks(report: Report, bases: list[int]) -> None:
+    """Report where a segment that was recovered ends behind the next one's beginning.
 
-def note_breaks(
-    files: ReadOnlyFiles, report: Report, bases: list[int], *, compacted: bool, epoch_starts: Sequence[int] = ()
-) -> None:
-    """Report where a segment that was recovered ends behind the next one's beginning, or before it without a cause.
-
-    bases      base offsets of the segments, growing
-    compacted  the topic is set to be: then gaps are no losses
-    epoch_starts  where leader epochs begin
+    bases  base offsets of the segments, growing
     """
     ends = {event.path: event.end_offset for event in report.find(Action.RECOVERED)}
     told = {event.path for event in report.find(Action.SALVAGED)}
-    cut = {event.path for event in report.find(Action.TRUNCATED)}
-    lost = [event.first_offset for event in report.find(Action.MISSING)]
     for base, following in pairwise(bases):
         name, end = log_file_name(base), ends.get(log_file_name(base))
-        if end is None or name in told:
-            continue
-        if end > following:
+        if end is not None and end > following and name not in told:
             report.add(Action.KEPT, name, f"it ends before offset {end}, and the next segment begins at {following}: one of "
                        "its batches has a wrong offset, which no checksum covers", severity=Severity.ERROR)
-        elif end < following and not any(end <= first < following for first in lost if first is not None):
-            if name in cut:
-                report.add(Action.MISSING, log_file_name(end), f"no segment holds these offsets: they stood in what is cut "
-                           f"from {name}, or were lost behind it before", offsets=(end, following), severity=Severity.WARNING)
+
+
+def note_losses(
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, evidence: Evidence, policy: TopicPolicy
+) -> None:
+    """Report the offsets that were lost before, as far as the disk proves it, unless what was done names them already.
+
+    evidence  what the files beside the log said of it before anything was changed
+    Gaps are looked for in what was read: `report.unread_below`.
+    """
+    bases = list(log.segments.base_offsets)
+    end = log.log_end_offset
+    named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))  # a log with a hole is not repaired
+    for first, following in _gaps(files, report, log, policy, named):
+        for one in named.without(first, following):
+            cut = log_file_name(max(base for base in [0, *bases] if base < following))
+            if following in bases and any(event.path == cut for event in report.find(Action.TRUNCATED)):
+                name, why = log_file_name(first), f"no segment holds these offsets: they were in what is truncated from {cut}, "
+                why += "or were lost before"
+            elif following in bases:
+                name, why = log_file_name(first), "no segment holds these offsets, and no compaction explains it: put the file "
+                why += "back, if there is one, before a broker starts"
+            else:
+                name, why = _segment_of(bases, first), "no batch holds these offsets, and no compaction explains it"
+            report.add(Action.MISSING, name, why, offsets=one, severity=Severity.WARNING)
+    named = _Named(report, bases, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
+    claims = evidence.beyond(end)
+    for first, following in named.without(end, max((claim.end for claim in claims), default=end)):
+        said = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
+        more = f" (and {len(said) - _WITNESSES} files more)" if len(said) > _WITNESSES else ""
+        why = f"{'; '.join(said[:_WITNESSES])}{more}: they were lost before"
+        report.add(Action.MISSING, log_file_name(first), why, offsets=(first, following), severity=Severity.WARNING)
+    if evidence.lacks_snapshots and report.unread_below == end:
+        why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
+               "duplicates. Recover without --clean-start reads the batches")
+        report.add(Action.KEPT, "", why, severity=Severity.WARNING)
+    elif evidence.lacks_snapshots:
+        why = "there was no producer snapshot, and the log has producers: their state was rebuilt from the batches"
+        report.add(Action.REBUILT, "", why, severity=Severity.WARNING)
+    before = evidence.before(bases[0], policy)
+    if before is not None and before.finding.severity is Severity.INFO:
+        report.add(Action.EXPLAINED, "", before.finding.what, offsets=(before.first, before.end))
+    elif before is not None:
+        report.add(Action.MISSING, log_file_name(before.first), before.finding.what, offsets=(before.first, before.end),
+                   severity=Severity.WARNING)
+
+
+def _segment_of(bases: list[int], offset: int) -> str:
+    """The name of the segment that `offset` belongs to."""
+    return log_file_name(bases[max(0, bisect_right(bases, offset) - 1)])
+
+
+def _gaps(
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy, named: _Named
+) -> list[tuple[int, int]]:
+    """Offsets [first, end) between batches that are lost, of the segments that were read."""
+    starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
+    explained: list[Finding] = []
+    check = ContinuityCheck(files, report.directory, explained.append, starts, policy.compacted)
+    recovered = {event.path: event for event in report.find(Action.RECOVERED)}
+    if policy.compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
+                                for base, following in pairwise(log.segments.base_offsets)):
+        return []  # the cleaner takes records within segments, and no segment is missing
+    for base in log.segments.base_offsets:
+        name = log_file_name(base)
+        path, event = f"{report.directory}/{name}", recovered.get(name)
+        check.begin_segment(base, path)
+        if event is None and report.unread_below is not None and base < report.unread_below:
+            check.skip_segment()
+            continue
+        if event is not None and event.end_offset is not None and _has_all(event):
+            check.pass_segment(event.end_offset)
+            continue
+        with files.open(path) as file:
+            for window in LogWalk(file):
+                check.feed(window)
+    check.finish()
+    for finding in explained:
+        ahead = finding.where.offset or 0, log.segments.base_offsets[-1]
+        if finding.code == "rolled-ahead" and list(named.without(*ahead)) == [ahead]:
+            report.add(Action.EXPLAINED, file_name(finding.where.file), finding.what, offsets=ahead)
+    return check.losses
+
+
+def _has_all(event: Event) -> bool:
+    """Was a record read for each offset?"""
+    return event.first_offset is not None and event.end_offset is not None and (
+        event.records == event.end_offset - event.first_offset
+    )
+
+
+class _Named:
+    """Offsets of which events of `report` with one of `actions` say that they are lost. `bases`: of the segments left."""
+
+    def __init__(self, report: Report, bases: list[int], actions: tuple[Action, ...]) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        for event in report.events:
+            if event.first_offset is None or event.action not in actions or event.severity is Severity.INFO:
                 continue
-            parsed = parse_file_name(log_file_name(end))
-            path = files.absolute(f"{report.directory}/{log_file_name(end)}")
-            last = f"{report.directory}/{log_file_name(following)}"
-            if following == bases[-1] and is_rolled_ahead(files, last, end, following, epoch_starts):
-                report.add(Action.EXPLAINED, log_file_name(following), "the last segment is empty and begins behind the end of "
-                           "the log before it: rolled ahead, nothing tells that more was written", offsets=(end, following))
-            elif not compacted and not report.has_holes and parsed is not None and not was_cleaned(files, path, parsed):
-                report.add(Action.MISSING, log_file_name(end), "no segment holds these offsets, and no compaction explains it: "
-                           "put the file back, if there is one, before a broker starts", offsets=(end, following),
-                           severity=Severity.WARNING)
+            following = next((base for base in bases if base > event.first_offset), LONG_MAX)
+            is_open = event.end_offset is None and event.severity is Severity.ERROR
+            self._ranges.append((event.first_offset, following if is_open else event.end_offset or event.first_offset))
+        self._ranges.sort()
+
+    def without(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """What of offsets [first, end) no event names."""
+        for begin, behind in self._ranges:
+            if begin >= end:
+                break
+            if first < begin:
+                yield first, begin
+            first = max(first, behind)
+        if first < end:
+            yield first, end
 
 
 def start_beyond_end(files: ReadOnlyFiles, directory: str, start: int) -> tuple[int, int, int] | None:

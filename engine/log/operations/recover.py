@@ -8,23 +8,29 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_in
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError, UsageError, too_little_memory
-from engine.files import replace
+from engine.files import nameless_file, replace
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.notes import NO_INDEX
+from engine.log.logdir.high_watermarks import lower_high_watermarks
 from engine.log.logdir.log_manager import refuse_what_is_not_ours
 from engine.log.logdir.startup import Effect, foresee
-from engine.log.operations.continuity import note_breaks, start_beyond_end, start_in_epochs
+from engine.log.operations.continuity import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import at_any_rate, closed, put_marker, take_marker
 from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report, leaves_doubt
+from engine.log.segment.deferred import DELETED
 from engine.log.segment.leftovers import Leftovers
+from engine.log.verify.losses import read_evidence
+from engine.overlay import OverlayFiles
+from engine.overlay.spill import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.startup import Trouble
 
 OPERATION = "recover"
+_LOOKS = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # that change nothing
 _TRIPPED = "a broker still trips over what is named above"
 
 
@@ -69,16 +76,22 @@ class Recovery:
     """What is known of log dirs between the steps of their recovery: `prepare`, `recover_places`, `finish`.
 
     troubles    that a starting broker would have        places  to be recovered, in this order
-    markers     by log dir, what its clean shutdown marker held that is put back: its other partitions are as they were
+    clean       log dirs that were stopped cleanly and that are left as they are, marker included
+    proven      what is reported of their places
+    markers     by log dir, what its clean shutdown marker held, once it is removed
     unproven    by log dir, why it can not be marked as clean        incomplete  log dirs where records were lost before
+    lossy       log dirs where records were lost, before or now
     is_refused  a damaged metadata log stops everything
     """
 
     troubles: list[Trouble] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
+    clean: set[str] = field(default_factory=set)
     markers: dict[str, bytes] = field(default_factory=dict)
+    proven: dict[Place, Report] = field(default_factory=dict)
     unproven: dict[str, str] = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
+    lossy: set[str] = field(default_factory=set)
     is_refused: bool = False
 
     def note(self, place: Place, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False) -> None:
@@ -92,6 +105,8 @@ class Recovery:
                 self.unproven.setdefault(place.log_dir, f"{place.path}: something is left that is wrong")
             elif action is Action.MISSING:
                 self.incomplete.add(place.log_dir)
+            if severity is Severity.ERROR or action is Action.MISSING:
+                self.lossy.add(place.log_dir)
 
 
 def recover(
@@ -101,13 +116,17 @@ def recover(
     """Recover everything in the manager's log dirs, and report as it goes. `progress` is called behind each partition.
 
     What can not be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
-    Log dirs that were named as a whole also get their small files mended and their checkpoints written. The clean shutdown
-    marker is gone while we work; it comes back where only partitions were named, and nothing is left that is wrong.
+    Log dirs that were named as a whole also get their small files mended and their checkpoints written. Partitions of a log
+    dir with a clean shutdown marker are first recovered in memory; if nothing is wrong, all of it stays as it is. Else the
+    marker is removed before the first change; it comes back where only partitions were named, and nothing is left that is
+    wrong.
     """
     recovery = Recovery()
-    yield from prepare(manager, options, recovery)
-    with closing(recover_places(manager, options, recovery.places, recovery.troubles)) as recovered:  # its threads end with it
-        for place, report in recovered:
+    yield from prepare(manager, options, recovery, proves_clean=not options.clean_start)
+    left = [place for place in recovery.places if place not in recovery.proven]
+    with closing(recover_places(manager, options, left, recovery.troubles)) as recovered:  # its threads end with it
+        for place in recovery.places:
+            report = recovery.proven.pop(place, None) or next(recovered)[1]
             if report.failure is not None:
                 errors.append(report.failure)
             told = [(event.action, event.severity) for event in report.events]
@@ -118,10 +137,13 @@ def recover(
     yield from finish(manager, options, recovery)
 
 
-def prepare(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
+def prepare(
+    manager: LogManager, options: RecoverOptions, recovery: Recovery, *, proves_clean: bool = False
+) -> Iterator[Report]:
     """Do what comes before the partitions: look, prove the metadata log, mend small files, take markers away.
 
-    recovery  takes what the other steps have to know
+    recovery      takes what the other steps have to know
+    proves_clean  leave log dirs with a marker unchanged in which a recovery in memory finds nothing wrong
     """
     recovery.troubles = foresee(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
     losses = [trouble for trouble in recovery.troubles if trouble.effect is Effect.LOSES_TOPICS]
@@ -137,9 +159,14 @@ def prepare(manager: LogManager, options: RecoverOptions, recovery: Recovery) ->
         own = [one for one in recovery.troubles if one.log_dir == log_dir.path and id(one) not in of_places]
         if not _mend_all(manager, own, report):
             recovery.unproven[log_dir.path] = _TRIPPED
-        marker = _without_marker(manager, options, log_dir, report)
-        if marker is not None:
-            recovery.markers[log_dir.path] = marker
+        found = _proven(manager, options, recovery, log_dir) if proves_clean and not own else None
+        if found is not None:
+            recovery.proven |= found
+            recovery.clean.add(log_dir.path)
+        else:
+            marker = _without_marker(manager, options, log_dir, report)
+            if marker is not None:
+                recovery.markers[log_dir.path] = marker
         if report.events:
             yield report
 
@@ -152,6 +179,7 @@ def recover_places(
     Checkpoints are written in the end, also where it is stopped.
     """
     standing: dict[Place, Standing] = {}
+    truncated: dict[Place, int] = {}  # and where they end
     segment_jobs = options.jobs if len(places) == 1 else 1
     known = list(troubles)
 
@@ -164,6 +192,8 @@ def recover_places(
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
             _mend_all(manager, _troubles_in(place, known), report)
             standing[place] = _one(manager, chosen, place, segment_jobs, report)
+            if _accounts_for_end(report):
+                truncated[place] = report.log_end_offset or 0
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
@@ -173,7 +203,7 @@ def recover_places(
     try:
         yield from _side_by_side(work, places, options.jobs)
     finally:  # also after Ctrl-C: what is reported as done is noted as well
-        at_any_rate(lambda: _note(manager, standing))
+        at_any_rate(lambda: _note(manager, standing, truncated))
 
 
 def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
@@ -183,8 +213,8 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
     for log_dir in manager.cluster.log_dirs:
         why = recovery.unproven.get(log_dir.path)
         if options.mark_clean and log_dir.is_whole:
-            yield _mark(manager, options, log_dir, why, log_dir.path in recovery.incomplete)
-        elif log_dir.path in recovery.markers and why is None:
+            yield _mark(manager, options, log_dir, why, recovery)
+        elif not log_dir.is_whole and log_dir.path in recovery.markers and why is None:
             put_marker(manager, log_dir, recovery.markers[log_dir.path])
 
 
@@ -193,20 +223,74 @@ def _troubles_in(place: Place, troubles: Iterable[Trouble]) -> list[Trouble]:
 
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> bytes | None:
-    """Remove the clean shutdown marker: from here on the directory is not as a broker left it. What may be put back."""
+    """Remove the clean shutdown marker: from here on the directory is not as a broker left it. What it held."""
     marker = take_marker(manager, log_dir)
     if log_dir.is_whole and marker is not None and not options.mark_clean:
         report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
                    "a broker recovers the log dir at its next start; --mark-clean writes it once every log is proven")
-    return None if log_dir.is_whole else marker
+    return marker
 
 
-def _note(manager: LogManager, standing: Mapping[Place, Standing]) -> None:
-    """Write how logs were left into the checkpoints of log dirs that were named as a whole."""
+def _proven(
+    manager: LogManager, options: RecoverOptions, recovery: Recovery, log_dir: LogDir
+) -> dict[Place, Report] | None:
+    """What is read when the places of a cleanly stopped log dir are recovered in memory.
+
+    None: something is wrong there, or it was not stopped cleanly.
+    """
+    marker = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    places = [place for place in recovery.places if place.log_dir == log_dir.path]
+    if not manager.files_of(log_dir.path).exists(marker) or any(_troubles_in(place, recovery.troubles) for place in places):
+        return None
+    found: dict[Place, Report] = {}
+    segment_jobs = options.jobs if len(places) == 1 else 1
+    work = partial(_in_memory, manager, options, segment_jobs)
+    with closing(_side_by_side(work, places, options.jobs)) as reports:
+        for place, report in reports:
+            if report.failure is not None or report.has_problems_left or not all(
+                event.severity is Severity.INFO or event.path.endswith(DELETED) for event in report.events
+            ):
+                return None
+            report.events = [event for event in report.events if event.action in _LOOKS]
+            found[place] = report
+    return found
+
+
+def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: Place) -> Report:
+    """What the recovery of the log at `place` would do."""
+    report = Report(place.path, OPERATION)
+    with closing(Spill(nameless_file)) as spill:
+        overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now, spill)
+        over = manager.over(lambda _log_dir: overlay)
+        try:
+            refuse_what_is_not_ours(overlay, place)
+            chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
+            _one(over, chosen, place, jobs, report)
+        except KafkalogError as error:
+            report.failure = error
+    return report
+
+
+def _accounts_for_end(report: Report) -> bool:
+    """Did the recovery itself truncate the log, and name all that is missing there? Else the high watermark is evidence."""
+    end = report.log_end_offset
+    if end is None or any((event.end_offset or 0) > end for event in report.find(Action.MISSING)):
+        return False
+    return any(event.severity is Severity.ERROR for action in (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED)
+               for event in report.find(action))
+
+
+def _note(manager: LogManager, standing: Mapping[Place, Standing], truncated: Mapping[Place, int]) -> None:
+    """Write how logs were left into the checkpoints of log dirs that were named as a whole.
+
+    truncated  logs that lost their end now, with where they end: high watermarks are lowered, as a starting broker does
+    """
     for log_dir in manager.cluster.log_dirs:
         left = {place: one for place, one in standing.items() if place.log_dir == log_dir.path}
         if left and log_dir.is_whole:  # nothing is known of logs of 0.7, which have no checkpoints
             manager.checkpoint(log_dir, left)
+            ends = {place.key: end for place, end in truncated.items() if place.log_dir == log_dir.path}
+            lower_high_watermarks(manager.files_of(log_dir.path), log_dir.path, ends)
 
 
 def recovery_order(log_dir: LogDir) -> list[Place]:
@@ -279,23 +363,24 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
 
 def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report) -> Standing:
     files = manager.files_of(place.log_dir)
+    evidence = read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key))
     if options.salvage:
-        # first what an interrupted replacement left: what a `.swap` becomes is looked through, not what it replaces
-        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report).settle()
+        # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
+        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
         salvage(files, place.path, report)
     log = manager.load(
-        place, report, clean_start=options.clean_start,
+        place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True,
     )
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
-    if options.mark_clean:
+    if options.mark_clean or options.salvage:
         mend_contradicted_epochs(files, log, report)
 
     def looked_at() -> None:
-        note_breaks(files, report, log.segments.base_offsets, compacted=manager.config(place.name.topic).compact,
-                    epoch_starts=[entry.start_offset for entry in log.leader_epoch_cache.entries])
+        note_breaks(report, log.segments.base_offsets)
+        note_losses(files, report, log, evidence, manager.policy(place.name.topic))
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 
@@ -323,7 +408,7 @@ def _one_07(manager: LogManager, options: RecoverOptions, place: Place) -> Repor
 
 
 def _mark(
-    manager: LogManager, options: RecoverOptions, log_dir: LogDir, unproven: str | None, is_incomplete: bool
+    manager: LogManager, options: RecoverOptions, log_dir: LogDir, unproven: str | None, recovery: Recovery
 ) -> Report:
     """Mark the log dir as cleanly stopped, unless something of it is `unproven`."""
     report = Report(log_dir.path, OPERATION)
@@ -331,9 +416,12 @@ def _mark(
     why = unproven or ("with --clean-start nothing is proven" if options.clean_start else None)
     if why is not None:
         report.add(Action.REFUSED, name, f"the log dir is not marked as cleanly stopped: {why}", severity=Severity.ERROR)
+    elif log_dir.path in recovery.clean:
+        report.add(Action.EXPLAINED, name, "every log is proven, and nothing was changed: the marker stays as it was")
     else:
-        # empty: the controller is told no broker epoch, and so nothing false (KIP-966)
-        replace(manager.files_of(log_dir.path), f"{log_dir.path}/{name}", [b""])
-        but = ", but for the offsets that are missing" if is_incomplete else ""
+        # without the epoch of the broker that stopped here the controller is told none, and so nothing false (KIP-966)
+        content = b"" if log_dir.path in recovery.lossy else recovery.markers.get(log_dir.path, b"")
+        replace(manager.files_of(log_dir.path), f"{log_dir.path}/{name}", [content])
+        but = ", but for the offsets that are missing" if log_dir.path in recovery.incomplete else ""
         report.add(Action.CREATED, name, f"every log is proven{but}: a broker skips its recovery")
     return report

@@ -8,8 +8,10 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from engine.layout import FileKind
+from engine.layout import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
+from engine.log.errors import OffsetOutOfRange
+from engine.log.logdir.high_watermarks import lower_high_watermarks
 from engine.log.report import Action
 
 if TYPE_CHECKING:
@@ -24,13 +26,34 @@ class LogTruncator:
         self._checkpoints = Lock()  # one file for all logs of a log dir
 
     def work(self, log: UnifiedLog) -> None:
-        """Cut one open log. Raises OffsetOutOfRange for a negative offset, and what changes of files raise."""
+        """Cut one open log.
+
+        Raises OffsetOutOfRange for a negative offset, and for one below the local segments of a tiered log: its leader epochs
+        would be removed, without which nobody finds its records in remote storage. Raises what changes of files raise.
+        """
+        first = log.segments.base_offsets[0]
+        if log.is_tiered and log.log_start_offset < first and (self._fully or 0 <= self._target < first):
+            what = f"{log.directory}: records before offset {first} are in remote storage, and this would make them unreadable"
+            raise OffsetOutOfRange(what, do=f"--to {first} without --fully keeps them", path=log.directory)
         if self._target >= 0 and (self._fully or self._target < log.log_end_offset):
             self._forget_clean(log)
         if self._fully:
             log.truncate_fully_and_start_at(self._target)
         else:
             log.truncate_to(self._target)
+        self._lower_high_watermark(log)
+
+    def _lower_high_watermark(self, log: UnifiedLog) -> None:
+        """What the log lost on purpose must not look like a loss: records up to the high watermark count as acknowledged."""
+        files, partition = log.local_log.files, parse_partition_dir(file_name(log.directory))
+        if partition is None or partition.kind not in (PartitionKind.PLAIN, PartitionKind.FUTURE):
+            return
+        key = (partition.topic, partition.partition)
+        with self._checkpoints:
+            before = lower_high_watermarks(files, parent_of(log.directory), {key: log.log_end_offset})
+        if key in before:
+            log.report.add(Action.MOVED, "", f"{FileKind.REPLICATION_CHECKPOINT.value}: the high watermark is the log end now",
+                           offsets=(before[key], log.log_end_offset))
 
     def _forget_clean(self, log: UnifiedLog) -> None:
         """Nothing from the active segment on is clean. With the old line, what comes there later would count as clean.

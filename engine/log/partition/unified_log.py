@@ -1,7 +1,7 @@
 """A partition's log as a broker sees it: offsets that readers may see, producers, epochs. Mirrors UnifiedLog.
 
-There is one thread, so what Kafka does asynchronously (epoch file, flush after a roll) happens at once. Tiered
-storage is not part of it: the local log start offset is the log start offset.
+There is one thread, so what Kafka does asynchronously (epoch file, flush after a roll) happens at once. Of a tiered log
+only the local segments are part of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from engine.config import LogConfig
     from engine.files import Buffer
+    from engine.formats import AbortedTxn
     from engine.log.append.analysis import LogAppendInfo
     from engine.log.fetch.reading import FetchData, FetchIsolation
     from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
@@ -34,20 +35,22 @@ if TYPE_CHECKING:
 class UnifiedLog:
     """An open log. Close it, or use it in a `with` statement; without a close it is as a killed broker leaves it.
 
-    log_start_offset  the first offset that readers may see
+    log_start_offset  the first offset that readers may see; of a tiered log it may be in remote storage only
+    is_tiered         older segments are in remote storage
     report            what was done to the directory, opening included
     """
 
     def __init__(
         self, log_start_offset: int, local_log: LocalLog, leader_epoch_cache: LeaderEpochFileCache,
-        producer_state: ProducerStateManager,
+        producer_state: ProducerStateManager, *, is_tiered: bool = False,
     ) -> None:
         self.local_log, self.leader_epoch_cache, self.producer_state = local_log, leader_epoch_cache, producer_state
         self._high_watermark = LogOffsetMetadata(log_start_offset)
         self._first_unstable: LogOffsetMetadata | None = None
-        self.log_start_offset = log_start_offset
+        self.is_tiered = is_tiered
+        self.log_start_offset = log_start_offset if is_tiered else max(log_start_offset, self.segments.base_offsets[0])
         self._cut: tuple[int, int] | None = None  # where the log was to end, and where its last batch ends
-        self._update_log_start_offset(max(log_start_offset, self.segments.base_offsets[0]))
+        self._follow_local_log_start_offset()
         self.maybe_increment_first_unstable_offset()
 
     def __enter__(self) -> Self:
@@ -105,6 +108,11 @@ class UnifiedLog:
     def recovery_point(self) -> int:
         """Everything below it is on the disk."""
         return self.local_log.recovery_point
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset that may be in a local segment: readers of a tiered log get what is below it from remote storage."""
+        return max(self.log_start_offset, self.segments.base_offsets[0])
 
     # ---- high watermark and last stable offset ----------------------------------------------------
 
@@ -170,6 +178,11 @@ class UnifiedLog:
             self._first_unstable = self.local_log.offset_metadata(offset)
 
     # ---- reading it -------------------------------------------------------------------------------
+
+    @property
+    def undecided(self) -> tuple[AbortedTxn, ...]:
+        """None: readers of committed records wait for open transactions. See ReadableLog."""
+        return ()
 
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end with its place."""
@@ -252,15 +265,18 @@ class UnifiedLog:
         if new_log_start_offset <= self.log_start_offset:
             return False
         old = self.log_start_offset
-        self._update_log_start_offset(new_log_start_offset)
-        self.report.add(Action.MOVED, "", f"log start offset: {reason}", offsets=(old, new_log_start_offset))
+        self.log_start_offset = new_log_start_offset
+        self._follow_local_log_start_offset()
+        remote = "; the leader deletes segments below it in remote storage" if self.is_tiered else ""
+        self.report.add(Action.MOVED, "", f"log start offset: {reason}{remote}", offsets=(old, new_log_start_offset))
         self.leader_epoch_cache.truncate_from_start(new_log_start_offset)
         self.producer_state.on_log_start_offset_incremented(new_log_start_offset)
         self.maybe_increment_first_unstable_offset()
         return True
 
-    def _update_log_start_offset(self, offset: int) -> None:
-        self.log_start_offset = offset
+    def _follow_local_log_start_offset(self) -> None:
+        """Nothing below the local log start offset is unreplicated, or not on the disk."""
+        offset = self.local_log_start_offset
         if self.high_watermark < offset:
             self.update_high_watermark(offset)
         self.local_log.recovery_point = max(self.local_log.recovery_point, offset)
@@ -316,7 +332,8 @@ class UnifiedLog:
         """Delete the oldest segments, all of which must lie below the high watermark; returns how many were asked for.
 
         `reasons` says why, by base offset.
-        Where none would remain a new one is rolled first; the log start offset becomes the base of the first left.
+        Where none would remain a new one is rolled first; the log start offset becomes the base of the first left. That of
+        a tiered log stays: copies of the segments are in remote storage.
         """
         chosen = list(segments)
         count = len(chosen)
@@ -330,7 +347,8 @@ class UnifiedLog:
         if chosen:
             left = self.segments.higher_segment(chosen[-1].base_offset)
             assert left is not None, "a segment was rolled where all others go"
-            self.maybe_increment_log_start_offset(left.base_offset, "segments are deleted")
+            if not self.is_tiered:
+                self.maybe_increment_log_start_offset(left.base_offset, "segments are deleted")
             self.local_log.remove_and_delete_segments(chosen, reasons)
         delete_producer_snapshots(chosen, self.producer_state, self.local_log.deferred)
         return count

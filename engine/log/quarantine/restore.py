@@ -390,7 +390,7 @@ def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
         if is_ours and kept.modified_ms != modified_ms:
             files.set_modified(stored, modified_ms)
         if is_ours:
-            files.rename(stored, path)
+            files.rename(stored, path, replaces=True)
     except UnwritableFile as error:
         if getattr(error.__cause__, "errno", None) != errno.EXDEV:
             raise
@@ -399,5 +399,5 @@ def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
         aside = path + _ASIDE  # the file has its name only when it is whole
         _put(files, stored, aside, 0)
         files.set_modified(aside, modified_ms)
-        files.rename(aside, path)
+        files.rename(aside, path, replaces=True)
     files.sync_directory(parent_of(path))

@@ -203,11 +203,11 @@ class QuarantiningFiles(FilesAbove):
                 self._states[place] = _State(place, is_new=is_new)
             return QuarantinedFile(self, file, self._states[place])
 
-    def rename(self, path: str, to: str) -> None:
+    def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does; a file that is replaced is kept."""
         place, target = self._place(path), self._place(to)
-        if place == target or not self._below.exists(path):
-            self._below.rename(path, to)
+        if place == target or not self._below.exists(path) or not (replaces or self._is_free(to)):
+            self._below.rename(path, to, replaces=replaces)
             return
         self._settle(target)
         replaced: dict[str, Any] = {}
@@ -222,7 +222,7 @@ class QuarantiningFiles(FilesAbove):
             self._is_needed = True
         empty = Entry(Do.REMOVE_DIRECTORY, target) if there is not None and there.is_directory else None
         with self._noted(empty), self._noted(Entry(Do.RENAME, place, target, **replaced)):
-            self._below.rename(path, to)
+            self._below.rename(path, to, replaces=replaces)
         with self._lock:
             if old is not None:
                 old.is_new = True
@@ -236,6 +236,10 @@ class QuarantiningFiles(FilesAbove):
                 state = self._states.pop(known)
                 state.path = target + known[len(place) :]
                 self._states[state.path] = state
+
+    def _is_free(self, path: str) -> bool:
+        """Is there no file at `path` that a rename would replace?"""
+        return not self._below.exists(path) or self._below.info(path).is_directory
 
     def remove(self, path: str) -> None:
         """As Files does; a file that was there before is moved into the quarantine."""

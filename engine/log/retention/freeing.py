@@ -7,22 +7,34 @@ active segments stay, and what is not replicated.
 from __future__ import annotations
 
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnreadableFile
+from engine.formats import LONG_MAX
 from engine.index.time import TimeIndex
-from engine.layout import FileKind, log_file_name, offset_index_file_name, time_index_file_name
+from engine.layout import (
+    FileKind,
+    log_file_name,
+    offset_index_file_name,
+    producer_snapshot_file_name,
+    time_index_file_name,
+    transaction_index_file_name,
+)
 from engine.log.segment.deferred import DELETED
 from engine.log.segment.leftovers import offset_of
 from engine.log.segment.splitting import CLEANED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from engine.files import ReadOnlyFiles
     from engine.log.partition.unified_log import UnifiedLog
 
 _LOG = FileKind.LOG.value
+_FILES_OF_A_SEGMENT = (
+    log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
+)  # fmt: skip
 
 
 class OldSegment(NamedTuple):
@@ -32,7 +44,7 @@ class OldSegment(NamedTuple):
     directory: str
     base_offset: int
     end_offset: int
-    size: int  # of log and indexes
+    size: int  # of log, indexes and producer snapshot
 
 
 class FreePlan(NamedTuple):
@@ -52,10 +64,14 @@ class FreePlan(NamedTuple):
     directories: frozenset[str]
 
 
-def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int, spared: Collection[str] = ()) -> FreePlan:
+def plan_freeing(
+    files: ReadOnlyFiles, directories: Iterable[str], wanted: int, spared: Collection[str] = (),
+    high_watermarks: Mapping[str, int] = MappingProxyType({}),
+) -> FreePlan:
     """Choose what frees `wanted` bytes in these partition directories; less where there is not enough.
 
-    spared  those of which left-overs go and no segment
+    spared           those of which left-overs go and no segment
+    high_watermarks  by directory, those that are known: segments that end above them stay
 
     Nothing is chosen of a directory that can not be read: who opens the log tells why.
     """
@@ -66,7 +82,8 @@ def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int, 
         try:
             names = files.plain(directory)
             left = sum(files.info(f"{directory}/{name}").size for name in names if name.endswith((DELETED, CLEANED)))
-            old += () if directory in spared else _old_segments(files, directory, names)
+            end = high_watermarks.get(directory, LONG_MAX)
+            old += () if directory in spared else _old_segments(files, directory, names, end)
         except UnreadableFile:
             continue
         leftovers += left
@@ -81,13 +98,15 @@ def plan_freeing(files: ReadOnlyFiles, directories: Iterable[str], wanted: int, 
     return FreePlan(leftovers, end_offsets, size, segments, frozenset(touched.union(end_offsets)))
 
 
-def _old_segments(files: ReadOnlyFiles, directory: str, names: list[str]) -> list[OldSegment]:
+def _old_segments(files: ReadOnlyFiles, directory: str, names: list[str], end: int) -> list[OldSegment]:
     bases = sorted(offset for name in names if name.endswith(_LOG) and (offset := offset_of(name)) is not None)
     found: list[OldSegment] = []
     age = -1
     for base, following in pairwise(bases):
+        if following > end:
+            break
         age = max(age, _largest_timestamp(files, directory, base))
-        paths = [f"{directory}/{name(base)}" for name in (log_file_name, offset_index_file_name, time_index_file_name)]
+        paths = [f"{directory}/{name(base)}" for name in _FILES_OF_A_SEGMENT]
         size = sum(files.info(path).size for path in paths if files.exists(path))
         found.append(OldSegment(age, directory, base, following, size))
     return found

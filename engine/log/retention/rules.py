@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.log.report import Action
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segment import LogSegment
 
     Breach = Callable[[LogSegment, LogSegment | None], str | None]  # why a segment goes, given the one behind it
+
+
+TIERED_STAY = ("remote.storage.enable: segments at and above the log start offset stay, a broker deletes them once they are in "
+               "remote storage")
 
 
 class Verdict(NamedTuple):
@@ -29,10 +35,13 @@ def delete_old_segments(log: UnifiedLog) -> int:
 
     The reasons are tried one after the other: log start offset, then size, then time. Each begins with the oldest
     segment and ends at the first that stays. A topic that is not cleaned by deletion only loses what lies below the
-    log start offset.
+    log start offset. So does a tiered log: a broker deletes its local segments once it has copied them, and only its
+    RemoteLogManager knows which ones it has.
     """
     deleted = delete_below_log_start_offset(log)
-    if log.config.delete:
+    if log.is_tiered:
+        log.report.add(Action.EXPLAINED, "", TIERED_STAY)
+    elif log.config.delete:
         deleted += _delete(log, beyond_size(log))
         deleted += _delete(log, beyond_time(log))
     return deleted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.offsets import known_offsets
 from engine.errors import KafkalogError, UnreadableFile
 from engine.kernels.select import next_cleaned
-from engine.layout import FileKind, parent_of, partition_of
+from engine.layout import INTERNAL_TOPICS, FileKind, parent_of, partition_of
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from engine.layout import FileName
 
 _LOOKED_AT = 128 << 20  # bytes of logs that are searched for traces
-_COMPACTED_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
 def has_traces(files: ReadOnlyFiles, paths: list[str]) -> bool:
@@ -45,7 +44,7 @@ def was_cleaned(files: ReadOnlyFiles, path: str, name: FileName) -> bool:
     partition = partition_of(path)
     if partition is None:
         return False
-    if partition.topic in _COMPACTED_TOPICS:
+    if partition.topic in INTERNAL_TOPICS:
         return True
     checkpoint_path = f"{parent_of(parent_of(path))}/{FileKind.CLEANER_CHECKPOINT.value}"
     if not files.exists(checkpoint_path):

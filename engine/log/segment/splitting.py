@@ -80,8 +80,8 @@ def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[lis
     """Split `segment` into pieces whose offsets fit 31 bits behind their bases; (those deleted, the new ones).
 
     Each piece begins at the base offset of its first batch, the first piece too. Bytes at the end that are no whole
-    batch are left out. Raises SplitFailed where only a batch in the middle overflows, or two pieces would begin at the
-    same offset; then nothing has changed.
+    batch are left out. Raises SplitFailed, with nothing changed, where a broker refuses to split (the last batch does not lie
+    above the offsets that fit), and where the pieces would not follow one another or take the name of another segment.
     """
     size = _end_of_batches(segment)
     pieces: list[LogSegment] = []
@@ -127,7 +127,7 @@ def _why_left_out(segment: LogSegment, position: int) -> str:
 def _end_of_batches(segment: LogSegment) -> int:
     """Byte position behind the last whole batch that leaves an offset for the next one.
 
-    Raises SplitFailed where its offset fits behind the base.
+    Raises SplitFailed unless its offset is too large for the segment's indexes, as LogSegment.hasOverflow asks.
     """
     last: BatchHead | None = None
     try:
@@ -137,16 +137,20 @@ def _end_of_batches(segment: LogSegment) -> int:
             last = head
     except CorruptRecord:
         pass  # up to there it is sound
-    if last is None or segment.can_convert_to_relative_offset(last.last_offset):
-        raise SplitFailed(f"{segment.log_path}: only a batch in the middle overflows")
+    if last is None or last.last_offset < segment.base_offset or segment.can_convert_to_relative_offset(last.last_offset):
+        what = "Split operation is only permitted for segments with overflow"
+        raise SplitFailed(f"{what}, and {segment.log_path} has batches whose offsets do not fit it before its end")
     return last.position + last.size
 
 
 def _split_off(place: SwapPlace, segment: LogSegment, position: int, end: int, pieces: list[LogSegment]) -> int:
     """Copy what fits one piece, from byte `position` on, and add it to `pieces`; returns the bytes taken."""
     base_offset = first_offset(segment.log_file, next(heads(segment.log_file, position, end)))
-    if any(piece.base_offset == base_offset for piece in pieces):
-        raise SplitFailed(f"{segment.log_path}: two pieces would begin at offset {base_offset}")
+    name = log_file_name(base_offset)
+    if base_offset < segment.base_offset or (pieces and base_offset <= pieces[-1].base_offset):
+        raise SplitFailed(f"{segment.log_path}: a batch from offset {base_offset} on runs backwards")
+    if base_offset != segment.base_offset and place.files.exists(f"{place.directory}/{name}"):
+        raise SplitFailed(f"{segment.log_path}: {name} is another segment")
     piece = new_cleaned_segment(place, base_offset)
     pieces.append(piece)
     taken = piece.append_from_file(segment.log_file, position, end)

@@ -40,10 +40,19 @@ class ContinuityCheck:
     """Tell it of every segment, from the first on, and feed it the windows of each.
 
     directory     the partition's      epoch_starts  where its leader epochs begin, as far as the checkpoint can be relied on
+    compacted     is the topic? Then gaps within segments are no losses; if it is known not to be, keys explain none. None: not
+                  known
+
+    `losses` are the gaps that were reported as such, as offsets [first, end).
     """
 
-    def __init__(self, files: ReadOnlyFiles, directory: str, report: Report, epoch_starts: Sequence[int] = ()) -> None:
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, report: Report, epoch_starts: Sequence[int] = (),
+        compacted: bool | None = None,
+    ) -> None:
         self._files, self._directory, self._report, self._epoch_starts = files, directory, report, epoch_starts
+        self._compacted = compacted
+        self.losses: list[tuple[int, int]] = []
         self._gaps: list[_Gap] = []  # between segments
         self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or behind them
         self._last: _Segment | None = None
@@ -65,6 +74,14 @@ class ContinuityCheck:
         self._end_segment()
         self._last = _Segment(path, HeaderGaps(base_offset), [])
 
+    def skip_segment(self) -> None:
+        """Nothing is known of the segment but where it begins."""
+        self._end = None
+
+    def pass_segment(self, end_offset: int) -> None:
+        """All offsets of the segment up to `end_offset` are known to be there."""
+        self._end = end_offset if self._end is None else max(self._end, end_offset)
+
     def feed(self, window: Window) -> None:
         """Follow the offsets of the window's batches."""
         assert self._end is not None  # begin_segment has set them
@@ -76,17 +93,20 @@ class ContinuityCheck:
         """The log ends: report the gaps that no compaction explains."""
         self._note_rolled_ahead()
         self._end_segment()
-        segments = [segment for segment in self._segments if not self._was_cleaned(segment.path)]
+        segments = [segment for segment in self._segments if not self._compacted and not self._was_cleaned(segment.path)]
+        is_cleaned = self._has_traces or (self._compacted and self._segments)
         explained = [segment for segment in segments if self._keys_explain(segment)]
         for segment in segments:
             if segment in explained:
                 self._report(explained_finding(segment.gaps, segment.path))
                 continue
+            self.losses += ((gap.before + 1, gap.after) for gap in segment.gaps.losses())
             for finding in loss_findings(segment.gaps, segment.path):
                 self._report(finding)
-        for gap in [] if explained or self._has_traces else self._gaps:
+        for gap in [] if explained or is_cleaned else self._gaps:
             name = log_file_name(gap.first)
             if not self._was_cleaned(f"{self._directory}/{name}"):
+                self.losses.append(gap)
                 what = f"no segment holds offsets {gap.first} to {gap.end - 1}: {name} may be lost"
                 self._report(Finding("offset-gap", Where(self._directory, None, gap.first), what))
 
@@ -109,6 +129,8 @@ class ContinuityCheck:
         self._last = None
 
     def _keys_explain(self, segment: _Segment) -> bool:
+        if self._compacted is False:
+            return False
         positions = [gap.position for gap in segment.gaps.losses()]
         return keys_explain_gaps(self._files, segment.path, positions, segment.following)
 

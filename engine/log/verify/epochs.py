@@ -182,7 +182,3 @@ class EpochCheck:
         self._dam.finish()
         for finding in self._held:
             self._report(finding)
-        for entry in self._entries or ():
-            if entry.start_offset > self._last + 1:
-                what = f"epoch {entry.epoch} begins at offset {entry.start_offset}, the log ends before {self._last + 1}"
-                self._report(Finding("epochs-beyond-log", Where(self._path, None, entry.start_offset), what))

@@ -13,7 +13,7 @@ from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
-from engine.findings import Finding, Severity, Where
+from engine.findings import LOSSES, Finding, Severity, Where
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
@@ -27,10 +27,13 @@ from engine.layout import (
     partition_of,
     transaction_index_file_name,
 )
+from engine.log.logdir.log_manager import TopicPolicy
 from engine.log.verify.continuity import ContinuityCheck
 from engine.log.verify.epochs import EpochCheck
 from engine.log.verify.flood import Dam
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
+from engine.log.verify.leftovers import check_leftovers
+from engine.log.verify.losses import read_evidence
 from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
 from engine.record.kafka07_file import valid_size
@@ -41,11 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile, ReadOnlyFiles
+    from engine.log.verify.losses import Evidence
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
 
 MAX_BASE_OFFSET = 2**63 - 2**32  # kernels add 32-bit numbers to it
+UNKNOWN_POLICY = TopicPolicy()
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -66,19 +71,23 @@ class Verification:
     worst: Severity | None = None
     is_log_damaged: bool = False  # are there errors in a log itself?
     is_broken: bool = False  # is anything wrong, other than offsets that are missing?
+    is_partly_remote: bool = False  # are older records in remote storage, or may they be? These were not checked
 
 
 def verify_partition(
-    files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True
+    files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True,
+    policy: TopicPolicy = UNKNOWN_POLICY,
 ) -> Verification:
     """Compare all files of the partition in `directory` → what was compared. `report` takes what is wrong.
 
+    policy what is known of its topic: whether gaps can be the cleaner's, and its first records in remote storage
     go_on  is asked now and then; False: stop in the middle, what was found so far was reported
-    Files with `.deleted`, `.cleaned`, `.swap` and the like are left out: they are no part of the log. Memory: one window,
+    Files with `.deleted`, `.cleaned`, `.swap` and the like are no part of the log; of the last two it is reported what a start
+    does with them. Memory: one window,
     one index of each sort, the producers. Findings are as many as `flood` lets through. Raises UnreadableFile, and
     FileChangedWhileReading.
     """
-    return _Partition(files, directory, report, go_on).run()
+    return _Partition(files, directory, report, go_on, policy).run()
 
 
 class _Judged:
@@ -98,8 +107,9 @@ class _Judged:
         result.worst = max(result.worst, finding.severity, key=order.index)
         if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
             result.is_log_damaged = True
-        if finding.severity is not Severity.INFO and finding.code != "offset-gap":
+        if finding.severity is not Severity.INFO and finding.code not in LOSSES:
             result.is_broken = True
+        result.is_partly_remote |= finding.code == "records-remote"
         self._dam(finding)
 
     def finish(self) -> None:
@@ -108,8 +118,10 @@ class _Judged:
 
 
 class _Partition:
-    def __init__(self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool]) -> None:
-        self._files = files
+    def __init__(
+        self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool], policy: TopicPolicy
+    ) -> None:
+        self._files, self._policy = files, policy
         self._prefix = directory if directory.endswith("/") else directory + "/"
         self._go_on = go_on
         self.result = Verification(directory)
@@ -123,16 +135,20 @@ class _Partition:
 
     def run(self) -> Verification:
         """See verify_partition."""
+        evidence = read_evidence(self._files, self._prefix)
         bases = self._list()
         self._start_offset = self._log_start_offset()
         self._epochs = self._epoch_check()
-        self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts)
+        self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts,
+                                           self._policy.compacted)
         self._producers = ProducerCheck(self._snapshots(), self._report)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
                 break
         else:
             self._finish()
+            self._compare_evidence(evidence, bases)
+            check_leftovers(self._files, self._prefix, self._policy, self._report)
         self._report.finish()
         return self.result
 
@@ -145,6 +161,21 @@ class _Partition:
         self._epochs.finish()
         self._continuity.finish()
         self._check_start()
+
+    def _compare_evidence(self, evidence: Evidence, bases: list[int]) -> None:
+        """What the files beside the batches prove to be missing."""
+        end = self._continuity.log_end
+        if end is None and any(name.endswith(_LOGS) for name in self._files.list(self._prefix)):
+            return  # of Kafka 0.7, or with names that no broker gives
+        for claim in evidence.beyond(end or 0):
+            if claim.code != "index-beyond-log":  # whose entries were compared one by one
+                self._report(claim.finding(end or 0))
+        if evidence.lacks_snapshots:
+            what = "its segments have batches of producers, and there is no producer snapshot"
+            self._report(Finding("snapshot-missing", Where(self.result.path), what))
+        before = evidence.before(bases[0], self._policy) if bases else None
+        if before is not None:
+            self._report(before.finding)
 
     def _log_07(self, path: str) -> None:
         """A log of Kafka 0.7: there is nothing beside it, so only its own checksums can be compared."""
@@ -258,7 +289,7 @@ class _Partition:
                 self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
-            self._end_of_log(walk, file)
+            self._end_of_log(walk, file, is_last=is_last)
         self._count(walk.end, offset_check.count, time_check.count, 0 if aborted is None else len(aborted))
         offset_check.finish(walk.position)
         if times is not None:
@@ -332,8 +363,7 @@ class _Partition:
         if not tail:
             return
         kind = PartitionKind.PLAIN if self._partition is None else self._partition.kind
-        is_clean = self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")
-        if is_last and (not is_clean or kind is PartitionKind.DELETE):
+        if is_last and (not self._is_clean() or kind is PartitionKind.DELETE):
             self._report(tail[0])
             return
         why = "the log dir says that it was shut down cleanly" if is_last else "this is not the last segment"
@@ -347,8 +377,8 @@ class _Partition:
         for _, finding in unsound_batches(path, window, codecs=False):
             self._report(finding)
 
-    def _end_of_log(self, walk: LogWalk, file: OpenFile) -> None:
-        """What stands behind the last batch."""
+    def _end_of_log(self, walk: LogWalk, file: OpenFile, *, is_last: bool) -> None:
+        """What follows the last batch."""
         larger = too_large(file.path, file.size())
         if larger is not None:
             self._report(larger)
@@ -358,5 +388,19 @@ class _Partition:
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
             unread = f"{finding.what}; {walk.end - walk.position} bytes from here on were not read"
             finding = finding._replace(what=unread)
+        if finding is not None and finding.code == "zero-tail":
+            finding = finding._replace(what=f"{finding.what}: {self._fate_of_zeros(is_last=is_last)}")
         if finding is not None:
             self._report(finding)
+
+    def _fate_of_zeros(self, *, is_last: bool) -> str:
+        """What a broker that starts does with zeros at the end of a segment."""
+        if not is_last:
+            return "a broker that starts does not look at them"
+        if self._is_clean():
+            return "the log dir is marked as cleanly stopped, so a broker does not truncate them: it does not start"
+        return "a broker truncates them when it starts"
+
+    def _is_clean(self) -> bool:
+        """Does the log dir say that it was shut down cleanly?"""
+        return self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")

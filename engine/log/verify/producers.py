@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, LONG_MIN, PRODUCER_SNAPSHOT_ENTRY, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.kernels.verify import first_from, next_for_producer_state, next_hole
 from engine.log.scan.markers import unreadable_marker
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.checkpoint.producer_snapshot import ProducerSnapshot
+    from engine.findings import Finding
     from engine.formats import AbortedTxn, ProducerSnapshotEntry
     from engine.index.transaction import TransactionIndex
     from engine.record.windows import Window
@@ -196,17 +196,13 @@ class ProducerCheck:
 
     # ---- snapshots
 
-    def finish(self) -> int:
-        """The log ends: compare the snapshots that are left → log end offset."""
+    def finish(self) -> None:
+        """The log ends: compare the snapshots that are left. Those that were taken beyond its end tell of other batches."""
         end = max(self._end + 1, self._base_offset)
-        while self._due:
-            offset, snapshot = self._due.pop()
-            if offset > end:
-                what = f"taken at offset {offset}, the log ends before {end}"
-                self._report(Finding("snapshot-beyond-log", Where(snapshot.path, None, offset), what))
-            else:
+        for offset, snapshot in reversed(self._due):
+            if offset <= end:
                 self._compare(offset, snapshot)
-        return end
+        self._due.clear()
 
     def _compare(self, offset: int, snapshot: ProducerSnapshot) -> None:
         """Compare a snapshot with the state at its offset. Producers that it lacks may have expired."""
@@ -226,7 +222,8 @@ class ProducerCheck:
 
     def _difference(self, said: ProducerSnapshotEntry) -> str | None:
         """What in `said` contradicts the batches; None: nothing."""
-        before, found = self._first_offset or 0, self._producers.find(said.producer_id)
+        before = self._base_offset if self._first_offset is None else self._first_offset  # no batch: of an empty log
+        found = self._producers.find(said.producer_id)
         if found is None:
             if self._knows_all or (said.last_offset >= before and not self._has_holes):
                 return f"last offset {said.last_offset}, no batch of it is there"

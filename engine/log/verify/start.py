@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.errors import UsageError
+from engine.errors import UnreadableFile, UsageError
 from engine.findings import Finding, Where
-from engine.layout import FileKind
+from engine.layout import FileKind, parent_of
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.startup import Effect, foresee, survey
+from engine.log.logdir.startup import Effect, by_broker, foresee, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir
-    from engine.log.logdir.startup import Trouble
+    from engine.log.logdir.startup import Cluster, Trouble
 
 _CODES = {
     Effect.STOPS: "broker-stops",
@@ -27,25 +27,31 @@ _CODES = {
 _KRAFT = 1  # version of meta.properties; brokers with ZooKeeper wrote 0
 
 
-def verify_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> None:
-    """Report what a starting broker trips over in those of `paths` that are log dirs, or hold some.
+def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[Cluster]:
+    """What the log dirs around `paths` say, for each broker that they belong to. Reports what it trips over when it starts.
 
-    Log dirs of brokers with ZooKeeper are left out: those of today start on none of them. Raises UnreadableFile.
+    Only log dirs that `paths` name as a whole, or hold, are judged together as a start judges them; those of brokers with
+    ZooKeeper are left out: those of today start on none of them. Raises UnreadableFile.
     """
     log_dirs: dict[str, LogDir] = {}
     for path in paths:
-        if not files.info(path).is_directory:
-            continue
         try:
-            found = find_log_dirs(files, [path])
-        except UsageError:
-            continue  # no place of Kafka's
-        log_dirs.update((one.path, one) for one in found if one.is_whole)
-    if not log_dirs:
-        return
-    cluster = survey(files, list(log_dirs.values()))
-    unreadable = [path for path in log_dirs if path not in cluster.identities
-                  and files.exists(f"{path}/{FileKind.META_PROPERTIES.value}")]  # fmt: skip
+            found = find_log_dirs(files, [path if files.info(path).is_directory else parent_of(files.absolute(path))])
+        except (UsageError, UnreadableFile):
+            continue  # no place of Kafka's; who looks for partitions there reports what cannot be read
+        for one in found:
+            known = log_dirs.get(one.path)
+            log_dirs[one.path] = one if known is None or not known.is_whole else known
+    whole = [one for one in log_dirs.values() if one.is_whole]
+    clusters = [survey(files, group) for group in by_broker(files, whole)]
+    for cluster in clusters:
+        _report_start(files, cluster, report)
+    return clusters + [survey(files, [one]) for one in log_dirs.values() if not one.is_whole]
+
+
+def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Finding], None]) -> None:
+    unreadable = [one.path for one in cluster.log_dirs if one.path not in cluster.identities
+                  and files.exists(f"{one.path}/{FileKind.META_PROPERTIES.value}")]  # fmt: skip
     if cluster.metadata_dir is None and not unreadable and all(one.version != _KRAFT for one in cluster.identities.values()):
         return
     for trouble in foresee(files, cluster):

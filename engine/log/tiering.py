@@ -1,0 +1,79 @@
+"""Whether older segments of a log are in remote storage (KIP-405). Mirrors UnifiedLog.isRemoteLogEnabled.
+
+The log start offset of a tiered log is what log-start-offset-checkpoint says, below the first local segment as a rule.
+Opening it by the rule of other logs would move the start up to that segment; the next leader then deletes the remote ones.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.leader_epochs import read_leader_epochs
+from engine.checkpoint.offsets import known_offsets
+from engine.layout import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_log_file_name, parent_of, partition_of
+
+if TYPE_CHECKING:
+    from engine.config import LogConfig
+    from engine.files import ReadOnlyFiles
+
+REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
+_NEVER_TIERED = INTERNAL_TOPICS | {METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}
+
+
+class Tiering(Enum):
+    """What the settings of a topic say about remote storage. UNKNOWN: they are not available."""
+
+    TIERED = "tiered"
+    UNTIERED = "untiered"
+    UNKNOWN = "unknown"
+
+
+def tiering_of(topic: str, config: LogConfig, *, is_known: bool) -> Tiering:
+    """What the settings of `topic` say. `is_known`: `config` is the topic's own and not only the defaults."""
+    if topic in _NEVER_TIERED or config.compact:
+        return Tiering.UNTIERED
+    if config.remote_storage_enable:
+        return Tiering.TIERED
+    return Tiering.UNTIERED if is_known else Tiering.UNKNOWN
+
+
+class Starts(NamedTuple):
+    """Where a log begins, as three places say it.
+
+    line           in log-start-offset-checkpoint; None: it has no line for the log
+    first_segment  base offset of the first local segment
+    first_epoch    start offset of the first entry in leader-epoch-checkpoint; None: it has no entry
+    """
+
+    line: int | None
+    first_segment: int
+    first_epoch: int | None
+
+    @property
+    def differ(self) -> bool:
+        """Is the first segment not the first one that there was? Else all of the log is in local segments, tiered or not."""
+        return any(start is not None and start < self.first_segment for start in (self.line, self.first_epoch))
+
+    def are_of_tiered(self, tiering: Tiering) -> bool:
+        """Are older records of the log in remote storage?
+
+        Where the settings are not available the files decide: when a broker deletes segments of a log that is not tiered, it
+        moves the log start offset, and with it the first epoch, up to the first segment. Both are below it in a tiered log.
+        """
+        if tiering is not Tiering.UNKNOWN:
+            return tiering is Tiering.TIERED
+        return None not in (self.line, self.first_epoch) and max(self.line or 0, self.first_epoch or 0) < self.first_segment
+
+
+def read_starts(files: ReadOnlyFiles, directory: str) -> Starts:
+    """The starts of the partition in `directory`; without a segment its first one is 0. Raises UnreadableFile."""
+    partition = partition_of(files.absolute(f"{directory}/x"))
+    checkpoint = f"{parent_of(files.absolute(directory))}/{FileKind.LOG_START_CHECKPOINT.value}"
+    line = None
+    if partition is not None and files.exists(checkpoint):
+        line = known_offsets(files, checkpoint)[0].get((partition.topic, partition.partition))
+    path = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+    epochs = read_leader_epochs(files, path).entries if files.exists(path) else []
+    segments = [int(name[:20]) for name in files.plain(directory) if is_log_file_name(name)]
+    return Starts(line, min(segments, default=0), epochs[0].start_offset if epochs else None)

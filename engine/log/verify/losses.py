@@ -1,0 +1,224 @@
+"""Losses that the disk proves: what the files beside the batches of a log say of how far it reached, and where it began.
+
+`verify-index` and `recover` ask here, before anything of the log is read or changed. What the batches prove themselves,
+gaps, is in `continuity`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.checkpoint.leader_epochs import read_leader_epochs
+from engine.checkpoint.offsets import known_offsets
+from engine.findings import Finding, Where
+from engine.formats import BatchField
+from engine.index.offset import OffsetIndex
+from engine.layout import (
+    METADATA_TOPIC,
+    FileKind,
+    PartitionKind,
+    canonical_name,
+    is_log_file_name,
+    log_file_name,
+    offset_index_file_name,
+    parse_file_name,
+    partition_of,
+)
+from engine.log.errors import CorruptRecord
+from engine.log.scan.batch_search import heads
+from engine.log.tiering import Starts, Tiering
+from engine.record.windows import LogWalk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.files import ReadOnlyFiles
+    from engine.index.offset import OffsetPosition
+    from engine.layout import FileName, PartitionDir
+    from engine.log.logdir.log_manager import TopicPolicy
+
+    Line = Callable[[FileKind], int | None]
+
+_CHECKPOINTS = {
+    FileKind.RECOVERY_POINT_CHECKPOINT: "its recovery point was {offset}: everything below had been flushed",
+    FileKind.REPLICATION_CHECKPOINT: "its high watermark was {offset}: everything below had been acknowledged",
+}
+_LOOKED_AT = 1 << 20  # bytes of a segment
+_WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
+
+
+class Claim(NamedTuple):
+    """The file at `path` says that the log reached offset `end` (exclusive); `what` is the sentence, `code` of its finding."""
+
+    code: str
+    path: str
+    end: int
+    what: str
+
+    def finding(self, log_end: int) -> Finding:
+        """That the log ends at `log_end`, which is before."""
+        what = f"{self.what}; the log ends before {log_end}: offsets {log_end} to {self.end - 1} are missing"
+        return Finding(self.code, Where(self.path, None, self.end), what)
+
+
+class Missing(NamedTuple):
+    """Offsets [first, end) that the log does not hold, and the finding about them."""
+
+    first: int
+    end: int
+    finding: Finding
+
+
+class Evidence(NamedTuple):
+    """What the files beside a log say of it.
+
+    directory   of the partition
+    claims      how far the log reached
+    log_start   the line of log-start-offset-checkpoint; None: there is none
+    epochs      of leader-epoch-checkpoint, as far as it can be relied on
+    deleted     base offsets of segments whose deletion has begun
+    lacks_snapshots  segments before the last have batches of producers, and there is no producer snapshot: brokers write one
+                     whenever a segment is full
+    """
+
+    directory: str
+    claims: Sequence[Claim]
+    log_start: int | None
+    epochs: Sequence[EpochEntry]
+    deleted: Sequence[int]
+    lacks_snapshots: bool = False
+
+    def beyond(self, end: int) -> list[Claim]:
+        """The claims that the log reached offsets behind `end`, where it ends."""
+        return [claim for claim in self.claims if claim.end > end]
+
+    def before(self, base_offset: int, policy: TopicPolicy) -> Missing | None:
+        """What was lost before the first segment, which begins at `base_offset`.
+
+        Leader epochs are truncated when the log start offset moves, so the first one remembers where the log began. With
+        remote storage a log begins before its first local segment: then these offsets are not missing but not checked.
+        """
+        if not self.epochs or self.epochs[0].start_offset >= base_offset or any(one < base_offset for one in self.deleted):
+            return None
+        start = max(self.epochs[0].start_offset, self.log_start or 0)
+        if start >= base_offset:
+            return None
+        path = f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+        offsets = f"offsets {start} to {base_offset - 1}"
+        epoch = self.epochs[0]
+        began = f"epoch {epoch.epoch} began at offset {epoch.start_offset}, the first segment begins at {base_offset}"
+        if Starts(self.log_start, base_offset, epoch.start_offset).are_of_tiered(policy.tiering):
+            known = "remote storage holds" if policy.tiering is Tiering.TIERED else "remote storage may hold"
+            what = f"{began}, and the log start offset is {start}: {known} {offsets}, which were not checked"
+            return Missing(start, base_offset, Finding("records-remote", Where(path, None, start), what))
+        what = f"{began}: {offsets} are missing, and no log start offset says that they were deleted"
+        return Missing(start, base_offset, Finding("epochs-before-log", Where(path, None, start), what))
+
+
+def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None) -> Evidence:
+    """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
+
+    line  gives the line of the partition in a checkpoint of its log dir; default: it is read
+    Files that cannot be believed say nothing; they have findings of their own.
+    """
+    directory = directory.rstrip("/") or "/"
+    partition = partition_of(files.absolute(f"{directory}/x"))
+    if partition is not None and partition.kind is PartitionKind.DELETE:
+        return Evidence(directory, (), None, (), ())  # all of it goes
+    claims: list[Claim] = []
+    epochs: Sequence[EpochEntry] = ()
+    deleted: list[int] = []
+    last_index = -1  # base offset
+    names = files.plain(directory)
+    for name in names:
+        parsed = parse_file_name(name)
+        if parsed is None or parsed.remote_id is not None:
+            continue
+        path = f"{directory}/{name}"
+        if parsed.kind is FileKind.LOG and parsed.suffix == ".deleted" and parsed.base_offset is not None:
+            deleted.append(parsed.base_offset)
+        elif parsed.kind is FileKind.LEADER_EPOCH_CHECKPOINT and not parsed.suffix:
+            checkpoint = read_leader_epochs(files, path)
+            epochs = () if checkpoint.findings else checkpoint.entries
+            claims += [Claim("epochs-beyond-log", path, entry.start_offset,
+                             f"epoch {entry.epoch} began at offset {entry.start_offset}") for entry in epochs]
+        elif not _is_brokers(parsed, name) or parsed.base_offset is None:
+            continue
+        elif parsed.kind is FileKind.PRODUCER_SNAPSHOT:
+            what = f"the snapshot was taken at offset {parsed.base_offset}"
+            claims.append(Claim("snapshot-beyond-log", path, parsed.base_offset, what))
+        elif parsed.kind is FileKind.OFFSET_INDEX:
+            last_index = max(last_index, parsed.base_offset)
+    if last_index >= 0:
+        claims += _of_index(files, directory, last_index)
+    logs = sorted(name for name in names if is_log_file_name(name))
+    lacks_snapshots = not any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names) and any(
+        _has_producers(files, f"{directory}/{name}") for name in logs[:-1]
+    )
+    log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
+    return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
+
+
+def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
+    """Does one of the first batches of a log come from a producer with an id?"""
+    with files.open(path) as file:
+        window = next(iter(LogWalk(file, 0, min(file.size(), _LOOKED_AT))), None)
+        return window is not None and any(window.batches.table[BatchField.PRODUCER_ID, row] >= 0 for row in range(window.rows))
+
+
+def _is_brokers(parsed: FileName, name: str) -> bool:
+    """Is `name` one that brokers give to files of a log?"""
+    return not parsed.suffix and parsed.base_offset is not None and parsed.base_offset >= 0 and canonical_name(parsed) == name
+
+
+def _of_index(files: ReadOnlyFiles, directory: str, base_offset: int) -> Iterator[Claim]:
+    """What the last entry of the last offset index says: the segments before it show by gaps what they lack.
+
+    Only an index that agrees with the log up to where that ends proves anything about what followed.
+    """
+    path, log_path = f"{directory}/{offset_index_file_name(base_offset)}", f"{directory}/{log_file_name(base_offset)}"
+    index = OffsetIndex.read(files, path, base_offset)
+    if not index.used_entries or index.sanity():
+        return
+    last = index.entry(index.used_entries - 1)
+    size = files.info(log_path).size if files.exists(log_path) else 0
+    inside = [entry for entry in (index.entry(number) for number in range(index.used_entries)) if entry.position < size]
+    if last.position >= size and (not inside or _agrees(files, log_path, inside[-1])):
+        yield Claim("index-beyond-log", path, last.offset + 1, f"its last entry points to offset {last.offset}")
+
+
+def _agrees(files: ReadOnlyFiles, log_path: str, entry: OffsetPosition) -> bool:
+    """Does a batch with the entry's offset begin where it points to?"""
+    with files.open(log_path) as file:
+        try:
+            head = next(heads(file, entry.position, file.size()), None)
+        except CorruptRecord:
+            return False
+    return head is not None and head.base_offset <= entry.offset < head.next_offset
+
+
+def _of_checkpoints(
+    files: ReadOnlyFiles, directory: str, partition: PartitionDir | None, given: Line | None
+) -> tuple[int | None, list[Claim]]:
+    """The line of log-start-offset-checkpoint, and what the other checkpoints of the log dir say."""
+    log_dir, _, _ = directory.rpartition("/") if "/" in directory else (".", "", "")
+    if partition is None or partition.kind not in _WITH_LINES or partition.topic == METADATA_TOPIC:
+        return None, []
+    line = partial(_line, files, log_dir, (partition.topic, partition.partition)) if given is None else given
+    claims: list[Claim] = []
+    for kind, what in _CHECKPOINTS.items():
+        offset = line(kind)
+        if offset is not None:
+            said = f"{directory}: {what.format(offset=offset)}"
+            claims.append(Claim("checkpoint-beyond-log", f"{log_dir}/{kind.value}", offset, said))
+    return line(FileKind.LOG_START_CHECKPOINT), claims
+
+
+def _line(files: ReadOnlyFiles, log_dir: str, key: tuple[str, int], kind: FileKind) -> int | None:
+    path = f"{log_dir}/{kind.value}"
+    if not files.exists(path):
+        return None
+    known, fault = known_offsets(files, path)
+    return None if fault is not None else known.get(key)

@@ -1,0 +1,356 @@
+"""The laws that hold of every damage, for each kind of start.
+
+a  Where the broker starts, `recover` leaves the files that the broker leaves. (The new epoch of the broker and `.deleted` files
+   apart; of a partition that it sets aside, or whose log dir it takes offline, only the logs.)
+b  Where it stops, `recover --dry-run` says that a broker does not start; what `recover` removes is in the quarantine, and
+   events name all its offsets. Of log dirs: `recover --dry-run` and `verify-index` do not end with status 0.
+c  `recover --salvage` keeps every original batch that was sound in a .log. Where another sound batch has the same offsets, one
+   of them may go: then an event names the offsets with a reason other than that the bytes belong to no sound batch.
+d  Nothing is called sound, and no status is 0, where original batches are missing and something on the disk proves it. Of
+   `recover` only what it reads counts (`unreadBelow`); checkpoints it always reads. After a repair that named the loss, a
+   high watermark beyond the end does not count.
+e  The dry run changes nothing and says what the run says; `restore` brings every byte back.
+f  A second run changes nothing and finds nothing new. verify-index then has no warning or error of a code that it had not
+   before (but `offset-gap` after a loss that was named), unless `recover` ended with 4: something wrong is left. After a salvage
+   that read everything it has no error at all.
+z  What is not damaged is called sound.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.damage.evidence import (
+    bases_left,
+    broker_differs,
+    checkpoints_of,
+    first_backwards,
+    last_offsets,
+    ranges,
+    sound_batches,
+)
+from tests.damage.repairs import partition_after
+from tests.damage.truth import Batch, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.damage.repairs import Repair, Start, Verdict
+
+STOPS = re.compile(
+    r"(broker|kafka)[^.]{0,60}(would not|does not|will not|can ?not) start|broker (stops|gives up)|broker-stops|log-dir-offline",
+    re.IGNORECASE,
+)
+VAGUE = "belong to no sound batch"
+KEEPS = ("kept", "recovered")  # actions of events that name no loss
+REST = 1 << 62  # the end of an event that has none
+
+
+class Case(NamedTuple):
+    """One damage at one kind of start."""
+
+    id: str
+    mode: str
+    damage: dict[str, Any]
+    start: Start
+
+    @property
+    def broker(self) -> dict[str, Any]:
+        """What the broker did."""
+        return self.damage[self.mode]
+
+    @property
+    def name(self) -> str:
+        return self.damage["partition"].partition("/")[2]
+
+    @property
+    def directory(self) -> Path:
+        """The partition before any repair."""
+        return self.start.source / self.damage["partition"]
+
+    @property
+    def original(self) -> list[Batch]:
+        return [(base, last, crc) for base, last, crc in self.damage["original"]]
+
+    def batches(self, bases: set[int] | list[int]) -> str:
+        """Batches as text."""
+        ends = {base: last for base, last, _ in self.original}
+        return f"{len(bases)} batches, offsets {ranges(offset for base in bases for offset in range(base, ends[base] + 1))}"
+
+    @property
+    def recover(self) -> Repair:
+        return self.start.repairs["recover"]
+
+    @property
+    def salvage(self) -> Repair:
+        return self.start.repairs["recover --salvage"]
+
+    @property
+    def verified(self) -> Verdict:
+        return self.start.verified[self.name]
+
+
+def violations(case: Case) -> list[Violation]:
+    """What breaks a law."""
+    wanted = (case.recover.dry, case.recover.real, case.salvage.real)
+    if any(case.name not in reports for reports in wanted) or partition_after(case.recover, case.name) is None:
+        return [Violation("b", "recover says nothing of this partition, or it is gone")]
+    laws = {"a": _same_as_broker, "b": _stop_is_foretold, "c": _salvage_keeps, "d": _loss_is_reported, "e": _can_be_undone,
+            "f": _is_stable, "z": _no_false_alarm}  # fmt: skip
+    return [Violation(name, text) for name, law in laws.items() for text in law(case)]
+
+
+def _same_as_broker(case: Case) -> Iterator[str]:
+    if not (case.broker["started"] and "files" in case.broker):
+        return
+    after = partition_after(case.recover, case.name)
+    assert after is not None
+    if differ := broker_differs(case.broker, after):
+        kept = len(bases_left(after, case.original))
+        yield f"{short(differ)}; batches: broker {len(case.broker['left'])}, kafkalog {kept}"
+
+
+def _stop_is_foretold(case: Case) -> Iterator[str]:
+    if case.broker["started"]:
+        return
+    dry, report = case.recover.dry[case.name], case.recover.real[case.name]
+    if not STOPS.search(json.dumps(dry, ensure_ascii=False)):
+        words = case.broker["words"].split(": ", 1)[-1][:160]
+        yield f"recover --dry-run (status {dry['status']}) does not say that a broker stops: {words}"
+    removed = set(case.damage["before"]) - bases_left(partition_after(case.recover, case.name), case.original)
+    if bare := [base for base, _, crc in case.original if base in removed and (base, crc) not in case.recover.quarantined]:
+        yield f"recover removes sound batches that the quarantine does not hold: {case.batches(bare)}"
+    if unnamed := [base for base, last, _ in case.original if base in removed and reasons(report, base, last) is None]:
+        yield f"recover removes sound batches and names them nowhere: {case.batches(unnamed)} (status {report['status']})"
+
+
+def _salvage_keeps(case: Case) -> Iterator[str]:
+    after = partition_after(case.salvage, case.name)
+    rescued, everything = bases_left(after, case.original), sound_batches(case.directory)
+    report, on_disk = case.salvage.real[case.name], set(case.damage["before"])
+    start = case.damage["checkpoints"].get("log_start", 0)
+    if start > max((last for _, last, _ in case.original), default=0):
+        start = 0
+    lost, vague = [], []
+    for base, last, crc in case.original:
+        if base not in on_disk or base in rescued or last < start:
+            continue
+        rivals = any((first, other) != (base, crc) and first <= last and base <= end for (first, other), end in everything.items())
+        why = reasons(report, base, last)
+        if not rivals:
+            lost.append(base)
+        elif why is None or any(VAGUE in one for one in why):
+            vague.append(base)
+    if lost:
+        yield f"salvage loses sound batches: {case.batches(lost)} of {len(on_disk)}"
+    if vague:
+        yield f"salvage drops one of two sound versions and does not say which and why: {case.batches(vague)}"
+
+
+def _loss_is_reported(case: Case) -> Iterator[str]:
+    said = {kind: offset for kind, offset in case.damage["checkpoints"].items() if (case.mode, kind) != ("full", "recovery_point")}
+    if proven := proofs(case.directory, case.original, said):
+        if case.verified.is_silent:
+            yield f"verify-index: sound, though {case.batches(set(proven))} are missing: {proven[min(proven)]}"
+        for label, repair in case.start.repairs.items():
+            report = repair.real[case.name]
+            unread = report.get("unreadBelow")
+            seen = {base: why for base, why in proven.items() if unread is None or base >= unread or why.startswith("checkpoints")}
+            if seen and report["status"] == 0:
+                yield f"{label}: status 0, though {case.batches(set(seen))} are missing: {seen[min(seen)]}"
+    ends = {base: last for base, last, _ in case.original}
+    for label, repair in case.start.repairs.items():
+        after = partition_after(repair, case.name)
+        assert after is not None
+        left = {
+            base: why for base, why in proofs(after, case.original, checkpoints_of(after)).items()
+            if not (why.startswith("checkpoints") and reasons(repair.real[case.name], base, ends[base]) is not None)
+        }  # fmt: skip
+        if left and repair.verified[case.name].is_silent:
+            yield f"verify-index after {label}: sound, though {case.batches(set(left))} are missing: {left[min(left)]}"
+
+
+def _can_be_undone(case: Case) -> Iterator[str]:
+    for label, repair in case.start.repairs.items():
+        if case.name in repair.dry_changes:
+            yield f"{label} --dry-run changed {short(repair.dry_changes[case.name])}"
+        if case.name in repair.other_words:
+            yield f"{label} --dry-run says other things than {label}"
+        if case.name in repair.not_restored:
+            yield f"restore after {label} does not bring back: {short(repair.not_restored[case.name])}"
+
+
+def _is_stable(case: Case) -> Iterator[str]:
+    for label, repair in case.start.repairs.items():
+        report = repair.real[case.name]
+        if changes := repair.second_changes.get(case.name, []):
+            expired = all(change.partition(" ")[0] in repair.expired for change in changes)
+            yield f"a second {label} {'drops producers from snapshots, nothing else' if expired else 'changes'}: {short(changes)}"
+        if found := _new_events(report, repair.second.get(case.name)):
+            yield f"a second {label} finds {found[0]['action']} {found[0].get('file', '')}: {found[0].get('reason', '')[:140]}"
+        verdict = repair.verified[case.name]
+        missing_named = "missing" in {event["action"] for event in case.recover.real[case.name]["events"]}
+        gaps = {"offset-gap"} if label != "recover" or missing_named else set()
+        new = verdict.loud - case.verified.loud - gaps if report["status"] < 4 else set()
+        if new:
+            yield f"verify-index after {label} has new findings: {', '.join(sorted(new))} ({_example(verdict, new)})"
+    report = case.salvage.real[case.name]
+    if report.get("unreadBelow") is None:
+        verdict = case.salvage.verified[case.name]
+        errors = verdict.codes("error")
+        if errors:
+            yield f"verify-index after salvage: {', '.join(sorted(errors))} ({_example(verdict, errors)}); status {report['status']}"
+        after = partition_after(case.salvage, case.name)
+        assert after is not None
+        if (backwards := first_backwards(after)) and not errors:
+            yield f"after salvage batches still run backwards ({backwards}), and verify-index does not say so"
+
+
+def _new_events(first: dict[str, Any], second: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Events of a second run that the first had not, neither itself nor its offsets."""
+    old = {(event["action"], event.get("file"), event.get("firstOffset")) for event in first["events"]}
+    return [
+        event for event in (second or {"events": []})["events"]
+        if event["severity"] != "info" and (event["action"], event.get("file"), event.get("firstOffset")) not in old
+        and not (event.get("endOffset") and reasons(first, event["firstOffset"], event["endOffset"] - 1) is not None)
+    ]  # fmt: skip
+
+
+def _example(verdict: Verdict, codes: set[str]) -> str:
+    return next((found["what"][:120] for found in verdict.findings if found["code"] in codes), "")
+
+
+def _no_false_alarm(case: Case) -> Iterator[str]:
+    if not case.id.startswith("control"):
+        return
+    if not case.verified.is_silent:
+        yield f"verify-index: {case.verified.verdict} {sorted(case.verified.loud)}"
+    for label, repair in case.start.repairs.items():
+        if status := repair.real[case.name]["status"]:
+            yield f"{label}: status {status}"
+
+
+def reasons(report: dict[str, Any], first: int, last: int) -> list[str] | None:
+    """The reasons of events that together name every offset of first … last as gone; None if one of them is left out."""
+    named: list[tuple[int, int, str]] = []
+    for event in report["events"]:
+        if event["action"] in KEEPS or (begins := event.get("firstOffset")) is None:
+            continue
+        end = event.get("endOffset")
+        if end is None:
+            end = REST if event["action"] in ("truncated", "removed") else begins
+        named.append((begins, end, event.get("reason", "")))
+    found, at = [], first
+    for begins, end, why in sorted(named):
+        if begins <= at < end:
+            found.append(why)
+            at = end
+        if at > last:
+            return found
+    return None
+
+
+def proofs(partition: Path, original: list[Batch], said: dict[str, int]) -> dict[int, str]:
+    """{base offset of a missing original batch: what on the disk proves that it was there}. `said`: by the checkpoints."""
+    have = sound_batches(partition)
+    present = sorted({(base, last) for (base, _), last in have.items()})
+    end = max((last + 1 for _, last in present), default=0)
+    start = said.get("log_start", 0)
+    missing = [(base, last) for base, last, crc in original if (base, crc) not in have and last >= (start if start <= end else 0)]
+    if not missing:
+        return {}
+    counted = max(said.get("recovery_point", 0), said.get("high_watermark", 0))
+    indexed = {offset for path in partition.glob("*.index") for offset in _indexed(path)}
+    produced = {offset for path in partition.glob("*.snapshot") for offset in last_offsets(path.read_bytes())}
+    first_epoch = _first_epoch(partition)
+    found = {}
+    for base, last in missing:
+        if any(first <= last and base <= ends for first, ends in present):
+            continue  # another batch has these offsets
+        if base >= end and last < counted:
+            found[base] = f"checkpoints count up to {counted}, the log ends at {end}"
+        elif last in indexed:
+            found[base] = f"an index entry points to offset {last}"
+        elif any(base <= offset <= last for offset in produced):
+            found[base] = f"a producer snapshot names an offset of {base}-{last}"
+        elif present and present[0][0] < base < end:
+            found[base] = "a gap between neighbouring batches of a topic that is not compacted"
+        elif present and base < present[0][0] and first_epoch is not None and first_epoch <= base and "log_start" not in said:
+            found[base] = f"leader-epoch-checkpoint begins at {first_epoch}, the log at {present[0][0]}"
+    return found
+
+
+def _indexed(path: Path) -> Iterator[int]:
+    """Offsets of the entries of an offset index."""
+    data = path.read_bytes()
+    for at in range(0, len(data) - 7, 8):
+        if data[at : at + 8] != bytes(8):
+            yield int(path.stem) + struct.unpack_from(">i", data, at)[0]
+
+
+def _first_epoch(partition: Path) -> int | None:
+    """The offset at which the first leader epoch begins."""
+    try:
+        return int((partition / "leader-epoch-checkpoint").read_text().splitlines()[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def short(differ: list[str]) -> str:
+    """The first differences."""
+    return "; ".join(differ[:4]) + (f"; and {len(differ) - 4} more" if len(differ) > 4 else "")
+
+
+# ---- damages of whole log dirs
+
+COUNTS_MORE = ("checkpoints-newer-than-partition",)
+TIERED = "tiered-checkpoint-lines"
+
+
+def log_dir_violations(case_id: str, mode: str, broker: dict[str, Any], start: Start) -> list[Violation]:
+    """What breaks a law when a whole log dir is damaged; `broker`: what it did."""
+    return [Violation(law, text) for law, text in _log_dir_laws(case_id, mode, broker, start)]
+
+
+def _log_dir_laws(case_id: str, mode: str, broker: dict[str, Any], start: Start) -> Iterator[tuple[str, str]]:
+    repair = start.repairs["recover"]
+    dry_status, status = repair.statuses
+    if not broker["started"]:
+        words = next((word for word in broker["words"] if "Exception" in word), broker["words"][0] if broker["words"] else "")[:160]
+        if dry_status == 0:
+            yield "b", f"recover --dry-run: status 0, nothing said; a broker stops: {words}"
+        if start.verify_status == 0:
+            yield "b", f"verify-index: status 0, nothing said; a broker stops: {words}"
+    for where, differ in repair.dry_changes.items():
+        yield "e", f"recover --dry-run changed {where}: {short(differ)}"
+    for where in sorted(repair.other_words):
+        yield "e", f"recover --dry-run says other things than recover of {where}"
+    if dry_status != status:
+        yield "e", f"recover --dry-run has status {dry_status}, recover {status}"
+    for where, left in broker["partitions"].items():
+        partition = repair.top / where
+        if not (broker["started"] and partition.is_dir()):
+            continue
+        # an index of full size was never closed: the log dir went offline
+        offline = any(name.endswith(".index") and size >= 4096 for name, (size, _) in left["files"].items())
+        if differ := broker_differs({**left, "stray": offline}, partition):
+            yield "a", f"{where}: {short(differ)}"
+    if case_id == "control" and (start.verify_status or dry_status):
+        yield "z", f"verify-index status {start.verify_status}, recover --dry-run {dry_status}"
+    if case_id in COUNTS_MORE and not (start.verify_status and dry_status):
+        yield "d", f"verify-index {start.verify_status}, recover --dry-run {dry_status}, though checkpoints count more offsets"
+    if case_id == TIERED and start.verify_status == 0 and not _speaks_of_tiers(start):
+        yield "d", "verify-index: status 0, though log-start-offset-checkpoint counts offsets that no segment holds"
+    for where, differ in repair.second_changes.items():
+        yield "f", f"a second recover changes {where}: {short(differ)}"
+    for where, differ in repair.not_restored.items():
+        yield "e", f"restore after recover does not bring back {where}: {short(differ)}"
+
+
+def _speaks_of_tiers(start: Start) -> bool:
+    text = json.dumps([found for verdict in start.verified.values() for found in verdict.findings]).lower()
+    return "tier" in text or "remote" in text

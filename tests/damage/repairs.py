@@ -1,0 +1,183 @@
+"""Runs of kafkalog over copies of the damaged log dirs: dry run, run, a second run, verify-index after each, restore."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.damage.evidence import Tree, batches_in, compare, copy_log_dirs, lost_producers, now, partition_in, prepare, tree
+from tests.damage.truth import damage_corpus, truth
+from tests.support.run import kafkalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.run import Done
+
+Objects = list[dict[str, Any]]
+REPAIRS = {"recover": [], "recover --salvage": ["--salvage"]}
+
+
+class Verdict(NamedTuple):
+    """What verify-index says of one partition, or of the log dirs ("")."""
+
+    verdict: str | None
+    findings: Objects
+
+    def codes(self, *severities: str) -> set[str]:
+        return {found["code"] for found in self.findings if found["severity"] in severities}
+
+    @property
+    def loud(self) -> set[str]:
+        """Codes of findings that are more than information."""
+        return self.codes("warning", "error")
+
+    @property
+    def is_silent(self) -> bool:
+        """Does it call the partition sound and find nothing?"""
+        return self.verdict == "sound" and not self.loud
+
+
+class Repair(NamedTuple):
+    """One kind of recovery of all log dirs. Dicts are by name of a partition; of changes, also of a file of a log dir.
+
+    top             the log dirs after the run; `again`: their partitions after a second one
+    dry_changes     what the dry run changed: nothing, if all is well
+    dry, real       reports of the dry run and of the run; `second`: of one more run
+    quarantined     (base offset, CRC) of every batch in the quarantine of the run, in whole files or pieces of them
+    statuses        of the dry run and of the run
+    other_words     partitions and log dirs of which the dry run says other things than the run
+    verified        verify-index after the run
+    second_changes  what the second run changed
+    expired         snapshots that lost producers in the second run and nothing else
+    not_restored    how the log dirs differ from those before after `restore`; `restore_failed`: it said that it failed
+    """
+
+    top: Path
+    dry_changes: dict[str, list[str]]
+    dry: dict[str, dict[str, Any]]
+    real: dict[str, dict[str, Any]]
+    quarantined: set[tuple[int, int]]
+    statuses: tuple[int, int]
+    other_words: set[str]
+    verified: dict[str, Verdict]
+    second: dict[str, dict[str, Any]]
+    second_changes: dict[str, list[str]]
+    expired: set[str]
+    not_restored: dict[str, list[str]]
+    restore_failed: list[str]
+
+
+class Start(NamedTuple):
+    """All damaged log dirs of one kind of start: before, verified, and after each repair."""
+
+    source: Path
+    verified: dict[str, Verdict]
+    verify_status: int
+    repairs: dict[str, Repair]
+
+
+def start(origin: Path, mode: str, work: Path, repairs: dict[str, list[str]] = REPAIRS) -> Start:
+    """Do everything to copies of the log dirs below `origin`."""
+    config = work / "server.properties"
+    work.mkdir(parents=True, exist_ok=True)
+    config.write_text("".join(f"{name}={value}\n" for name, value in truth()["settings"].items()))
+    source = copy_log_dirs(origin, work / "before")
+    prepare(mode, source)
+    options = ["--format", "json", "--config-file", str(config), "--now", now(), *(["--clean-start"] if mode == "clean" else [])]
+    done = {
+        name: _repair(source, work / f"after-{number}", [*options, *more]) for number, (name, more) in enumerate(repairs.items())
+    }
+    status, verified = _verify(source)
+    return Start(source, verified, status, done)
+
+
+def all_partitions(mode: str, work: Path) -> Start:
+    """The log dirs in which each damage has a partition of its own."""
+    return start(damage_corpus() / "before", mode, work)
+
+
+def _repair(source: Path, top: Path, options: list[str]) -> Repair:
+    was: Tree = tree(source)
+    copy_log_dirs(source, top)
+    dry = _recover(top, [*options, "--dry-run"])
+    dry_changes = compare(was, tree(top))
+    quarantine = top.with_name(f"{top.name}-quarantine")
+    real = _recover(top, [*options, "--quarantine", str(quarantine)])
+    left = tree(top)
+    quarantined = {batch for path in _quarantines(quarantine) for batch in _batches_below(path)}
+    _, verified = _verify(top)
+    again = copy_log_dirs(top, top.with_name(f"{top.name}-again"))
+    second = _recover(again, [*options, "--quarantine", str(quarantine.with_name(f"{quarantine.name}-again"))])
+    after = tree(again)
+    expired = {Path(name).name for name, old in left.items() if name.endswith(".snapshot") and lost_producers(old, after.get(name))}
+    restored = copy_log_dirs(top, top.with_name(f"{top.name}-left"))  # restore works in the place that the quarantine names
+    failed = [done.err.strip()[-300:] for path in _quarantines(quarantine) if (done := kafkalog("restore", str(path))).status]
+    not_restored = compare(was, tree(top))
+    shutil.rmtree(again)
+    return Repair(
+        restored, dry_changes, _reports(dry), _reports(real), quarantined, (dry.status, real.status), _other_words(dry, real), verified,
+        _reports(second), compare(left, after), expired, not_restored, failed,
+    )  # fmt: skip
+
+
+def _recover(top: Path, options: list[str]) -> Done:
+    return kafkalog("recover", *options, *map(str, sorted(top.glob("d?"))))
+
+
+def _verify(top: Path) -> tuple[int, dict[str, Verdict]]:
+    done = kafkalog("verify-index", "--format", "jsonl", *map(str, sorted(top.glob("d?"))))
+    verdicts: dict[str, str] = {}
+    findings: dict[str, Objects] = {}
+    for one in _objects(done):
+        if one.get("type") == "finding":
+            findings.setdefault(_partition_of(Path(one["file"]), top), []).append(one)
+        elif one.get("type") == "verification":
+            verdicts[Path(one["path"]).name] = one["verdict"]
+    return done.status, {
+        name: Verdict(verdicts.get(name), findings.get(name, [])) for name in verdicts.keys() | findings.keys()
+    }  # fmt: skip
+
+
+def _objects(done: Done) -> Objects:
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def _reports(done: Done) -> dict[str, dict[str, Any]]:
+    return {Path(one["partition"]).name: one for one in _objects(done) if one.get("partition")}
+
+
+def _other_words(dry: Done, real: Done) -> set[str]:
+    """Partitions and log dirs of which the dry run says other things than the run."""
+    one, other = (
+        {Path(str(found.get("partition") or found.get("logDir") or found.get("error"))).name:
+            {name: value for name, value in found.items() if name != "dryRun"} for found in _objects(done)}
+        for done in (dry, real)
+    )  # fmt: skip
+    return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+
+
+def _partition_of(path: Path, top: Path) -> str:
+    """Name of the partition that a file belongs to; "" for a log dir itself."""
+    parts = path.relative_to(top).parts if path.is_relative_to(top) else ()
+    return parts[1] if len(parts) > 1 and (top / parts[0] / parts[1]).is_dir() else ""
+
+
+def _quarantines(first: Path) -> list[Path]:
+    """Those of a run: one for each log dir, of which `first` begins the names."""
+    found = sorted(first.parent.glob(f"{first.name}*"))
+    return [path for path in found if (path / "manifest.jsonl").exists() and "-again" not in path.name.removeprefix(first.name)]
+
+
+def _batches_below(quarantine: Path) -> Iterator[tuple[int, int]]:
+    for path in quarantine.rglob("files/*"):
+        if path.is_file():
+            for base, _, crc in batches_in(path.read_bytes()):
+                yield base, crc
+
+
+def partition_after(repair: Repair, name: str) -> Path | None:
+    """A partition as the repair left it."""
+    return partition_in(repair.top, name)

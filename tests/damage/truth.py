@@ -1,0 +1,79 @@
+"""The damages and what a broker did with them, as truth.json has it, and what we decided to do in another way.
+
+`KAFKALOG_DAMAGE_CORPUS` names another directory of the same layout: before/, dirs/, truth.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ARCHIVE = Path(__file__).parents[1] / "data" / "damage.tar.xz"
+ALLOWED = Path(__file__).with_name("allowed.json")
+MODES = ("unclean", "full", "clean")  # starts: without the clean shutdown marker; without recovery points too; with the marker
+
+Batch = tuple[int, int, int]  # base offset, last offset, CRC
+
+
+class Violation(NamedTuple):
+    """What a law forbids and a command did."""
+
+    law: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.law}: {self.text}"
+
+
+@cache
+def damage_corpus() -> Path:
+    """The directory of before/, dirs/ and truth.json. Never write to it: copy first."""
+    if given := os.environ.get("KAFKALOG_DAMAGE_CORPUS"):
+        return Path(given).resolve()
+    digest = hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()[:12]
+    target = ARCHIVE.parents[2] / "build" / f"damage-{digest}"
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix="damage-"))
+        with tarfile.open(ARCHIVE) as archive:
+            archive.extractall(aside, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        try:
+            aside.rename(target)
+        except OSError:  # another process was faster
+            shutil.rmtree(aside)
+    return target
+
+
+@cache
+def truth() -> dict[str, Any]:
+    """truth.json. `damages` and `dirs` by id (of several damages at once: `one+other`); `settings` of the broker, `now_ms`.
+
+    A damage has `partition`, `checkpoints` (what those beside it say), `original` (its batches before the damage), `before` (base
+    offsets of those still sound in a .log), and for each mode `started`, `words` of the broker, `stray` (renamed), `files` (size
+    and SHA-256), `epochs` (the last line is the broker's own new epoch), `left` (base offsets of original batches).
+    """
+    found: dict[str, Any] = json.loads((damage_corpus() / "truth.json").read_text())
+    return found
+
+
+def not_allowed(damage: str, mode: str, violations: list[Violation]) -> list[str]:
+    """Those that allowed.json does not give a reason for, as text.
+
+    An entry has `law`, `damage` and `mode` (patterns), `match` (a part of the text), and `reason`: why we decided otherwise.
+    """
+    entries = [
+        entry for entry in json.loads(ALLOWED.read_text())
+        if fnmatchcase(mode, entry.get("mode", "*")) and any(fnmatchcase(one, entry["damage"]) for one in damage.split("+"))
+    ]  # fmt: skip
+    return [
+        str(one) for one in violations
+        if not any(entry["law"] == one.law and entry.get("match", "") in one.text for entry in entries)
+    ]  # fmt: skip
