@@ -302,6 +302,7 @@ class QuarantiningFiles(FilesAbove):
         name = self._new_name(place)
         stored = f"{self.directory}/{STORED}/{name}"
         digest = ""
+        _refuse_too_large(path, info.size)
         if not self._is_rehearsal or info.size <= _FEW:
             with self._below.open(path) as file:
                 digest = _hash(file, 0, info.size)
