@@ -40,7 +40,7 @@ _kafkalog() {
         ;;
     append)
         case $prev in
-        --input|--config-file|--metrics-textfile)
+        --input|--quarantine|--config-file|--metrics-textfile)
             return
             ;;
         --input-format)
@@ -69,7 +69,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     compact)
@@ -78,7 +78,7 @@ _kafkalog() {
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--metrics-textfile)
+        --quarantine|--config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -87,7 +87,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     delete-records)
@@ -96,7 +96,7 @@ _kafkalog() {
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--metrics-textfile)
+        --quarantine|--config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -105,7 +105,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--before --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--before --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     dump-log)
@@ -147,13 +147,17 @@ _kafkalog() {
             _kafkalog_words 'read_uncommitted read_committed' "$cur"
             return
             ;;
+        --open-transactions)
+            _kafkalog_words 'wait abort' "$cur"
+            return
+            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
+            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
         fi
         ;;
     recover)
@@ -175,18 +179,22 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     restore)
         case $prev in
+        --older-than)
+            compopt +o default 2>/dev/null
+            return
+            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--force --salvage --dry-run --format --version -h --help' "$cur"
+            _kafkalog_words '--list --prune --older-than --force --salvage --dry-run -y --yes --format --version -h --help' "$cur"
         fi
         ;;
     retain)
@@ -195,7 +203,7 @@ _kafkalog() {
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--metrics-textfile)
+        --quarantine|--config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -204,7 +212,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--explain --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     roll)
@@ -222,7 +230,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     spark)
@@ -266,7 +274,7 @@ _kafkalog() {
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file|--metrics-textfile)
+        --quarantine|--config-file|--metrics-textfile)
             return
             ;;
         --format)
@@ -275,7 +283,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --fully --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run --format --jobs --metrics-textfile --version -h --help' "$cur"
+            _kafkalog_words '--to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now --dry-run -y --yes --format --jobs --metrics-textfile --version -h --help' "$cur"
         fi
         ;;
     verify-index)
@@ -293,7 +301,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--rebuild --dry-run --config --config-file --now --format --jobs --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --dry-run --now --format --jobs --version -h --help' "$cur"
         fi
         ;;
     esac

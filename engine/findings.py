@@ -65,6 +65,8 @@ class Finding(NamedTuple):
 
 
 _DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
+_DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full --dry-run {directory}` shows what a repair "
+            "truncates, with --salvage what it keeps")
 _REBUILD = "kafkalog verify-index --rebuild {path}"
 _REBUILD_MISSING = "kafkalog verify-index --rebuild {directory}"
 _COMPARE_LOSS = "compare with a replica of the partition before a broker starts: it goes on without these records"
@@ -79,7 +81,7 @@ KINDS: dict[str, Kind] = {
     "crc-mismatch": Kind(
         Severity.ERROR,
         "the bytes changed after the broker wrote them, or a write was torn",
-        "compare with a replica of the partition before anything is cut",
+        _DAMAGED,
     ),
     "batch-size-invalid": Kind(
         Severity.ERROR,
@@ -89,12 +91,12 @@ KINDS: dict[str, Kind] = {
     "torn-tail": Kind(
         Severity.ERROR,
         "the file ends inside a batch: a write was cut off, or a broker is writing at this moment",
-        "if no broker is running, it will cut these bytes at its next start",
+        f"if no broker is running: {_DAMAGED}",
     ),
     "zero-tail": Kind(
         Severity.WARNING,
         "zeros behind the last batch: space that a crash left allocated but unwritten",
-        "a broker cuts them at its next start; where records are missing, compare with a replica of the partition",
+        f"where records are missing: {_DAMAGED}",
     ),
     "skipped-bytes": Kind(
         Severity.ERROR, "no batch with a valid header and checksum begins in these bytes",
@@ -148,7 +150,7 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "offset-order": Kind(
-        Severity.ERROR, "offsets must grow within a log", "compare with a replica of the partition",
+        Severity.ERROR, "offsets must grow within a log", _DAMAGED,
     ),
     "half-committed": Kind(
         Severity.WARNING, "partitions of the log dir may hold half of what was written, or be missing",
@@ -268,6 +270,16 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING,
         "the topic has remote.storage.enable: the broker copied these segments and deleted them here",
         "read them with a consumer while a broker of the cluster runs",
+    ),
+    "open-transaction": Kind(
+        Severity.WARNING,
+        "nothing says yet whether its records are committed: a consumer that reads committed records waits here",
+        "after the end of its broker: --open-transactions abort (Spark: openTransactions) reads the log as it will be then",
+    ),
+    "open-transaction-ended": Kind(
+        Severity.INFO,
+        "the log has no marker for it; a coordinator that starts writes one: a commit if that was decided, else an abort",
+        "nothing to do",
     ),
     "epochs-start-late": Kind(
         Severity.INFO, "records were deleted from the front of the log (the log start offset moved), or lines are lost",

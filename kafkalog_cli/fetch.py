@@ -13,6 +13,7 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX
 from engine.log.errors import RecordsInRemoteStorage
+from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_ends, findings_of_wait, held_back
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.logs_07 import is_log_07
@@ -42,6 +43,7 @@ class Wanted:
     max_bytes: int | None
     limit: int | None
     isolation: str
+    open_transactions: str | None
     follow: bool
     log_start_offset: int | None
     high_watermark: int | None
@@ -104,12 +106,16 @@ def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcom
 
             find_log_dirs(files, [path])  # which knows what to say of a place that is none of Kafka's
         raise
+    held = None if wanted.isolation != "read_committed" or wanted.follow else held_back(view)
+    if held is not None and wanted.open_transactions == "abort":
+        end_as_coordinator(files, view, held, outcome.finding)
     start = _start(view, wanted)
     _check_remote(files, view, wanted, outcome)
-    if renderer is None:
-        _raw(view, start, wanted, outcome)
-    else:
-        _records(view, start, wanted, renderer, outcome)
+    reached = _raw(view, start, wanted, outcome) if renderer is None else _records(view, start, wanted, renderer, outcome)
+    if held is not None and reached >= held.offset:
+        is_ended = wanted.open_transactions == "abort"
+        for finding in findings_of_ends(path, held) if is_ended else findings_of_wait(files, path, held):
+            outcome.finding(finding)
 
 
 def _start(view: PartitionView, wanted: Wanted) -> int:
@@ -155,7 +161,8 @@ def _end(view: PartitionView, wanted: Wanted) -> int:
     return view.high_watermark
 
 
-def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer, outcome: Outcome) -> None:
+def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer, outcome: Outcome) -> int:
+    """Show the records from `start` on → the offset behind the last one that was read."""
     from engine.log.fetch.records import RecordFetcher
 
     fetcher = RecordFetcher(view, start, _ISOLATIONS[wanted.isolation], outcome.finding, wanted.max_bytes)
@@ -165,11 +172,12 @@ def _records(view: PartitionView, start: int, wanted: Wanted, renderer: Renderer
             shown = renderer.run(run, left)
             left = None if left is None else left - shown
             if left == 0:
-                return
+                return fetcher.offset
         if left == 0:
-            return
+            break
         if wanted.follow:
             renderer.flush()
+    return fetcher.offset
 
 
 def _rounds(view: PartitionView, wanted: Wanted, outcome: Outcome) -> Iterator[None]:
@@ -192,8 +200,8 @@ def _rounds(view: PartitionView, wanted: Wanted, outcome: Outcome) -> Iterator[N
         yield
 
 
-def _raw(view: PartitionView, offset: int, wanted: Wanted, outcome: Outcome) -> None:
-    """Whole batches to stdout, from the one that holds `offset` on."""
+def _raw(view: PartitionView, offset: int, wanted: Wanted, outcome: Outcome) -> int:
+    """Whole batches to stdout, from the one that holds `offset` on → the offset behind the last one."""
     from engine.log.scan.batch_search import last_head
 
     sys.stdout.flush()
@@ -223,6 +231,7 @@ def _raw(view: PartitionView, offset: int, wanted: Wanted, outcome: Outcome) -> 
             offset, is_first, sent = last.next_offset, False, (segment.base_offset, end)
             if left is not None:
                 left -= data.size  # with what is left behind the last whole batch: the next one does not fit
+    return offset
 
 
 def send(file: OpenFile, position: int, size: int) -> None:

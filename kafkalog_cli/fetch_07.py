@@ -77,6 +77,7 @@ def _copied(message: MessageAndOffset) -> MessageAndOffset:
 def _check(path: str, wanted: Wanted) -> None:
     """Raise UsageError for what a log of 0.7 has nothing for."""
     given = {
+        "--open-transactions": wanted.open_transactions is not None,
         "--timestamp": wanted.timestamp is not None, "--follow": wanted.follow,
         "--log-start-offset": wanted.log_start_offset is not None, "--high-watermark": wanted.high_watermark is not None,
         "a number of last messages with --raw": wanted.raw and isinstance(wanted.offset, int) and wanted.offset < 0,

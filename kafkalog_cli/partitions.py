@@ -241,7 +241,7 @@ def _manager(
         progress.expect(log_dirs, lambda _: files)
         named, places = [log_dir.path for log_dir in log_dirs], [place.path for log_dir in log_dirs for place in log_dir.places]
         load_everything(files, [*named, *places])
-        with locked(files, named, places):
+        with locked(files, named, places), acting_as_root() if opening.dry_run else nullcontext():  # which only reads
             if confirm is not None:
                 confirm(files, log_dirs)
             try:

@@ -24,6 +24,11 @@ def run(values: dict[str, Any]) -> int:
     """Recover what PATHS name → exit status."""
     if values["mark_clean"] and values["clean_start"]:
         raise click.UsageError("--mark-clean needs a full check, which --clean-start leaves out")
+    if values["full"] and (values["clean_start"] or values["recovery_point"] is not None):
+        raise click.UsageError("--full excludes --clean-start and --recovery-point")
+    if values["full"]:
+        values["recovery_point"] = 0
+
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         from engine.log.operations.recover import RecoverOptions, recover
 

@@ -62,7 +62,7 @@ def _event_text(event: Event) -> str:
 
 def _amounts(event: Event) -> Iterator[str]:
     if event.first_offset is not None:
-        end = "" if event.end_offset is None else f" to {event.end_offset}"
+        end = "" if event.end_offset in (None, event.first_offset) else f" to {event.end_offset}"
         yield f"offset {event.first_offset}{end}"
     if event.records is not None:
         yield f"{event.records} records"
@@ -88,10 +88,11 @@ def _failed(report: Report, shown: list[Event]) -> str:
 
 
 def _unread(report: Report) -> str:
-    """What recovery believed without looking."""
-    if report.unread_below is None or report.operation != "recover":
+    """What recovery believed without reading it."""
+    first, end = report.log_start_offset or 0, report.unread_below
+    if end is None or end <= first or report.operation != "recover":
         return ""
-    return f"; no batch below offset {report.unread_below} was read (--recovery-point 0 reads all)"
+    return f"; NOT checked: offsets {first} to {end - 1} (recover --full reads all)"
 
 
 def _verdict(report: Report) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -94,7 +95,7 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
 
 def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
     """Undo what the quarantine `directory` tells of, under the locks of its log dirs → exit status."""
-    from engine.files import now_ms
+    from engine.files import acting_as_root, now_ms
     from engine.log.logdir.locking import locked
     from engine.log.quarantine.kept import in_use
     from engine.log.quarantine.manifest import STORED
@@ -108,7 +109,10 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
             manifest = read_trusted(files, directory, salvage=salvage)
             kept, places = (directory, f"{directory}/{STORED}"), partitions_in(files, manifest)
             load_everything(files, [*manifest.log_dirs, *places])
-            with locked(files, manifest.log_dirs, places, quarantine=kept), in_use(files, directory):
+            with (
+                locked(files, manifest.log_dirs, places, quarantine=kept), in_use(files, directory),
+                acting_as_root() if dry_run else nullcontext(),  # which only reads
+            ):  # fmt: skip
                 restored = restore(
                     files, directory, force=force, salvage=salvage, keep=not dry_run, now=now_ms(),
                     progress=lambda number, count: done.append((number, count)),

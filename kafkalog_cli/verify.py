@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from threading import Event
@@ -24,12 +24,13 @@ from engine.log.logdir.nameless import KINDS as NAMELESS
 from engine.log.verify.partition import UNKNOWN_POLICY, Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
+from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from engine.config import LogConfig
     from engine.files import Files, ReadOnlyFiles
@@ -88,7 +89,10 @@ def verify_all(
                 topics = _Topics(files, clusters, settings)
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
-                with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
+                with (
+                    _rights(files, tally.directories) if writes else nullcontext(),
+                    closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results,
+                ):
                     for result in results:
                         done = result.verification
                         if done is not None:
@@ -107,6 +111,17 @@ def verify_all(
         status = outcome.finish(INTERRUPTION.status if writes else 0)
         out.flush()
     return status
+
+
+@contextmanager
+def _rights(files: ReadOnlyFiles, directories: list[str]) -> Iterator[None]:
+    """Root rebuilds with the rights of the owner of the partitions."""
+    from engine.log.logdir.locking import rights_of_owner
+
+    log_dirs = dict.fromkeys(parent_of(files.absolute(directory)) for directory in directories)
+    load_everything(files, [*log_dirs, *directories])
+    with rights_of_owner(files, log_dirs, directories):
+        yield
 
 
 class _Tally:
@@ -183,7 +198,7 @@ def _rebuilt(
     files = OverlayFiles(reader, now) if disk is None else disk
     log_dir = parent_of(files.absolute(directory))
     try:
-        with nullcontext() if disk is None else locked(disk, [log_dir]):
+        with nullcontext() if disk is None else locked(disk, [log_dir], [directory]):
             if disk is not None:  # only now nobody else changes it
                 result = _verify(files, topics, directory, Event())
                 if result.error is not None or result.verification is None or result.verification.worst is None:
@@ -316,4 +331,6 @@ def _verdict(done: Verification) -> str:
         return "log damaged"
     if done.is_broken:
         return "broken"
-    return "sound" if done.worst in (None, Severity.INFO) else "offsets missing"
+    if done.worst not in (None, Severity.INFO):
+        return "offsets missing"
+    return "sound locally" if done.is_partly_remote else "sound"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from engine.errors import FileChangedWhileReading, LogDirLocked, UnreadableFile, UnwritableFile
-from engine.files import Files, ReadOnlyFiles, nameless_file, replace, zeros
+from engine.files import Files, ReadOnlyFiles, nameless_file, zeros
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
@@ -125,36 +123,6 @@ def test_zeros_are_memory_of_ones_own():
     assert not any(zeros(1 << 20))
     with pytest.raises(MemoryError):
         zeros(1 << 62)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_root_makes_belongs_to_the_owner_of_its_directory(tmp_path):
-    """A broker that is not root can not open files of root's: it would not start."""
-    top, files = tmp_path / "data", Files()
-    top.mkdir()
-    (top / "theirs").write_bytes(b"")
-    os.chown(top / "theirs", 4001, 4002)
-    os.chown(top, 3001, 3002)
-    files.make_directory(f"{top}/made")
-    for name in ("new", "made/new", "theirs"):
-        files.open_writable(f"{top}/{name}", create=True).close()
-    replace(files, f"{top}/replaced", [b"x"])
-    files.lock(f"{top}/.lock").release()
-    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in [*top.iterdir(), *top.glob("made/*")]}
-    assert owners.pop("theirs") == (4001, 4002)
-    assert set(owners.values()) == {(3001, 3002)}
-    assert len(owners) == 4
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_can_not_be_given_away_is_told(tmp_path, monkeypatch):
-    def refuse(*_arguments):
-        raise PermissionError(1, "Operation not permitted")
-
-    os.chown(tmp_path, 3001, 3002)
-    monkeypatch.setattr("os.chown", refuse)
-    with pytest.raises(UnwritableFile, match="new: Operation not permitted"):
-        Files().open_writable(f"{tmp_path}/new", create=True)
 
 
 def test_a_lock_that_this_process_holds_is_locked_to_it_as_to_others(tmp_path):

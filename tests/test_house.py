@@ -135,7 +135,7 @@ def test_every_document_is_linked_from_where_readers_begin():
     assert sorted(path.name for path in set((ROOT / "docs").glob("*.md")) - linked) == []
 
 
-LONGEST_MODULE, SCREEN = 400, 50  # lines; of a function those behind its signature and docstring
+LONGEST_MODULE, SCREEN = 600, 50  # lines; of a function those behind its signature and docstring
 # kernels that may be longer: what their loops go round with are C variables, which a function more would have to hand on
 LONG_KERNELS = {
     "producers.py", "recovery.py", "recovery.py:recover_batches", "decode.py:_decode", "legacy.py:decode_messages",
@@ -160,11 +160,11 @@ def too_long(path: Path):
 def test_what_is_too_long_is_seen(tmp_path):
     (tmp_path / "x.py").write_text('def f():\n    """Doc."""\n' + "    pass\n" * 398)
     assert list(too_long(tmp_path / "x.py")) == [("x.py:f", 398)]
-    (tmp_path / "x.py").write_text("def f():\n" + "    pass\n" * 50 + "\n" * 350)
-    assert list(too_long(tmp_path / "x.py")) == [("x.py", 401)]
+    (tmp_path / "x.py").write_text("def f():\n" + "    pass\n" * 50 + "\n" * 550)
+    assert list(too_long(tmp_path / "x.py")) == [("x.py", 601)]
 
 
-def test_modules_have_400_lines_and_functions_fit_on_a_screen():
+def test_modules_have_600_lines_and_functions_fit_on_a_screen():
     kernels = ROOT / "engine/kernels"
     assert [(str(path.relative_to(ROOT)), *found) for path in SOURCES if path.parent != kernels for found in too_long(path)] == []
     assert {where for path in SOURCES if path.parent == kernels for where, _ in too_long(path)} == LONG_KERNELS

@@ -4,6 +4,7 @@
     open_file  OpenFile, WritableFile: what can be asked of a file that is open
     locks      a log directory's lock, as Java takes it
     owner      whose files are; root takes the rights of their owner
+    own_directory  a directory for that owner outside of a log dir
     pins       directories that are held open
     refusals   errors for what the operating system refused
     machine    memory, the clock

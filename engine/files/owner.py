@@ -13,16 +13,15 @@ import stat
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import KafkalogError, UnwritableFile
+from engine.errors import KafkalogError
 from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, spelled, status_of
-from engine.files.refusals import unreadable, unwritable
+from engine.files.refusals import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT = 0  # a user
 _NOBODY = 65534  # a group without rights
-_PRIVATE = 0o700
 
 
 class NotAllowed(KafkalogError):
@@ -39,24 +38,38 @@ class Owner(NamedTuple):
     groups: tuple[int, ...]
 
 
-class _Acting(NamedTuple):
+class Acting(NamedTuple):
     """What is held while root has the rights of `owner`.
 
-    made  by path, the parent of each directory that root made for the owner
+    made  by path, how to remove each directory that was made for the owner outside of the log dir
     """
 
     owner: Owner
     group: int  # of root
     stack: ExitStack
-    made: dict[str, int]
+    made: dict[str, Callable[[], None]]
 
 
-_ACTING: list[_Acting] = []  # one at most
+class Opened(NamedTuple):
+    """A directory that root opened. `above`: what root sees of the directories around it."""
+
+    path: str
+    real: str
+    descriptor: int
+    above: dict[str, os.stat_result]
+
+
+_ACTING: list[Acting] = []  # one at most
 
 
 def is_root() -> bool:
     """May this process change everybody's files?"""
     return os.geteuid() == ROOT
+
+
+def acting() -> Acting | None:
+    """What is held while root has the rights of another user; None: it works with its own, or is not root."""
+    return _ACTING[0] if _ACTING else None
 
 
 def acting_owner() -> Owner | None:
@@ -112,15 +125,15 @@ def acting_as(owner: Owner | None, reach: Iterable[str] = (), around: Iterable[s
         yield
         return
     with ExitStack() as stack:
-        opened = {path: _opened(path, (owner.user, ROOT), stack) for path in around}
-        opened |= {path: _opened(path, (owner.user,), stack) for path in reach}
-        acting = _Acting(owner, os.getegid(), stack, {})
+        opened = [_opened(path, (owner.user, ROOT), stack) for path in around]
+        opened += [_opened(path, (owner.user,), stack) for path in reach]
+        now = Acting(owner, os.getegid(), stack, {})
         stack.enter_context(_member_of(owner))
-        _ACTING.append(acting)
+        _ACTING.append(now)
         stack.callback(_ACTING.pop)
-        with _rights_of(owner.user, owner.group), _own_temporary_directory():
-            for path, (real, descriptor) in opened.items():
-                _pin(acting, path, real, descriptor)
+        with rights_of(owner.user, owner.group), _own_temporary_directory():
+            for directory in opened:
+                pin(now, directory)
             yield
 
 
@@ -130,12 +143,13 @@ def acting_as_root() -> Iterator[None]:
     if not _ACTING:
         yield
         return
-    with _rights_of(ROOT, _ACTING[0].group):
+    with rights_of(ROOT, _ACTING[0].group):
         yield
 
 
 @contextmanager
-def _rights_of(user: int, group: int) -> Iterator[None]:
+def rights_of(user: int, group: int) -> Iterator[None]:
+    """Work with the effective rights of a user, as root may. Raises NotAllowed."""
     before = os.geteuid(), os.getegid()
     _take_rights(user, group)
     try:
@@ -187,8 +201,8 @@ def _own_temporary_directory() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> tuple[str, int]:
-    """(real path, descriptor) of a directory that belongs to one of `owners`."""
+def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> Opened:
+    """A directory that belongs to one of `owners`, opened by root."""
     try:
         real, descriptor = real_path(path), open_below(path, OPEN_DIRECTORY)
     except (OSError, ValueError) as error:
@@ -196,113 +210,27 @@ def _opened(path: str, owners: tuple[int, ...], stack: ExitStack) -> tuple[str, 
     stack.callback(os.close, descriptor)
     if os.fstat(descriptor).st_uid not in owners:
         raise NotAllowed(f"{path}: belongs to another user than {user_name(owners[0])} now")
-    return real, descriptor
+    return Opened(path, real, descriptor, directories_around(path, real))
 
 
-def _pin(acting: _Acting, path: str, real: str, descriptor: int) -> None:
+def directories_around(*paths: str) -> dict[str, os.stat_result]:
+    """The directories around `paths`, and what root sees of them."""
+    found: dict[str, os.stat_result] = {}
+    for path in map(spelled, paths):
+        while path := path.rpartition("/")[0]:
+            found[path] = os.stat(path)
+    return found
+
+
+def pin(now: Acting, directory: Opened) -> None:
     """Reach a directory through its descriptor, if its owner can not walk there."""
     try:
-        if os.path.samestat(status_of(path), os.fstat(descriptor)):
+        if os.path.samestat(status_of(directory.path), os.fstat(directory.descriptor)):
             return
     except OSError:
         pass
-    for name in {spelled(path), real}:
-        acting.stack.enter_context(pinned(name, os.dup(descriptor)))
-
-
-# ---- directories for the owner, outside of the log dir
-
-
-def make_for_owner(path: str) -> bool:
-    """Make a new directory at `path` for the user whose rights root has taken → did root make it?
-
-    Root makes it only if nobody else can exchange a directory on the way there; else the user must be allowed to.
-    Raises UnwritableFile, also if something is there.
-    """
-    acting = _ACTING[0]
-    parent, _, name = spelled(path).rpartition("/")
-    with acting_as_root():
-        try:
-            real = real_path(parent or "/")
-        except (OSError, ValueError) as error:
-            raise unwritable(path, error) from error
-        descriptor = _roots_own(real)
-        if descriptor is not None:
-            acting.stack.callback(os.close, descriptor)
-            made = _make_in(descriptor, name, path, acting.owner)
-            acting.stack.callback(os.close, made)
-            acting.made[spelled(path)] = descriptor
-            with _rights_of(acting.owner.user, acting.owner.group):
-                _pin(acting, path, f"{real.rstrip('/')}/{name}", made)
-            return True
-    with _rights_of(acting.owner.user, acting.owner.group):
-        try:
-            os.mkdir(path)
-        except (OSError, ValueError) as error:
-            raise unwritable(path, error) from error
-    return False
-
-
-def remove_made(path: str) -> bool:
-    """Remove the empty directory at `path` if it is one that root made for the owner: was it? Raises OSError."""
-    parent = _ACTING[0].made.get(spelled(path)) if _ACTING else None
-    if parent is None:
-        return False
-    with acting_as_root():
-        os.rmdir(spelled(path).rpartition("/")[2], dir_fd=parent)
-        os.fsync(parent)
-    return True
-
-
-def _roots_own(path: str) -> int | None:
-    """A descriptor of the directory at `path`, which has no links in it; None: not only root can change a name on the way."""
-    descriptor = os.open("/", OPEN_DIRECTORY)
-    for word in filter(None, path.split("/")):
-        if not _is_roots_own(descriptor):
-            break
-        try:
-            below = os.open(word, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        finally:
-            os.close(descriptor)
-        descriptor = below
-    if _is_roots_own(descriptor):
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def _is_roots_own(descriptor: int) -> bool:
-    status = os.fstat(descriptor)
-    open_to_all = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return status.st_uid == ROOT and (not open_to_all or bool(status.st_mode & stat.S_ISVTX))
-
-
-def _make_in(parent: int, name: str, path: str, owner: Owner) -> int:
-    """Make a directory and give it away, that one and nothing else, whatever has its name meanwhile → a descriptor of it."""
-    made = -1
-    try:
-        os.mkdir(name, _PRIVATE, dir_fd=parent)
-        made = os.open(name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-        _check_new(parent, name, path, made)
-        os.fchown(made, owner.user, owner.group)
-        os.fsync(parent)
-    except BaseException as error:
-        if made >= 0:
-            os.close(made)
-        if isinstance(error, (OSError, ValueError)):
-            raise unwritable(path, error) from error
-        raise
-    return made
-
-
-def _check_new(parent: int, name: str, path: str, made: int) -> None:
-    """Raise UnwritableFile if `made` is not a new directory of root's, called `name` in `parent`, on the same file system."""
-    found, named = os.fstat(made), os.stat(name, dir_fd=parent, follow_symlinks=False)
-    is_ours = found.st_uid == ROOT and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID == _PRIVATE and not os.listdir(made)
-    if not (is_ours and os.path.samestat(found, named) and found.st_dev == os.fstat(parent).st_dev):
-        raise UnwritableFile(f"{path}: somebody exchanged the new directory for something else")
+    for name in {spelled(directory.path), directory.real}:
+        now.stack.enter_context(pinned(name, os.dup(directory.descriptor), directory.above))
 
 
 # ---- what the owner may change
@@ -329,6 +257,8 @@ def ownership_fault(path: str) -> Fault | None:
         is_allowed = os.access(name, os.R_OK | os.W_OK, dir_fd=descriptor, effective_ids=True)
     except FileNotFoundError:
         return None
+    except PermissionError:
+        return Fault(f"{path}: user {user_name(owner.user)} may not walk there", "namei -l")
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if is_allowed or stat.S_ISLNK(status.st_mode):

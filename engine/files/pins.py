@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PINS: dict[str, int] = {}  # absolute path → descriptor
+_ABOVE: dict[str, os.stat_result] = {}  # of directories around them that only root can walk to
 
 
 def at(path: str) -> tuple[str, int | None]:
@@ -38,14 +39,20 @@ def spelled(path: str) -> str:
 
 
 @contextmanager
-def pinned(path: str, descriptor: int) -> Iterator[None]:
-    """Reach everything below `path` through `descriptor`, which is closed in the end."""
+def pinned(path: str, descriptor: int, above: Mapping[str, os.stat_result] | None = None) -> Iterator[None]:
+    """Reach everything below `path` through `descriptor`, which is closed in the end.
+
+    above  what `status_of` knows of directories around it, for who goes down to it step by step
+    """
     name = spelled(path)
-    before = _PINS.get(name)
+    before, known = _PINS.get(name), {} if above is None else above.keys() - _ABOVE.keys()
     _PINS[name] = descriptor
+    _ABOVE.update({one: above[one] for one in known} if above else {})
     try:
         yield
     finally:
+        for one in known:
+            del _ABOVE[one]
         if before is None:
             del _PINS[name]
         else:
@@ -62,7 +69,12 @@ def open_below(path: str, flags: int, mode: int = 0o777) -> int:
 def status_of(path: str, *, follow: bool = True) -> os.stat_result:
     """As os.stat. Raises OSError, ValueError."""
     name, descriptor = at(path)
-    return os.stat(name, dir_fd=descriptor, follow_symlinks=follow)
+    try:
+        return os.stat(name, dir_fd=descriptor, follow_symlinks=follow)
+    except PermissionError:
+        if descriptor is not None or not _ABOVE or spelled(path) not in _ABOVE:
+            raise
+        return _ABOVE[spelled(path)]
 
 
 def real_path(path: str) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
-from engine.files.owner import ROOT, acting_owner, make_for_owner, remove_made
+from engine.files.own_directory import make_for_owner, remove_made
+from engine.files.owner import ROOT
 from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, status_of
 from engine.files.refusals import kind_of, taken, unreadable, unwritable
 
@@ -224,12 +225,12 @@ class Files(ReadOnlyFiles):
     def make_own_directory(self, path: str) -> bool:
         """Make the directory at `path`, which is not a log dir's, as the quarantine of one.
 
-        True: root made it, for the user whose rights it has taken, and its name is on the disk.
+        For the user whose rights root has taken it is a new one. True: its name is on the disk.
         """
-        if acting_owner() is None:
-            self.make_directory(path)
-            return False
-        return make_for_owner(path)
+        if make_for_owner(path):
+            return True
+        self.make_directory(path)
+        return False
 
     def remove_directory(self, path: str) -> None:
         """Remove the empty directory at `path`."""
@@ -353,16 +354,11 @@ def remove_tree(files: Files, top: str, *, but: str | None = None) -> int:
     """Remove the directory at `top` with everything in it → bytes of its files. That there is none is no error.
 
     but  a name in it that stays, and so the directory itself
-    Symbolic links are removed, never followed, even if one takes the place of a directory meanwhile: each directory is reached
-    through its own descriptor. Raises UnreadableFile, UnwritableFile; what was removed until then is gone.
+    Symbolic links in it are removed, never followed, even if one takes the place of a directory meanwhile: each directory is
+    reached through its own descriptor. Raises UnreadableFile, UnwritableFile, also if `top` is a link; what was removed until
+    then is gone.
     """
-    parent, _, name = top.rstrip("/").rpartition("/")
-    if not files.exists(top):
-        return 0
-    if name in files.special(parent or ("/" if top.startswith("/") else ".")):
-        files.remove(top)
-        return 0
-    return _remove_tree(files, top, but, 0)
+    return _remove_tree(files, top, but, 0) if files.exists(top) else 0
 
 
 def _remove_tree(files: Files, directory: str, but: str | None, depth: int) -> int:

@@ -41,7 +41,7 @@ __all__ = [
 def whole_recovery(directory: str) -> str:
     """Advice: the command that reads all of the partition in `directory`, and says what a recovery would cut and keep."""
     place = argument(directory)
-    return f"kafkalog recover --dry-run --recovery-point 0 {place}    # reads all of it, and says what would be cut"
+    return f"kafkalog recover --dry-run --full {place}    # reads all of it, and reports what would be truncated"
 
 
 class SegmentOffsetOverflow(KafkalogError):

@@ -87,6 +87,7 @@ class Report:
     Offsets are None until the log could be opened. `segments` and `size` (bytes) count what is left.
     unread_below  batches below this offset were believed, not read; None: everything was read, or nothing was opened
     failure       why it was not brought to its end; the events tell what was done before
+    has_doubtful_epochs  leader-epoch-checkpoint has an epoch that most batches contradict
     has_holes     offsets are missing inside a segment that was read, as the cleaner leaves them
     next_end_offset  where the next start finds the log end: `log_end_offset`, as Kafka has it, may lie behind the last
                      batch after a truncation, and below the active segment after a roll
@@ -103,6 +104,7 @@ class Report:
     size: int | None = None
     unread_below: int | None = None
     has_holes: bool = False
+    has_doubtful_epochs: bool = False
     failure: KafkalogError | None = None
     _events: list[Event] = field(default_factory=list)
     _dropped: dict[tuple[Action, str], int] = field(default_factory=dict)  # how many of the first events it is about

@@ -12,8 +12,8 @@ from kafkalog_cli.ranges import Instant, StartOffset
 
 _SECTIONS = (
     Section("Where to begin and to end", (
-        "--offset", "--timestamp", "--max-bytes", "--limit", "--isolation", "--follow", "--log-start-offset",
-        "--high-watermark",
+        "--offset", "--timestamp", "--max-bytes", "--limit", "--isolation", "--open-transactions", "--follow",
+        "--log-start-offset", "--high-watermark",
     )),
     Section("Output", ("--template", "--format", "--raw", "--force")),
 )
@@ -39,6 +39,10 @@ _EXAMPLES = (
 @click.option("--limit", type=Whole(0), metavar="N", help="Show the first N records only.")
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="read_committed leaves out aborted transactions, and ends where one is open.")
+@click.option("--open-transactions", type=click.Choice(["wait", "abort"]), metavar="wait|abort",
+              help="With read_committed, where transactions are open at the end of a dead broker's log: end before them and "
+              "report what they hold back, or read on as after the next start of their coordinators, which abort them "
+              "(commit those that __transaction_state beside it says are decided). Default: wait.")
 @click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option("--log-start-offset", type=Whole(0), metavar="N",
               help="The log begins here: what lies below counts as deleted. Default: as the log dir's checkpoint says.")
@@ -64,6 +68,10 @@ def command(path: str, **values: Any) -> int:
         raise click.UsageError("--offset and --timestamp exclude each other")
     if values["raw"] and (values["template"] is not None or values["form"] != "text" or values["limit"] is not None):
         raise click.UsageError("--raw knows no records: leave out --template, --format and --limit")
+    if values["open_transactions"] is not None and values["isolation"] != "read_committed":
+        raise click.UsageError("--open-transactions is for --isolation read_committed")
+    if values["open_transactions"] == "abort" and values["follow"]:
+        raise click.UsageError("--open-transactions abort is for the log of a dead broker, which nobody follows")
     if values["form"] != "text" and values["template"] is not None:
         raise click.UsageError("--template is for --format text")
     return fetch(path, Wanted(**values))

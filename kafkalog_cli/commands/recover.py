@@ -10,8 +10,8 @@ from kafkalog_cli.engine_options import OUTPUT, RECOVERING, SETTINGS, quarantine
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 
 _SECTIONS = (
-    Section("What is done", ("--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean", "--keep-deleted",
-                             "--quarantine", "--no-quarantine")),
+    Section("What is done", ("--full", "--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean",
+                             "--keep-deleted", "--quarantine", "--no-quarantine")),
     RECOVERING, SETTINGS, OUTPUT,
 )
 _EXAMPLES = (
@@ -26,6 +26,7 @@ _EXAMPLES = (
 @click.command("recover", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @recovering_options
 @quarantine_options
+@click.option("--full", is_flag=True, help="Check all batches from the start of the log: short for --recovery-point 0.")
 @click.option("--salvage", is_flag=True, help="Keep the sound batches behind damage; consumers meet a gap in the offsets.")
 @click.option("--accept-metadata-loss", is_flag=True,
               help="Go on although the metadata log is damaged: a broker will then not know its topics any more.")
@@ -45,7 +46,7 @@ def command(**values: Any) -> int:
     Small files that would stop a broker are rebuilt from what else is on the disk, or removed, and said so in the
     broker's own words. If a start would cut the metadata log, and with it every topic, nothing at all is done.
 
-    Batches below the recovery point are not read; --recovery-point 0 reads all. What is wrong and stays, such as
+    Batches below the recovery point are not checked; --full checks all. What is wrong and stays, such as
     offsets that run backwards or segments that are missing, is named, with status 4.
 
     What is cut, replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
-from engine.layout import METADATA_TOPIC
+from engine.layout import INTERNAL_TOPICS, METADATA_TOPIC
 from engine.log.fetch.reading import FetchIsolation
 from engine.record.bounded import MAX_DECOMPRESSED_BYTES
 from kafkalog_spark.errors import OptionError
@@ -45,9 +45,9 @@ _KAFKAS = (
 )  # fmt: skip
 _OURS = (
     "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger",
-    "maxDecompressedBytes",
+    "maxDecompressedBytes", "openTransactions",
 )  # fmt: skip
-_INTERNAL = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC))  # to a pattern
+_INTERNAL = INTERNAL_TOPICS | {METADATA_TOPIC}  # to a pattern
 _WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*")
 _DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
 _MICROSECONDS = {
@@ -81,6 +81,7 @@ class ReadOptions:
     min_partitions: int
     split_bytes: int
     isolation: FetchIsolation
+    ends_open_transactions: bool  # of committed records: as their coordinator will, after the end of its broker
     on_corruption: str
     max_decompressed_bytes: int
     max_records: int | None  # offsets to a task
@@ -126,6 +127,12 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         raise OptionError(f"level is '{level}': streams are of records")
     if level != "records" and "maxrecordsperpartition" in options:
         raise OptionError(f"level is '{level}': maxRecordsPerPartition is of records")
+    isolation = _ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")]
+    ends_open = _one_of(options, "openTransactions", ("wait", "abort"), "wait") == "abort"
+    if ends_open and isolation is not FetchIsolation.READ_COMMITTED:
+        raise OptionError("openTransactions is 'abort': it is for kafka.isolation.level read_committed")
+    if ends_open and streaming:
+        raise OptionError("openTransactions is 'abort': it is for the log of a dead broker, which no stream follows")
     return ReadOptions(
         paths=_paths(options),
         level=level,
@@ -139,7 +146,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         fail_on_data_loss=flag_option(options, "failOnDataLoss", default=True),
         min_partitions=_positive(options, "minPartitions", 1),
         split_bytes=_positive(options, "splitBytes", _HEADS_SPLIT_BYTES if level == "batches" else SPLIT_BYTES, _bytes),
-        isolation=_ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")],
+        isolation=isolation,
+        ends_open_transactions=ends_open,
         on_corruption=_one_of(options, "onCorruption", ON_CORRUPTION, "fail"),
         max_decompressed_bytes=_positive(options, "maxDecompressedBytes", MAX_DECOMPRESSED_BYTES, _bytes),
         max_records=number_option(options, "maxRecordsPerPartition", int),

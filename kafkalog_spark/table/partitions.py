@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles, look
@@ -131,10 +131,10 @@ def _rank(directory: str) -> tuple[int, int, int] | None:
         return None
 
 
-def open_view(directory: str, **known: int) -> PartitionView:
+def open_view(directory: str, **known: Any) -> PartitionView:
     """The partition for reading. Raises LogDirError."""
     try:
-        return PartitionView(ReadOnlyFiles(), directory, _unsaid, **known)  # type: ignore[arg-type]  # its offsets only
+        return PartitionView(ReadOnlyFiles(), directory, _unsaid, **known)
     except KafkalogError as error:
         raise LogDirError(str(error)) from None
 

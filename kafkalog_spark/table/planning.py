@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import KafkalogError
 from engine.log.errors import CorruptRecord
+from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_ends, findings_of_wait, held_back
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
 from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
 from kafkalog_spark.table.partitions import Source, find_sources, open_view
-from kafkalog_spark.table.reading import on_corruption
+from kafkalog_spark.table.reading import on_corruption, report_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.view import PartitionView
     from engine.log.scan.batch_search import BatchHead
     from engine.log.segment.reading import ReadableSegment
@@ -36,7 +38,10 @@ _MOST_TASKS = 100_000  # that one option may ask for: a driver has no memory for
 
 
 class Piece(NamedTuple):
-    """Offsets start … end − 1 of one partition, about `size` bytes of its logs."""
+    """Offsets start … end − 1 of one partition, about `size` bytes of its logs.
+
+    left_out  (producer, first offset) of open transactions whose records are left out
+    """
 
     directory: str
     topic: str
@@ -44,15 +49,17 @@ class Piece(NamedTuple):
     start: int
     end: int
     size: int
+    left_out: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is read of a partition: offsets start … end − 1."""
+    """What is read of a partition: offsets start … end − 1. `left_out` as of a Piece."""
 
     source: Source
     start: int
     end: int
+    left_out: tuple[tuple[int, int], ...] = ()
 
 
 def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
@@ -63,11 +70,29 @@ def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
     for source in sources:
         if bounds.wants(source.topic, source.partition):
             with opened(source) as view:
-                wanted = range_of(options, bounds, source, view)
+                held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
+                left_out = _end_transactions(options, view, held)
+                wanted = replace(range_of(options, bounds, source, view), left_out=left_out)
+                if held is not None and wanted.end >= held.offset:
+                    _report_held(options, view, held)
                 if wanted.end >= view.log_end_offset:
                     tell_tail(options, view)
                 pieces += cut(wanted, view, options.split_bytes)
     return into_splits(options, pieces)
+
+
+def _end_transactions(options: ReadOptions, view: PartitionView, held: HeldBack | None) -> tuple[tuple[int, int], ...]:
+    """Where the options want it, have `view` read on behind open transactions → those that are left out, see Piece."""
+    if held is None or not options.ends_open_transactions:
+        return ()
+    return end_as_coordinator(view.files, view, held, report_finding)
+
+
+def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> None:
+    """Log what open transactions hold back, or how they are read."""
+    is_ended = options.ends_open_transactions
+    for finding in findings_of_ends(view.directory, held) if is_ended else findings_of_wait(view.files, view.directory, held):
+        report_finding(finding)
 
 
 def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
@@ -116,7 +141,7 @@ def _cut_again(piece: Piece, step: int) -> list[Piece]:
         return [piece]
     source = Source(piece.topic, piece.partition, piece.directory)
     with opened(source) as view:
-        return list(cut(Range(source, piece.start, piece.end), view, step))
+        return list(cut(Range(source, piece.start, piece.end, piece.left_out), view, step))
 
 
 def _divided(piece: Piece, most: int) -> Iterator[Piece]:
@@ -242,7 +267,7 @@ def cut(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
         cuts = [(start, first), *_cuts(segment, start, end, step), (end, last)]
         for (first, at), (behind, stop) in pairwise(cuts):
             if first < behind:
-                yield Piece(source.directory, source.topic, source.partition, first, behind, max(0, stop - at))
+                yield Piece(source.directory, source.topic, source.partition, first, behind, max(0, stop - at), wanted.left_out)
         start = max(start, end)
 
 

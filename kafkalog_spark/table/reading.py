@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.arrow.batches import BatchBuilder
 from engine.errors import KafkalogError
@@ -34,7 +34,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
     """
     shared = FetchColumns()
     for piece in pieces:
-        view = open_piece(piece, options, last_stable_offset=piece.end)
+        view = open_piece(piece, options, last_stable_offset=piece.end, left_out=piece.left_out)
         if view is None:
             continue
         try:
@@ -56,7 +56,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             view.close()
 
 
-def open_piece(piece: Piece, options: ReadOptions, **known: int) -> PartitionView | None:
+def open_piece(piece: Piece, options: ReadOptions, **known: Any) -> PartitionView | None:
     """The partition of a piece; None: it has gone since it was planned, and may. Raises LogDirError."""
     try:
         return open_view(piece.directory, **known)
@@ -81,7 +81,7 @@ def first_left(view: PartitionView, piece: Piece, options: ReadOptions) -> int:
 
 def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:
     """(what to do with a finding, are unsound batches left out) for the option onCorruption."""
-    return {"fail": _fail, "skip": _skip, "report": _report}[choice], choice != "fail"
+    return {"fail": _fail, "skip": _skip, "report": report_finding}[choice], choice != "fail"
 
 
 def _fail(finding: Finding) -> None:
@@ -93,7 +93,8 @@ def _skip(_finding: Finding) -> None:
     """What can be read is read."""
 
 
-def _report(finding: Finding) -> None:
+def report_finding(finding: Finding) -> None:
+    """Log it, and go on."""
     _LOG.warning("%s", said(finding))
 
 

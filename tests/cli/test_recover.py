@@ -261,17 +261,49 @@ def test_a_quarantine_that_can_not_be_closed_leaves_no_other_open(damaged, monke
     assert [name for name, line in last.items() if '"left"' in line] == ["kept-2", "kept-3"]
 
 
-def test_a_clean_marker_is_gone_after_a_recovery_without_proof(log_dirs):
-    marker = log_dirs / "d0/.kafka_cleanshutdown"
-    marker.write_bytes(b"")
-    said = kafkalog("recover", "--no-quarantine", "--dry-run", str(log_dirs / "d0"))
+MARKER = b'{"version":0,"brokerEpoch":375}'
+
+
+@pytest.fixture
+def clean(own_corpus, tmp_path):
+    """A log dir that was stopped cleanly: its marker has an epoch of the broker."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", tmp_path / "d0")
+    (tmp_path / "d0/.kafka_cleanshutdown").write_bytes(MARKER)
+    (tmp_path / "d0/.lock").touch()
+    return tmp_path / "d0"
+
+
+@pytest.mark.parametrize("words", [(), ("--full",), ("--salvage",), ("--mark-clean",), ("--jobs", "4")], ids=" ".join)
+def test_a_sound_log_dir_that_was_stopped_cleanly_stays_as_it_is(clean, words):
+    before = tree(ReadOnlyFiles(), str(clean))
+    for more in (("--dry-run",), ()):
+        done = kafkalog("recover", "--now", NOW, *words, *more, str(clean))
+        assert done.status == 0, done.out
+        assert b"quarantine" not in done.out
+        assert tree(ReadOnlyFiles(), str(clean)) == before
+    assert [path.name for path in clean.parent.iterdir()] == ["d0"]
+
+
+def test_the_clean_marker_is_removed_with_the_first_repair(clean):
+    log = max((clean / "append.time-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + bytes(100))
+    said = kafkalog("recover", "--no-quarantine", "--now", NOW, "--dry-run", str(clean))
     assert "  removed .kafka_cleanshutdown - " in said.out.decode()
+    marker = clean / ".kafka_cleanshutdown"
     assert marker.exists()
-    [told] = [event for line in kafkalog("recover", "--no-quarantine", "--format", "json", str(log_dirs / "d0")).out.splitlines()
+    [told] = [event for line in kafkalog("recover", "--no-quarantine", "--now", NOW, "--format", "json", str(clean)).out.splitlines()
               for event in json.loads(line)["events"] if event.get("file") == marker.name]
     assert (told["action"], told["severity"]) == ("removed", "info")
     assert not marker.exists()
-    assert b".kafka_cleanshutdown" not in kafkalog("recover", "--no-quarantine", str(log_dirs / "d0")).out
+    assert b".kafka_cleanshutdown" not in kafkalog("recover", "--no-quarantine", "--now", NOW, str(clean)).out
+
+
+@pytest.mark.parametrize(("tail", "kept"), [(bytes(100), MARKER), (b"x" * 100, b"")], ids=["zeros", "bytes"])
+def test_a_marker_that_is_written_again_keeps_the_broker_epoch_unless_something_was_lost(clean, tail, kept):
+    log = max((clean / "append.time-0").glob("*.log"))
+    log.write_bytes(log.read_bytes() + tail)
+    assert kafkalog("recover", "--mark-clean", "--no-quarantine", "--now", NOW, str(clean)).status == 1
+    assert (clean / ".kafka_cleanshutdown").read_bytes() == kept
 
 
 @pytest.mark.parametrize("magic", [3, 127])

@@ -33,7 +33,7 @@ def work(files, top):
         file.truncate(20)
     with files.open_writable(f"{top}/d/b") as file:
         file.write_at(3000, b"longer")
-    files.rename(f"{top}/a", f"{top}/b")
+    files.rename(f"{top}/a", f"{top}/b", replaces=True)
     files.remove(f"{top}/d/a")
     files.open_writable(f"{top}/new", create=True).close()
     files.set_modified(f"{top}/d/b", 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -101,24 +102,91 @@ def give(owner, *paths):
 @as_root
 def test_root_restores_what_belongs_to_the_owner_of_the_quarantine(data):
     kept = kept_with(data, {"do": "create", "path": f"{data}/a-0/new"})
-    give(OTHER, data, data / "a-0", kept, kept / MANIFEST)
+    give(OTHER, data, data / "a-0", data / "a-0/new", kept, kept / MANIFEST, kept / "files")
     assert kafkalog("restore", str(kept)).status == 0
     assert not (data / "a-0/new").exists()
 
 
 @as_root
-@pytest.mark.parametrize("given", [("kept",), ("kept/manifest.jsonl",), ("kept", "data"), ("kept", "data/a-0")])
+@pytest.mark.parametrize("given", [("kept",), ("kept/manifest.jsonl",), ("kept", "data")])
 def test_root_is_not_led_to_what_belongs_to_others(data, given):
     kept = kept_with(data, {"do": "create", "path": f"{data}/a-0/new"})
     give(OTHER, *(data.parent / name for name in given))
     done = kafkalog("restore", "--force", str(kept))
     assert (done.status, done.out) == (8, b"")
-    assert f"{kept}: belongs to user {OTHER}, and " in done.err
-    assert f"do   chown -R root {kept}    #" in done.err
+    assert f"{kept}: belongs to user {OTHER}, and {data}/a-0/new to user 0" in done.err
+    assert f"do   chown -R 0 {kept}    #" in done.err
     assert (data / "a-0/new").exists()
     assert not (data / ".lock").exists()
     give(0, *(Path(data.parent, name) for name in given))
     assert kafkalog("restore", str(kept)).status == 0
+
+
+@as_root
+def test_a_directory_of_roots_around_the_owners_partition_is_no_obstacle(data):
+    kept = kept_with(data, {"do": "create", "path": f"{data}/a-0/new"})
+    give(OTHER, data / "a-0", data / "a-0/new", kept, kept / MANIFEST, kept / "files")
+    assert kafkalog("restore", str(kept)).status == 0
+    assert not (data / "a-0/new").exists()
+    assert (data / ".lock").stat().st_uid == 0
+
+
+@as_root
+def test_a_directory_of_roots_with_nothing_of_the_owners_is_not_even_locked(data):
+    kept = kept_with(data)
+    give(OTHER, data / "a-0", kept, kept / MANIFEST, kept / "files")
+    assert f"{kept}: belongs to user {OTHER}, and {data} to user 0" in kafkalog("restore", str(kept)).err
+    assert not (data / ".lock").exists()
+
+
+@pytest.mark.parametrize("name", [".lock", "a-0/.lock", ".kafkalog-job-1", ".kafkalog-task-a-0"])
+def test_locks_are_never_restored(data, name):
+    error = refused(data, {"do": "create", "path": f"{data}/{name}"})
+    assert "is a lock" in error
+
+
+@pytest.mark.parametrize("entry", [
+    {"do": "grow", "size": 1 << 62, "modified_ms": 1},
+    {"do": "grow", "size": 5, "modified_ms": 1},
+    {"do": "cut", "position": 1 << 62, "size": 0, "stored": "000001-x", "sha256": sha256(b"").hexdigest(), "modified_ms": 1},
+    {"do": "cut", "position": 4, "size": 1, "stored": "000002-x", "sha256": sha256(b"x").hexdigest(), "modified_ms": 1},
+    {"do": "remove", "size": 5, "stored": "000003-x", "sha256": sha256(b"12345").hexdigest(), "modified_ms": 1},
+    {"do": "remove", "size": 1 << 62, "stored": "000004-x", "sha256": "0" * 64, "modified_ms": 1},
+    {"do": "remove", "size": 1, "stored": "000004-x", "sha256": "0" * 64, "modified_ms": 1},
+])  # fmt: skip
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_file_gets_no_more_bytes_than_it_had(data, entry, is_listed):
+    kept = kept_with(data, *[{"do": "list", "path": f"{data}/a-0", "files": {"old": [4, 1]}}][: is_listed],
+                     {**entry, "path": f"{data}/a-0/old"})  # fmt: skip
+    for name, content in {"000001-x": b"", "000002-x": b"x", "000003-x": b"12345"}.items():
+        (kept / "files" / name).write_bytes(content)
+    with (kept / "files/000004-x").open("wb") as file:
+        file.truncate(1 << 40)  # a hole: to read it takes minutes
+    (data / "a-0/old").write_bytes(b"1234")
+    done = kafkalog("restore", "--force", str(kept))
+    sizes = entry["size"] + entry.get("position", 0)
+    if not is_listed and sizes == 5:  # nobody can tell how large it was
+        return
+    assert (done.status, done.out) == (8, b"")
+    assert "error[quarantine-damaged]" in done.err
+    assert (data / "a-0/old").read_bytes() == b"1234"
+    assert "\x1b" not in done.err
+
+
+def test_text_of_a_manifest_is_escaped(data):
+    evil = "\x1b]0;owned\x07"
+    kept = kept_with(data, {"do": "create", "path": f"{data}/a-0/new{evil}"})
+    (data / f"a-0/new{evil}").write_bytes(b"")
+    lines = (kept / MANIFEST).read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "command": f"recover{evil}"})
+    lines[-1] = json.dumps({"left": {f"{data}/a-0/new{evil}": [0, (data / f"a-0/new{evil}").stat().st_mtime_ns // 1_000_000]}})
+    (kept / MANIFEST).write_text("".join(f"{line}\n" for line in lines))
+    for words in (("--list",), ("--dry-run",), ("--dry-run", "--format", "json"), ()):
+        done = kafkalog("restore", *words, str(kept))
+        assert done.status == 0, done.err
+        assert b"\x1b" not in done.out
+        assert b"\x07" not in done.out
+        assert "\x1b" not in done.err
 
 
 @as_root

@@ -102,6 +102,11 @@ class ReadableLog(Protocol):
         """The leader epochs."""
         ...
 
+    @property
+    def undecided(self) -> Sequence[AbortedTxn]:
+        """Open transactions that are read as aborted ones."""
+        ...
+
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end with its place."""
         ...
@@ -157,7 +162,7 @@ def read(
         found = segment.read(start_offset, max_length, _end_in(segment, limit), min_one_message=min_one_message)
         if found is not None:
             place = LogOffsetMetadata(_first_offset(segment, found), segment.base_offset, found.position)
-            aborted = aborted_transactions(log, start_offset, segment, place, found.size) if wants_aborted else None
+            aborted = _aborted(log, start_offset, segment, place, found.size) if wants_aborted else None
             return FetchData(place, segment, found.size, found.first_entry_incomplete, aborted)
         segment = log.segments.higher_segment(segment.base_offset)
     return FetchData(log.log_end_offset_metadata(), None, 0)
@@ -179,8 +184,14 @@ def read_from_damage(log: ReadableLog, start_offset: int, isolation: FetchIsolat
     place = LogOffsetMetadata(max(start_offset, segment.base_offset), segment.base_offset, position)
     size = max(0, end - position)
     wants_aborted = isolation is FetchIsolation.READ_COMMITTED
-    aborted = aborted_transactions(log, start_offset, segment, place, size) if wants_aborted else None
+    aborted = _aborted(log, start_offset, segment, place, size) if wants_aborted else None
     return FetchData(place, segment, size, aborted=aborted)
+
+
+def _aborted(
+    log: ReadableLog, start_offset: int, segment: ReadableSegment, place: LogOffsetMetadata, size: int
+) -> list[AbortedTxn]:
+    return [*aborted_transactions(log, start_offset, segment, place, size), *log.undecided]
 
 
 def _is_hidden(segment: ReadableSegment, offset: int) -> bool:

@@ -12,7 +12,7 @@ from engine.checkpoint.leader_epochs import EpochEntry, read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
 from engine.config import LogConfig
 from engine.errors import UnreadableFile
-from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
+from engine.formats import CONTROL_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, AbortedTxn, BatchField
 from engine.layout import (
     FileKind,
     parent_of,
@@ -32,7 +32,7 @@ from engine.record.soundness import go_on
 from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
@@ -56,6 +56,7 @@ class PartitionView:
     log_start_offset  None: as the log dir's checkpoint says, else where the first segment begins
     high_watermark    None: the log end; what replication-offset-checkpoint says is some seconds old
     last_stable_offset  where reading committed records ends, if somebody found it out already
+    left_out          of open transactions that do not end that: (producer, first offset) of those whose records are left out
     report            takes what is wrong with the end of the log, and transaction markers that can not be read
     is_followed       a broker may be writing: of the end of the log only what is wrong in any case is reported
 
@@ -67,7 +68,7 @@ class PartitionView:
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None], *,
         log_start_offset: int | None = None, high_watermark: int | None = None, last_stable_offset: int | None = None,
-        config: LogConfig | None = None, is_followed: bool = False,
+        config: LogConfig | None = None, is_followed: bool = False, left_out: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.files, self.directory = files, directory.rstrip("/") or "/"
         self.config = LogConfig() if config is None else config
@@ -76,6 +77,7 @@ class PartitionView:
         self._report, self._is_followed = report, is_followed
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
         self._known_stable = last_stable_offset
+        self._left_out = left_out
         self._end = LogOffsetMetadata(0, 0, 0)
         self.tail: Finding | None = None
         self.sound_end_offset = 0
@@ -124,7 +126,7 @@ class PartitionView:
         """The last stable offset with its place: the first offset of the oldest open transaction."""
         if self._known_stable is not None:
             return self._behind(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
-        unstable = min(self._transactions().values(), default=self.high_watermark)
+        unstable = min(self.open_transactions().values(), default=self.high_watermark)
         offset = max(min(unstable, self.high_watermark), self.log_start_offset)
         place = self.place(offset)
         return place._replace(message_offset=min(place.message_offset, offset))  # a batch out of order may say more
@@ -234,7 +236,16 @@ class PartitionView:
 
     # ---- open transactions
 
-    def _transactions(self) -> dict[int, int]:
+    def end_transactions(self, left_out: Sequence[tuple[int, int]]) -> None:
+        """No open transaction holds records back any more; those of `left_out`, (producer, first offset), are left out."""
+        self._known_stable, self._left_out = self.high_watermark, left_out
+
+    @property
+    def undecided(self) -> list[AbortedTxn]:
+        """Open transactions whose records are left out. See ReadableLog."""
+        return [AbortedTxn(0, producer, first, LONG_MAX, LONG_MAX) for producer, first in self._left_out]
+
+    def open_transactions(self) -> dict[int, int]:
         """Producers with an open transaction → its first offset."""
         if self._open_transactions is None:
             self._open_transactions, self._followed_to = self._from_snapshot()

@@ -40,14 +40,14 @@ def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEp
 def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report) -> None:
     """Make the checkpoint of `log` anew from the batches, if `report` says that these contradict it."""
     contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
-    if not contradicted:
+    if not contradicted and not report.has_doubtful_epochs:
         return
     report.drop(Action.KEPT, _NAME)
     epochs = rebuild_leader_epochs(files, log.directory)
     epochs.truncate_from_end(log.log_end_offset)
     epochs.truncate_from_start(log.log_start_offset)
     log.leader_epoch_cache = epochs
-    what = contradicted[0].reason.partition(", and a broker")[0]
+    what = contradicted[0].reason.partition(", and a broker")[0] if contradicted else "an epoch that most of them contradict"
     report.add(Action.REBUILT, _NAME, f"made anew from the batches: {what}", severity=Severity.WARNING)
 
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import EpochEntry
 from engine.findings import Severity
-from engine.formats import BATCH_HEADER, CODEC_MASK, INT_MAX, LONG_MAX, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
+from engine.formats import (
+    BATCH_HEADER,
+    CODEC_MASK,
+    INT_MAX,
+    LONG_MAX,
+    MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
+    BatchField,
+    can_be_followed,
+)
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.layout import FileKind, log_file_name
@@ -110,7 +119,8 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     """As Kafka does it. `error` is why the scan was shortened."""
     state = _state_before(log, segment)
     _finish_epochs(log, segment, scan)
-    cut_bytes = _lost(segment, scan.valid_size) if scan.valid_size < segment.size and scan.error is None else None
+    is_cut = scan.valid_size < segment.size and scan.error is None
+    cut_bytes = _lost(segment, scan.valid_size, scan.end_offset(segment.base_offset)) if is_cut else None
     why = _why(segment, scan) if error is None else f"a broker would not start: {error}"
     if cut_bytes is not None:
         log.before_cut()
@@ -131,7 +141,7 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
         _note_doubt(log, name, scan.epochs.doubt)
     if cut_bytes is not None:
         log.report.add(Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}{cut_bytes.text}",
-                       offsets=(cut_bytes.begin(end), cut_bytes.end_offset), records=cut_bytes.records, size=cut,
+                       offsets=(cut_bytes.begin(end), cut_bytes.end_offset), records=cut_bytes.known_records, size=cut,
                        severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR)
     return cut
 
@@ -164,6 +174,7 @@ def _note_stranger(report: Report, name: str, stranger: Stranger) -> None:
 def _note_doubt(log: Recovering, name: str, doubt: EpochDoubt) -> None:
     """What Kafka believes. Where it would forget epochs for it that the checkpoint knows, ours does not."""
     is_taken = EpochEntry(doubt.run.epoch, doubt.run.first_offset) in log.epochs.entries
+    log.report.has_doubtful_epochs |= is_taken
     taken = "has it, as a broker takes it over" if is_taken else "is not changed by it"
     log.report.add(Action.KEPT, name, f"at byte {doubt.run.position}: {doubt.text}; "
                    f"{FileKind.LEADER_EPOCH_CHECKPOINT.value} {taken}",
@@ -232,11 +243,12 @@ def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
 
 
 def _empty(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
-    size, lost = segment.size, _lost(segment, 0)
+    size, lost = segment.size, _lost(segment, 0, segment.base_offset)
     log.before_cut()
     cut = segment.truncate_to(segment.base_offset, log.now)
     log.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), f"emptied: {error}{searched_up_to(lost.gave_up)}",
-                   offsets=(segment.base_offset, lost.end_offset), records=lost.records, size=size, severity=Severity.ERROR)
+                   offsets=(segment.base_offset, lost.end_offset), records=lost.known_records, size=size,
+                   severity=Severity.ERROR)
     return cut
 
 
@@ -294,7 +306,8 @@ def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError
 class _Lost(NamedTuple):
     """What stands behind a place in a segment: sound batches with so many records, and the offsets that these take.
 
-    gave_up  from this byte on nothing was looked at; None: there is no such place
+    gave_up    from this byte on nothing was read; None: there is no such place
+    by_header  records of the damaged batch that begins at the place, as its header says if that makes sense; 0: it does not
     """
 
     batches: int
@@ -303,6 +316,12 @@ class _Lost(NamedTuple):
     end_offset: int | None
     is_zeros: bool
     gave_up: int | None
+    by_header: int = 0
+
+    @property
+    def known_records(self) -> int | None:
+        """Records of sound batches, 0 where nothing but zeros is truncated; None: no batch is sound."""
+        return self.records if self.records or self.is_zeros else None
 
     def begin(self, expected: int) -> int:
         """The lowest offset that is lost, where `expected` is the one that must follow."""
@@ -312,23 +331,43 @@ class _Lost(NamedTuple):
     def text(self) -> str:
         if self.is_zeros:
             return "; only zeros are cut"
-        lost = f"; {self.batches} sound batches behind it are lost too" if self.batches else ""
+        lost = f"; {self.by_header} records by the batch header" if self.by_header else ""
+        lost += f"; {self.batches} sound batches after it are lost too" if self.batches else ""
         return lost + searched_up_to(self.gave_up)
 
 
-def _lost(segment: LogSegment, position: int) -> _Lost:
-    """Look through the bytes that will be cut, those from `position` on."""
+def _lost(segment: LogSegment, position: int, expected: int) -> _Lost:
+    """Read the bytes that will be truncated, those from `position` on, where a batch from offset `expected` on must follow."""
     walk = LogWalk(segment.log_file, position, segment.size)
     batches, records, first, end, is_open = 0, 0, LONG_MAX, -1, True
+    is_sound = False  # the batch at `position`
     while is_open:
         for window in walk:
             table = window.batches.table
             for row in range(window.rows):
                 if table[BatchField.VALID, row]:
+                    is_sound |= window.base + table[BatchField.POSITION, row] == position
                     records += max(1, table[BatchField.COUNT, row])
                     if can_be_followed(table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]):
                         batches, end = batches + 1, max(end, table[BatchField.LAST_OFFSET, row] + 1)
                         first = min(first, table[BatchField.BASE_OFFSET, row])
         is_open = walk.resynchronise() is not None
     is_zeros = records == 0 and only_zeros(segment.log_file, position, segment.size)
-    return _Lost(batches, records, first if batches else None, end if batches else None, is_zeros, walk.gave_up)
+    by_header = 0 if is_zeros or is_sound else _records_by_header(segment, position, expected)
+    if expected + by_header > first:
+        by_header = 0  # what follows contradicts it
+    end = max(end, expected + by_header if by_header else -1)
+    is_known = batches or by_header
+    return _Lost(batches, records, first if batches else None, end if is_known else None, is_zeros, walk.gave_up, by_header)
+
+
+def _records_by_header(segment: LogSegment, position: int, expected: int) -> int:
+    """How many records the damaged batch at `position` has by its header; 0: what is there is not the header of the batch that
+    must follow. The cleaner leaves fewer records than offsets: then the header proves nothing.
+    """
+    head = segment.log_file.read(position, BATCH_HEADER.size)
+    if len(head) < BATCH_HEADER.size:
+        return 0
+    header = BATCH_HEADER.read(head)
+    makes_sense = (header.magic, header.base_offset, header.record_count) == (MAGIC_V2, expected, header.last_offset_delta + 1)
+    return header.record_count if makes_sense else 0

@@ -71,7 +71,7 @@ class Loading:
         self._last_epochs: dict[int, tuple[int, int]] = {}  # see Recovering
         self.epoch_runs: dict[int, EpochRuns] = {}  # of segments that were read, by base offset
         self.snapshots: SnapshotFiles | None = None  # as the recovery of segments leaves them; None: not looked yet
-        self.unsplittable: set[int] = set()  # base offsets of segments that overflow and can not be split
+        self.unsplittable: dict[int, SplitFailed] = {}  # why, by base offset, of segments whose offsets do not fit them
 
     @property
     def active(self) -> LogSegment:
@@ -102,8 +102,8 @@ class Loading:
             except SegmentOffsetOverflow as error:
                 try:
                     self._split(error.base_offset)
-                except SplitFailed:
-                    self.unsplittable.add(error.base_offset)
+                except SplitFailed as failed:
+                    self.unsplittable[error.base_offset] = failed
 
     def _split(self, base_offset: int) -> None:
         segment = self.segments.get(base_offset) or self.open_segment(base_offset)
@@ -127,10 +127,10 @@ class Loading:
         )  # fmt: skip
         try:
             return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
-        except SegmentOffsetOverflow as error:
+        except SegmentOffsetOverflow:
             if segment.base_offset not in self.unsplittable:
                 raise
-            return recover_cut(log, segment, scan, error)
+            return recover_cut(log, segment, scan, self.unsplittable[segment.base_offset])
         finally:
             for one in (self.segments.lower_segment(segment.base_offset), segment):
                 if one is not None:

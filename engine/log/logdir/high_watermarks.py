@@ -1,4 +1,4 @@
-"""replication-offset-checkpoint after a log was truncated: no high watermark lies beyond its log. As a starting broker has it."""
+"""High watermarks after a log was truncated: none lies beyond its log, as a starting broker has it."""
 
 from __future__ import annotations
 

@@ -55,26 +55,33 @@ def locked(
     roots = {one for one in directories if owner is None or files.info(one).owner == ROOT}  # nobody else can exchange these
     reach = [one for one in (*links, *kept) if files.info(one).owner == user]
     with ExitStack() as stack:  # those held so far must be released
-        for log_dir in roots:
+        def hold(log_dir: str) -> None:
             _hold(files, log_dir, stack, is_named=log_dir in named)
+            if not undoes_commits:
+                refuse_half_commit(files, log_dir)
+
+        for log_dir in roots:
+            hold(log_dir)
         stack.enter_context(acting_as(owner, reach, dict.fromkeys((*spelled, *named))))
         for log_dir in directories:
             if log_dir not in roots:
-                _hold(files, log_dir, stack, is_named=log_dir in named)
-        if not undoes_commits:
-            for log_dir in directories:
-                refuse_half_commit(files, log_dir)
+                hold(log_dir)
         if acting_owner() is not None:
             around = [one for one in named if one not in roots or is_brokers_log_dir(files, one)]
-            _refuse_faults(files, (*around, *changed, *kept), links)
+            _refuse_faults(files, (*changed, *kept, *around), links)
         yield
 
 
 @contextmanager
-def rights_of_owner(files: ReadOnlyFiles, directories: Iterable[str]) -> Iterator[None]:
-    """Let root work on `directories` with the rights of their owner. Raises NotAllowed, UsageError."""
-    mine = list(dict.fromkeys(directories))
-    with acting_as(_owner(files, mine), (), mine):
+def rights_of_owner(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Iterable[str] = ()) -> Iterator[None]:
+    """Let root work on log dirs with the rights of their owner, without a lock. Raises NotAllowed, UsageError."""
+    around, changed = list(dict.fromkeys(log_dirs)), list(partitions)
+    links = _links(files, changed)
+    owner = _owner(files, (*around, *changed))
+    reach = [one for one in links if owner is not None and files.info(one).owner == owner.user]
+    with acting_as(owner, reach, around):
+        if acting_owner() is not None:
+            _refuse_faults(files, changed, links)
         yield
 
 

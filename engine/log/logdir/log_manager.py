@@ -20,7 +20,7 @@ from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import is_known
 from engine.errors import KafkalogError
 from engine.files import remove_tree, replace
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, is_topic_name, parse_file_name
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, is_topic_name, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
 from engine.log.report import Action
@@ -322,13 +322,19 @@ def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> 
     A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which goes on behind a failure, too.
     """
     failed: dict[Place, KafkalogError] = {}
-    for place in log_dir.partitions(PartitionKind.DELETE):
+    deleted = log_dir.partitions(PartitionKind.DELETE)
+    special = files.special(log_dir.path) if deleted else {}
+    for place in deleted:
         try:
-            size = remove_tree(files, place.path)
+            if file_name(place.path) in special:  # a link, of which a broker removes nothing else
+                files.remove(place.path)
+                size = 0
+            else:
+                size = remove_tree(files, place.path)
         except KafkalogError as error:
             failed[place] = error
             continue
         report.add(Action.REMOVED, place.path.removeprefix(log_dir.path + "/"), "its topic or replica was deleted", size=size)
-    if log_dir.partitions(PartitionKind.DELETE):
+    if deleted:
         files.sync_directory(log_dir.path)
     return failed

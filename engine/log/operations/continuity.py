@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from engine.log.report import Event, Report
     from engine.log.verify.losses import Evidence
 
+_WITNESSES = 4  # files that are quoted
+
+
 def note_breaks(report: Report, bases: list[int]) -> None:
     """Report where a segment that was recovered ends behind the next one's beginning.
 
@@ -52,7 +55,7 @@ def note_losses(
     bases = list(log.segments.base_offsets)
     end = log.log_end_offset
     named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))  # a log with a hole is not repaired
-    for first, following in _gaps(files, report, log, policy):
+    for first, following in _gaps(files, report, log, policy, named):
         for one in named.without(first, following):
             cut = log_file_name(max(base for base in [0, *bases] if base < following))
             if following in bases and any(event.path == cut for event in report.find(Action.TRUNCATED)):
@@ -65,10 +68,12 @@ def note_losses(
                 name, why = _segment_of(bases, first), "no batch holds these offsets, and no compaction explains it"
             report.add(Action.MISSING, name, why, offsets=one, severity=Severity.WARNING)
     named = _Named(report, bases, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
-    for missing in evidence.beyond(end):
-        for first, following in named.without(missing.first, missing.end):
-            why = f"{missing.finding.where.file}: {missing.finding.what}"
-            report.add(Action.MISSING, log_file_name(first), why, offsets=(first, following), severity=Severity.WARNING)
+    claims = evidence.beyond(end)
+    for first, following in named.without(end, max((claim.end for claim in claims), default=end)):
+        said = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
+        more = f" (and {len(said) - _WITNESSES} files more)" if len(said) > _WITNESSES else ""
+        why = f"{'; '.join(said[:_WITNESSES])}{more}: they were lost before"
+        report.add(Action.MISSING, log_file_name(first), why, offsets=(first, following), severity=Severity.WARNING)
     if evidence.lacks_snapshots and report.unread_below == end:
         why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
                "duplicates. Recover without --clean-start reads the batches")
@@ -89,12 +94,17 @@ def _segment_of(bases: list[int], offset: int) -> str:
     return log_file_name(bases[max(0, bisect_right(bases, offset) - 1)])
 
 
-def _gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy) -> list[tuple[int, int]]:
+def _gaps(
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy, named: _Named
+) -> list[tuple[int, int]]:
     """Offsets [first, end) between batches that are lost, of the segments that were read."""
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy.compacted)
     recovered = {event.path: event for event in report.find(Action.RECOVERED)}
+    if policy.compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
+                                for base, following in pairwise(log.segments.base_offsets)):
+        return []  # the cleaner takes records within segments, and no segment is missing
     for base in log.segments.base_offsets:
         name = log_file_name(base)
         path, event = f"{report.directory}/{name}", recovered.get(name)
@@ -102,7 +112,7 @@ def _gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPo
         if event is None and report.unread_below is not None and base < report.unread_below:
             check.skip_segment()
             continue
-        if event is not None and event.end_offset is not None and (policy.compacted or _has_all(event)):
+        if event is not None and event.end_offset is not None and _has_all(event):
             check.pass_segment(event.end_offset)
             continue
         with files.open(path) as file:
@@ -110,9 +120,9 @@ def _gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPo
                 check.feed(window)
     check.finish()
     for finding in explained:
-        if finding.code == "rolled-ahead":
-            report.add(Action.EXPLAINED, file_name(finding.where.file), finding.what,
-                       offsets=(finding.where.offset, log.segments.base_offsets[-1]))
+        ahead = finding.where.offset or 0, log.segments.base_offsets[-1]
+        if finding.code == "rolled-ahead" and list(named.without(*ahead)) == [ahead]:
+            report.add(Action.EXPLAINED, file_name(finding.where.file), finding.what, offsets=ahead)
     return check.losses
 
 

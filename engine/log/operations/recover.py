@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_in
-from threading import Lock
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError, UsageError, too_little_memory
@@ -76,9 +76,9 @@ class Recovery:
     """What is known of log dirs between the steps of their recovery: `prepare`, `recover_places`, `finish`.
 
     troubles    that a starting broker would have        places  to be recovered, in this order
-    clean       log dirs whose clean shutdown marker is untouched: it is removed before the first change
+    clean       log dirs that were stopped cleanly and that are left as they are, marker included
+    proven      what is reported of their places
     markers     by log dir, what its clean shutdown marker held, once it is removed
-    reported    log dirs whose marker's removal was reported
     unproven    by log dir, why it can not be marked as clean        incomplete  log dirs where records were lost before
     lossy       log dirs where records were lost, before or now
     is_refused  a damaged metadata log stops everything
@@ -88,7 +88,7 @@ class Recovery:
     places: list[Place] = field(default_factory=list)
     clean: set[str] = field(default_factory=set)
     markers: dict[str, bytes] = field(default_factory=dict)
-    reported: set[str] = field(default_factory=set)
+    proven: dict[Place, Report] = field(default_factory=dict)
     unproven: dict[str, str] = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
     lossy: set[str] = field(default_factory=set)
@@ -117,15 +117,16 @@ def recover(
 
     What can not be done goes to `errors`, and the next partition follows. A damaged metadata log stops everything.
     Log dirs that were named as a whole also get their small files mended and their checkpoints written. Partitions of a log
-    dir with a clean shutdown marker are first recovered in memory, and those in which nothing is wrong stay as they are. The
+    dir with a clean shutdown marker are first recovered in memory; if nothing is wrong, all of it stays as it is. Else the
     marker is removed before the first change; it comes back where only partitions were named, and nothing is left that is
     wrong.
     """
     recovery = Recovery()
-    yield from prepare(manager, options, recovery, keep_markers=not options.clean_start)
-    markers = _Markers(manager, recovery)
-    with closing(recover_places(manager, options, recovery.places, recovery.troubles, markers)) as recovered:
-        for place, report in recovered:
+    yield from prepare(manager, options, recovery, proves_clean=not options.clean_start)
+    left = [place for place in recovery.places if place not in recovery.proven]
+    with closing(recover_places(manager, options, left, recovery.troubles)) as recovered:  # its threads end with it
+        for place in recovery.places:
+            report = recovery.proven.pop(place, None) or next(recovered)[1]
             if report.failure is not None:
                 errors.append(report.failure)
             told = [(event.action, event.severity) for event in report.events]
@@ -137,12 +138,12 @@ def recover(
 
 
 def prepare(
-    manager: LogManager, options: RecoverOptions, recovery: Recovery, *, keep_markers: bool = False
+    manager: LogManager, options: RecoverOptions, recovery: Recovery, *, proves_clean: bool = False
 ) -> Iterator[Report]:
     """Do what comes before the partitions: look, prove the metadata log, mend small files, take markers away.
 
     recovery      takes what the other steps have to know
-    keep_markers  of log dirs in which nothing is mended: who recovers the partitions removes them before the first change
+    proves_clean  leave log dirs with a marker unchanged in which a recovery in memory finds nothing wrong
     """
     recovery.troubles = foresee(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
     losses = [trouble for trouble in recovery.troubles if trouble.effect is Effect.LOSES_TOPICS]
@@ -158,44 +159,23 @@ def prepare(
         own = [one for one in recovery.troubles if one.log_dir == log_dir.path and id(one) not in of_places]
         if not _mend_all(manager, own, report):
             recovery.unproven[log_dir.path] = _TRIPPED
-        marker_path = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-        if keep_markers and not own and manager.files_of(log_dir.path).exists(marker_path):
+        found = _proven(manager, options, recovery, log_dir) if proves_clean and not own else None
+        if found is not None:
+            recovery.proven |= found
             recovery.clean.add(log_dir.path)
         else:
-            marker = take_marker(manager, log_dir)
+            marker = _without_marker(manager, options, log_dir, report)
             if marker is not None:
                 recovery.markers[log_dir.path] = marker
-                recovery.reported.add(log_dir.path)
-                _note_marker(options, log_dir, report)
         if report.events:
             yield report
 
 
-class _Markers:
-    """Removes the clean shutdown markers of log dirs, each before the first change in it. For several threads."""
-
-    def __init__(self, manager: LogManager, recovery: Recovery) -> None:
-        self._manager, self._recovery, self._lock = manager, recovery, Lock()
-        self.found = frozenset(recovery.clean)  # log dirs that had one
-
-    def remove(self, path: str) -> None:
-        """Remove the marker of the log dir at `path`: from here on it is not as a broker left it."""
-        with self._lock:
-            if path in self._recovery.clean:
-                log_dir = next(one for one in self._manager.cluster.log_dirs if one.path == path)
-                marker = take_marker(self._manager, log_dir)
-                self._recovery.clean.remove(path)
-                if marker is not None:
-                    self._recovery.markers[path] = marker
-
-
 def recover_places(
-    manager: LogManager, options: RecoverOptions, places: list[Place], troubles: Iterable[Trouble],
-    markers: _Markers | None = None,
+    manager: LogManager, options: RecoverOptions, places: list[Place], troubles: Iterable[Trouble]
 ) -> Generator[tuple[Place, Report], None, None]:
     """Recover partitions, several at a time, and report in their order; `troubles` inside of them are mended first.
 
-    markers  that still stand; None: there are none
     Checkpoints are written in the end, also where it is stopped.
     """
     standing: dict[Place, Standing] = {}
@@ -209,14 +189,8 @@ def recover_places(
             if manager.is_07(place):
                 return _one_07(manager, options, place)
             refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
-            own = _troubles_in(place, known)
-            if markers is not None and place.log_dir in markers.found:
-                sound = None if own else _proven(manager, options, place, segment_jobs)
-                if sound is not None:
-                    return sound
-                markers.remove(place.log_dir)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
-            _mend_all(manager, own, report)
+            _mend_all(manager, _troubles_in(place, known), report)
             standing[place] = _one(manager, chosen, place, segment_jobs, report)
             if _accounts_for_end(report):
                 truncated[place] = report.log_end_offset or 0
@@ -240,10 +214,6 @@ def finish(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> 
         why = recovery.unproven.get(log_dir.path)
         if options.mark_clean and log_dir.is_whole:
             yield _mark(manager, options, log_dir, why, recovery)
-        elif log_dir.is_whole and log_dir.path in recovery.markers and log_dir.path not in recovery.reported:
-            report = Report(log_dir.path, OPERATION)
-            _note_marker(options, log_dir, report)
-            yield report
         elif not log_dir.is_whole and log_dir.path in recovery.markers and why is None:
             put_marker(manager, log_dir, recovery.markers[log_dir.path])
 
@@ -252,33 +222,57 @@ def _troubles_in(place: Place, troubles: Iterable[Trouble]) -> list[Trouble]:
     return [trouble for trouble in troubles if trouble.is_in(place)]
 
 
-def _note_marker(options: RecoverOptions, log_dir: LogDir, report: Report) -> None:
-    """Report that the clean shutdown marker is removed: from here on the directory is not as a broker left it."""
-    if log_dir.is_whole and not options.mark_clean:
+def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> bytes | None:
+    """Remove the clean shutdown marker: from here on the directory is not as a broker left it. What it held."""
+    marker = take_marker(manager, log_dir)
+    if log_dir.is_whole and marker is not None and not options.mark_clean:
         report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
                    "a broker recovers the log dir at its next start; --mark-clean writes it once every log is proven")
+    return marker
 
 
-def _proven(manager: LogManager, options: RecoverOptions, place: Place, jobs: int) -> Report | None:
-    """What is read when the log at `place` is recovered in memory; None: something is wrong with it."""
+def _proven(
+    manager: LogManager, options: RecoverOptions, recovery: Recovery, log_dir: LogDir
+) -> dict[Place, Report] | None:
+    """What is read when the places of a cleanly stopped log dir are recovered in memory.
+
+    None: something is wrong there, or it was not stopped cleanly.
+    """
+    marker = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    places = [place for place in recovery.places if place.log_dir == log_dir.path]
+    if not manager.files_of(log_dir.path).exists(marker) or any(_troubles_in(place, recovery.troubles) for place in places):
+        return None
+    found: dict[Place, Report] = {}
+    segment_jobs = options.jobs if len(places) == 1 else 1
+    work = partial(_in_memory, manager, options, segment_jobs)
+    with closing(_side_by_side(work, places, options.jobs)) as reports:
+        for place, report in reports:
+            if report.failure is not None or report.has_problems_left or not all(
+                event.severity is Severity.INFO or event.path.endswith(DELETED) for event in report.events
+            ):
+                return None
+            report.events = [event for event in report.events if event.action in _LOOKS]
+            found[place] = report
+    return found
+
+
+def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: Place) -> Report:
+    """What the recovery of the log at `place` would do."""
     report = Report(place.path, OPERATION)
     with closing(Spill(nameless_file)) as spill:
         overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now, spill)
         over = manager.over(lambda _log_dir: overlay)
         try:
+            refuse_what_is_not_ours(overlay, place)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
             _one(over, chosen, place, jobs, report)
-        except KafkalogError:
-            return None  # the recovery itself meets it again
-    if report.has_problems_left or not all(event.severity is Severity.INFO or event.path.endswith(DELETED)
-                                           for event in report.events):
-        return None
-    report.events = [event for event in report.events if event.action in _LOOKS]
+        except KafkalogError as error:
+            report.failure = error
     return report
 
 
 def _accounts_for_end(report: Report) -> bool:
-    """Did the recovery itself take the end of the log, and name all that is missing there? Else the high watermark is evidence."""
+    """Did the recovery itself truncate the log, and name all that is missing there? Else the high watermark is evidence."""
     end = report.log_end_offset
     if end is None or any((event.end_offset or 0) > end for event in report.find(Action.MISSING)):
         return False
@@ -369,19 +363,19 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
 
 def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report) -> Standing:
     files = manager.files_of(place.log_dir)
-    evidence = read_evidence(files, place.path)
+    evidence = read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key))
     if options.salvage:
-        # first what an interrupted replacement left: what a `.swap` becomes is looked through, not what it replaces
-        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report).settle()
+        # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
+        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
         salvage(files, place.path, report)
     log = manager.load(
-        place, report, clean_start=options.clean_start,
+        place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True,
     )
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
-    if options.mark_clean:
+    if options.mark_clean or options.salvage:
         mend_contradicted_epochs(files, log, report)
 
     def looked_at() -> None:

@@ -1,224 +1,260 @@
-"""Keep the sound batches behind damage: a segment is written anew without the bytes that belong to none.
+"""Keep every sound batch of a partition: segments are rewritten without the bytes that belong to none, in the order of offsets.
 
-Consumers may meet gaps in the offsets, as compaction leaves them. What is lost is said. The indexes of such a segment
-are removed, so that recovery makes them anew. The new file takes the place of the old one in one step.
+A batch goes only where others hold its offsets, or where its offsets cannot be right: `arrangement` decides. Consumers may
+find gaps in the offsets, as compaction leaves them. Everything that goes is reported. The indexes of a rewritten segment are
+removed, so that recovery rebuilds them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.findings import Severity
-from engine.formats import LONG_MAX, MAGIC_V2, BatchField
 from engine.layout import (
     ASIDE,
+    FileKind,
     is_log_file_name,
     log_file_name,
     offset_index_file_name,
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.log.operations.arrangement import Segment, arrange
 from engine.log.report import Action
+from engine.log.scan.sound_runs import as_runs, batches_in, sound_batches, with_offsets_restored
 from engine.record.soundness import searched_up_to
-from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
+    from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import Files, OpenFile
+    from engine.log.operations.arrangement import Dropped
     from engine.log.report import Report
+    from engine.log.scan.sound_runs import Batch, Run
+
+_OFFSET_SIZE = 8  # bytes of a base offset, the first field of every batch
 
 
-class Run(NamedTuple):
-    """Bytes [start, end) of a log: sound batches one behind the other, with their offsets, the end exclusive."""
+class _Source(NamedTuple):
+    """A .log as it was found: its base offset by name, its sound runs in file order, and where the search ended early."""
 
-    start: int
-    end: int
-    first_offset: int
-    end_offset: int
-
-
-class Lost(NamedTuple):
-    """Bytes [start, end) that go, and the offsets [first, end) that were in them; `end_offset` None: unknown."""
-
-    start: int
-    end: int
-    first_offset: int
-    end_offset: int | None
+    base: int
+    size: int
+    runs: list[Run]
+    gave_up: int | None
 
 
 def salvage(files: Files, directory: str, report: Report) -> int:
-    """Write every segment of the partition in `directory` that has damage with sound batches behind it anew.
+    """Rewrite every segment of the partition in `directory` that has damage, batches out of order or twice.
 
-    A torn end is left to recovery. A segment whose name contradicts its batches and those before it gets the name it had.
-    Returns how many segments were written. Raises UnreadableFile, UnwritableFile.
+    A torn end of the last segment is left to recovery. Returns how many files were changed. Raises UnreadableFile,
+    UnwritableFile.
     """
-    names = [name for name in files.list(directory) if is_log_file_name(name)]
-    bases = sorted(int(name[:20]) for name in names)
-    firsts = [_first_offset(files, f"{directory}/{log_file_name(base)}", base) for base in bases]
-    count = 0
-    expected = 0
-    for number, (named, first) in enumerate(zip(bases, firsts, strict=True)):
-        is_misnamed = expected <= first < named or named < expected <= first
-        if is_misnamed:
-            _rename(files, directory, named, first, report)
-        base = first if is_misnamed else named
-        limit = max(bases[number + 1], firsts[number + 1]) if number + 1 < len(bases) else None
-        name = log_file_name(base)
-        with files.open(f"{directory}/{name}") as file:
-            ends: list[int] = []
-            runs = list(sound_runs(file, max(base, expected), limit, ends.append))
-            size = file.size()
-            expected = runs[-1].end_offset if runs else max(base, expected)
-            is_tail = limit is None and len(runs) < 2 and (not runs or runs[0].start == 0)
-            is_whole = len(runs) == 1 and (runs[0].start, runs[0].end) == (0, size)
-            if is_whole or is_tail or (not runs and not size):
-                continue
-            _write(files, directory, name, file, runs)
-        count += 1
-        for event in lost_ranges(runs, size, base, limit):
-            why = "bytes that belong to no sound batch"
-            if event.end == size and ends:
-                why += searched_up_to(ends[0])
-            report.add(Action.SALVAGED, name, why, size=event.end - event.start,
-                       offsets=(event.first_offset, event.end_offset), severity=Severity.ERROR)
-    return count
+    bases = sorted(int(name[:20]) for name in files.list(directory) if is_log_file_name(name))
+    sources: dict[int, _Source] = {}
+    for base, following in zip(bases, (*bases[1:], None), strict=False):
+        with files.open(f"{directory}/{log_file_name(base)}") as file:
+            sources[base] = _read(file, base, following)
+
+    def expand(base: int, run: Run) -> Iterator[Batch]:
+        with files.open(f"{directory}/{log_file_name(base)}") as file:
+            yield from batches_in(file, run)
+
+    epochs = _epochs(files, f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}")
+    found = arrange({base: source.runs for base, source in sources.items()}, expand, epochs)
+    segments = _with_emptied(found.segments, sources)
+    changed = [segment for segment in segments if not _is_as_found(segment, sources, is_last=segment is segments[-1])]
+    gone = sorted(sources.keys() - {segment.named for segment in segments})
+    _Notes(report, sources, segments, found.dropped).note(changed, gone)
+    _write_all(files, directory, changed, sources, gone)
+    return len(changed) + len(gone)
 
 
-def _rename(files: Files, directory: str, base: int, first: int, report: Report) -> None:
-    """Name the segment `base` after its first offset. Its indexes, which count from the old name, are made anew by recovery."""
-    name, to = log_file_name(base), log_file_name(first)
-    _remove_indexes(files, directory, base)
-    files.rename(f"{directory}/{name}", f"{directory}/{to}")  # its new indexes bring the name to the disk
-    report.add(Action.RENAMED, name, f"it begins with offset {first}, and what is in front of it ends before that", to=to,
-               severity=Severity.WARNING)
+def _epochs(files: Files, path: str) -> list[EpochEntry]:
+    """What leader-epoch-checkpoint says, if it is sound."""
+    checkpoint = read_leader_epochs(files, path) if files.exists(path) else None
+    return [] if checkpoint is None or checkpoint.findings else checkpoint.entries
+
+
+def _read(file: OpenFile, base: int, following: int | None) -> _Source:
+    ends: list[int] = []
+    batches = with_offsets_restored(sound_batches(file, ends.append), base, following)
+    return _Source(base, file.size(), list(as_runs(batches)), ends[0] if ends else None)
+
+
+def _with_emptied(segments: list[Segment], sources: Mapping[int, _Source]) -> list[Segment]:
+    """`segments`, and the files that hold no sound batch and lie between them: they stay, emptied."""
+    found = list(segments)
+    named = {segment.named for segment in segments}
+    for base, source in sources.items():
+        at = bisect_right(found, base, key=lambda segment: segment.base)
+        ends_before = at == 0 or (found[at - 1].base < base and found[at - 1].end_offset <= base)
+        if base not in named and not source.runs and ends_before:
+            found.insert(at, Segment(base, base, []))
+    return found
+
+
+def _is_as_found(segment: Segment, sources: Mapping[int, _Source], *, is_last: bool) -> bool:
+    """Does the file stay as it is? `is_last`: what stands after its last sound batch is left to recovery."""
+    source, at = sources[segment.named], 0
+    for part in segment.parts:
+        if part.base != segment.named or part.run.start != at or part.run.restored_from is not None:
+            return False
+        at = part.run.end
+    is_torn = is_last and all(run.end <= at for run in source.runs)
+    return segment.base == segment.named and (at == source.size or is_torn)
 
 
 def _remove_indexes(files: Files, directory: str, base: int) -> None:
     """Those of the segment `base`: beside other bytes, or another name, they would have a log read at wrong places."""
     for index in (offset_index_file_name, time_index_file_name, transaction_index_file_name):
         files.remove(f"{directory}/{index(base)}")
+
+
+def _write_all(
+    files: Files, directory: str, changed: list[Segment], sources: Mapping[int, _Source], gone: list[int]
+) -> None:
+    """Write the changed segments aside, give them their names, and remove the files of which nothing is left.
+
+    Segments that take batches from other files come first: a stop in between leaves these batches twice, never none.
+    """
+    for segment in changed:
+        _write_aside(files, directory, segment, sources[segment.named])
+    for base in sorted({base for segment in changed for base in (segment.base, segment.named)} | set(gone)):
+        _remove_indexes(files, directory, base)
     files.sync_directory(directory)
+    read = {segment.named for segment in changed} | set(gone)  # their bytes are in the new files, or reported
+    for segment in sorted(changed, key=lambda segment: all(part.base == segment.named for part in segment.parts)):
+        aside, path = (f"{directory}/{log_file_name(segment.base, suffix)}" for suffix in (ASIDE, ""))
+        files.rename(aside, path, replaces=segment.base in read)
+    files.sync_directory(directory)
+    left = sorted(read - {segment.base for segment in changed})
+    for base in left:
+        files.remove(f"{directory}/{log_file_name(base)}")
+    if left:
+        files.sync_directory(directory)
 
 
-def _first_offset(files: Files, path: str, base_offset: int) -> int:
-    """With which offset a segment begins: what its first batch says, if that is sound; else what its name says."""
-    with files.open(path) as file:
-        for is_sound, batch in _batches(LogWalk(file), None):
-            return batch.first_offset if is_sound else base_offset
-    return base_offset
-
-
-def sound_runs(
-    file: OpenFile, first_offset: int, limit: int | None, gave_up: Callable[[int], object] = lambda _: None
-) -> Iterator[Run]:
-    """The sound batches of a log whose offsets grow from `first_offset` on and lie below `limit`, as long runs.
-
-    gave_up  takes the byte from which on nothing was looked at, if the search behind damage made too much work
-    """
-    run: Run | None = None
-    for batch in _fitting(_sound_batches(file, limit, gave_up), first_offset):
-        if run is not None and run.end == batch.start:
-            run = run._replace(end=batch.end, end_offset=batch.end_offset)
-            continue
-        if run is not None:
-            yield run
-        run = batch
-    if run is not None:
-        yield run
-
-
-def _sound_batches(file: OpenFile, limit: int | None, gave_up: Callable[[int], object]) -> Iterator[Run]:
-    """Every batch with a right checksum whose offsets lie below `limit`, and leave one for the next batch."""
-    walk, damaged = LogWalk(file), None
-    while True:
-        for is_sound, batch in _batches(walk, limit):
-            if not is_sound:
-                damaged = damaged or batch
-                continue
-            if damaged is not None and batch.first_offset > damaged.end_offset:
-                yield from _hidden(file, damaged.start, batch.start, limit, gave_up)
-            damaged = None
-            yield batch
-        if (walk.stop is Stop.END and damaged is None) or walk.resynchronise() is None:
-            if walk.gave_up is not None:
-                gave_up(walk.gave_up)
-            return
-        damaged = None
-
-
-def _hidden(
-    file: OpenFile, start: int, end: int, limit: int | None, gave_up: Callable[[int], object]
-) -> Iterator[Run]:
-    """The sound batches in bytes [start, end), which damaged ones claim: a wrong size may end where a batch begins."""
-    walk = LogWalk(file, start, end)
-    found: int | None = start
-    while found is not None:
-        yield from (batch for is_sound, batch in _batches(walk, limit) if is_sound)
-        found = walk.resynchronise()
-    if walk.gave_up is not None:
-        gave_up(walk.gave_up)
-
-
-def _batches(walk: LogWalk, limit: int | None) -> Iterator[tuple[bool, Run]]:
-    """(is its checksum right, its magic one there is, and do its offsets lie below `limit`?, batch)"""
-    for window in walk:
-        table = window.batches.table
-        for row in range(window.rows):
-            base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
-            start = window.base + table[BatchField.POSITION, row]
-            is_known = 0 <= table[BatchField.MAGIC, row] <= MAGIC_V2  # no checksum covers it, and consumers end there
-            is_fitting = base <= last < (LONG_MAX if limit is None else limit)
-            is_sound = table[BatchField.VALID, row] == 1 and is_known and is_fitting
-            yield is_sound, Run(start, start + table[BatchField.SIZE, row], base, last + 1)
-
-
-def _fitting(batches: Iterator[Run], expected: int) -> Iterator[Run]:
-    """Those whose offsets grow from `expected` on.
-
-    No checksum covers base offsets: one that leaps ahead, and that the next batch does not follow, is the wrong one.
-    """
-    leap: Run | None = None  # behind a gap; `expected` is where the gap begins
-    for batch in batches:
-        if batch.first_offset < expected:
-            continue
-        if leap is not None and batch.first_offset >= leap.end_offset:
-            yield leap
-            expected = leap.end_offset
-        leap = None
-        if batch.first_offset == expected:
-            yield batch
-            expected = batch.end_offset
-        else:
-            leap = batch
-    if leap is not None:
-        yield leap
-
-
-def lost_ranges(runs: list[Run], size: int, base_offset: int, limit: int | None) -> Iterator[Lost]:
-    """What lies between the runs of a log of `size` bytes that begins at `base_offset` and ends before `limit`."""
-    at, offset = 0, base_offset
-    for run in runs:
-        if run.start > at:
-            yield Lost(at, run.start, offset, max(offset, run.first_offset))
-        at, offset = run.end, run.end_offset
-    if at < size:
-        yield Lost(at, size, offset, limit)
-
-
-def _write(files: Files, directory: str, name: str, file: OpenFile, runs: list[Run]) -> None:
-    path = f"{directory}/{name}"
-    base = int(name[:20])
-    aside = f"{directory}/{log_file_name(base, ASIDE)}"
-    modified_ms = files.info(path).modified_ms
+def _write_aside(files: Files, directory: str, segment: Segment, source: _Source) -> None:
+    modified_ms = files.info(f"{directory}/{log_file_name(source.base)}").modified_ms
+    aside = f"{directory}/{log_file_name(segment.base, ASIDE)}"
     with files.open_writable(aside, create=True) as copy:
         copy.truncate(0)
         at = 0
-        for run in runs:
-            files.copy(file, run.start, run.end, copy, at)
-            at += run.end - run.start
+        for part in segment.parts:
+            with files.open(f"{directory}/{log_file_name(part.base)}") as file:
+                files.copy(file, part.run.start, part.run.end, copy, at)
+            if part.run.restored_from is not None:
+                copy.write_at(at, part.run.first_offset.to_bytes(_OFFSET_SIZE, "big"))
+            at += part.run.end - part.run.start
         copy.sync()
     files.set_modified(aside, modified_ms)
-    _remove_indexes(files, directory, base)
-    files.rename(aside, path, replaces=True)
-    files.sync_directory(directory)
+
+
+# ---- what is reported -------------------------------------------------------------------------------
+
+
+class _Notes:
+    """Reports what becomes of each file of the partition."""
+
+    def __init__(
+        self, report: Report, sources: Mapping[int, _Source], segments: list[Segment], dropped: list[Dropped]
+    ) -> None:
+        self._report, self._sources, self._segments, self._dropped = report, sources, segments, dropped
+        self._kept = sorted((part.run.first_offset, part.run.end_offset) for segment in segments for part in segment.parts)
+
+    def note(self, changed: list[Segment], gone: list[int]) -> None:
+        """Report the `changed` segments, and the files that are `gone`, in the order of their names."""
+        by_name = {segment.named: segment for segment in changed}
+        for base in sorted({*by_name, *gone}):
+            name, source = log_file_name(base), self._sources[base]
+            segment = by_name.get(base)
+            if segment is not None and segment.base != base:
+                self._report.add(Action.RENAMED, name, "its name does not fit: its first batch begins at offset "
+                                 f"{segment.first_offset}, and the log before it ends at {self._end_before(segment.base)}",
+                                 to=log_file_name(segment.base), severity=Severity.WARNING)
+            self._note_damage(name, source)
+            for one in self._dropped:
+                if one.part.base == base:
+                    self._note_dropped(name, one)
+            if segment is None:
+                self._report.add(Action.REMOVED, name, "none of its batches stays in this file", size=source.size,
+                                 severity=Severity.WARNING)
+            else:
+                self._note_parts(name, segment)
+
+    def _end_before(self, base: int) -> int:
+        return max((end for first, end in self._kept if first < base), default=0)
+
+    def _note_damage(self, name: str, source: _Source) -> None:
+        """Report the bytes that belong to no sound batch, with the offsets that are missing there."""
+        bases = [base for base in self._sources if base > source.base]
+        following = min(bases, default=None)
+        at, offset = 0, source.base
+        for run in (*source.runs, None):
+            start, next_offset = (source.size, following) if run is None else (run.start, run.first_offset)
+            if start > at:
+                self._note_bytes(name, source, (at, start), (offset, next_offset))
+            if run is not None:
+                at, offset = run.end, run.end_offset
+
+    def _note_bytes(
+        self, name: str, source: _Source, positions: tuple[int, int], offsets: tuple[int, int | None]
+    ) -> None:
+        first, end = self._missing(*offsets)
+        why = "bytes that belong to no sound batch" + ("; no offset is missing there" if first is None else "")
+        if positions[1] == source.size and source.gave_up is not None:
+            why += searched_up_to(source.gave_up)
+        self._report.add(Action.SALVAGED, name, why, size=positions[1] - positions[0], offsets=(first, end),
+                         severity=Severity.WARNING if first is None else Severity.ERROR)
+
+    def _missing(self, first: int, end: int | None) -> tuple[int | None, int | None]:
+        """Of the offsets first … end − 1 the range of those that no batch holds that stays; (None, None) without any."""
+        for start, stop in self._kept:
+            if start <= first < stop:
+                first = stop
+            elif end is not None and start < end <= stop and first < start:
+                end = start
+        return (None, None) if end is not None and first >= end else (first, end)
+
+    def _note_dropped(self, name: str, dropped: Dropped) -> None:
+        run = dropped.part.run
+        if dropped.rival is None:
+            why = f"sound batches dropped: {dropped.reason}; no checksum covers base offsets"
+        elif dropped.is_copy:
+            why = f"sound batches dropped: {self._place(dropped.rival, run, name)} holds the same ones"
+        else:
+            place = self._place(dropped.rival, run, name)
+            why = f"sound batches dropped: {place} holds other ones with these offsets, {dropped.reason}"
+        self._report.add(Action.SALVAGED, name, why, offsets=(run.first_offset, run.end_offset), records=run.records,
+                         size=run.end - run.start, severity=Severity.WARNING if dropped.is_copy else Severity.ERROR)
+
+    def _place(self, base: int, run: Run, name: str) -> str:
+        """Name of the file that holds the offsets of `run` in the end; `base`: of the one where they were found."""
+        held = [segment.base for segment in self._segments if segment.parts and segment.base <= run.first_offset]
+        place = log_file_name(held[-1] if held else base)
+        return f"another part of {place}" if place == name else place
+
+    def _note_parts(self, name: str, segment: Segment) -> None:
+        """Report batches whose base offset was restored, and those that stand in another place than before."""
+        place = -1
+        for part in segment.parts:
+            run = part.run
+            offsets, size = (run.first_offset, run.end_offset), run.end - run.start
+            if run.restored_from is not None:
+                why = (f"its base offset {run.restored_from} is {run.first_offset} again: one bit was wrong, as its neighbours "
+                       "and its record count prove")
+                self._report.add(Action.SALVAGED, name, why, offsets=offsets, records=run.records, size=size,
+                                 severity=Severity.WARNING)
+            if part.base != segment.named:
+                self._report.add(Action.SALVAGED, name, f"sound batches moved here from {log_file_name(part.base)}, in the "
+                                 "order of their offsets", offsets=offsets, records=run.records, size=size,
+                                 severity=Severity.WARNING)
+            elif run.start < place:
+                self._report.add(Action.SALVAGED, name, "sound batches put back in the order of their offsets: they stood "
+                                 "after later ones", offsets=offsets, records=run.records, size=size, severity=Severity.WARNING)
+            else:
+                place = run.end

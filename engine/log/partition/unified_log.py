@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from engine.config import LogConfig
     from engine.files import Buffer
+    from engine.formats import AbortedTxn
     from engine.log.append.analysis import LogAppendInfo
     from engine.log.fetch.reading import FetchData, FetchIsolation
     from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
@@ -177,6 +178,11 @@ class UnifiedLog:
             self._first_unstable = self.local_log.offset_metadata(offset)
 
     # ---- reading it -------------------------------------------------------------------------------
+
+    @property
+    def undecided(self) -> tuple[AbortedTxn, ...]:
+        """None: readers of committed records wait for open transactions. See ReadableLog."""
+        return ()
 
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
         """The log end with its place."""

@@ -25,6 +25,7 @@ STORED = "files"  # directory in the quarantine: what was taken away
 PROGRESS = "restored"  # file in the quarantine: what was undone, see `restore`; before that nothing but spaces
 VERSION = 1
 MAX_MANIFEST_SIZE = 1 << 30  # bytes
+MAX_KEPT_SIZE = 1 << 36  # bytes of a file that is kept: Kafka's have less than 2 GiB
 _SHOWN = 40  # characters of a value that makes no sense
 _SPARE = 4096  # bytes that PROGRESS grows by
 _STEP = 2  # bytes that a step takes in it

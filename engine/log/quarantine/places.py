@@ -12,6 +12,7 @@ from engine.advice import argument
 from engine.files import ROOT, is_root, look
 from engine.layout import file_name, parent_of, parse_partition_dir
 from engine.log.quarantine.manifest import MANIFEST, Do, QuarantineDamaged, read_manifest
+from engine.log.quarantine.stamps import is_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 FORCED = ".forced"  # ends the name of the quarantine of what stood in the way of restoring another one, with a number or not
 _OF_FORCED = re.compile(f"(.+){re.escape(FORCED)}(-[0-9]+)?")
 _OUTSIDE = "it was not written by kafkalog, or changed since: look into it, and do not restore from it"
-_TRUST = "chown -R root {}    # if you trust its {}; or restore as the owner of the files"
+_TRUST = "chown -R {} {}    # if you trust its {}; or restore as the owner of the files"
 
 
 class ForeignPath(QuarantineDamaged):
@@ -45,12 +46,15 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
             raise ForeignPath(f"{line}: {log_dir!r} is no log dir", do=_OUTSIDE)
     log_dirs = {files.resolve(log_dir) for log_dir in (*manifest.log_dirs, *_restored(files, directory))}
     owners = {files.info(directory).owner, files.info(line).owner} - {ROOT} if is_root() else set()
-    for log_dir in sorted(log_dirs):
+    around = {log_dir for log_dir in log_dirs if owners and files.info(log_dir).owner == ROOT}  # of root, with logs of others?
+    for log_dir in sorted(log_dirs - around):
         _check_owner(files, directory, log_dir, log_dir, owners)
     checked: set[str] = set()
     for path in _changed(files, manifest):
         if not path.startswith("/") or file_name(path) in ("", ".", ".."):
             raise ForeignPath(f"{line}: {path!r} is no path of a file", do=_OUTSIDE)
+        if is_lock(file_name(path)):
+            raise ForeignPath(f"{line}: {path} is a lock, which no command changes", do=_OUTSIDE)
         parent = parent_of(path)
         if parent not in checked:
             checked.add(parent)
@@ -59,6 +63,9 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
                 where = " or ".join(manifest.log_dirs) or "any log dir"
                 raise ForeignPath(f"{line}: {path} does not lie in {where}", do=_OUTSIDE)
             _check_owner(files, directory, path, real, owners)
+            around.discard(parent_of(real))
+    for log_dir in sorted(around):  # nothing in it belongs to the owner of the quarantine
+        _check_owner(files, directory, log_dir, log_dir, owners)
     for entry in manifest.entries:
         link = None if entry is None else _followed(files, entry)
         if link is not None:
@@ -136,4 +143,4 @@ def _check_owner(files: ReadOnlyFiles, quarantine: str, path: str, directory: st
     owner = files.info(directory).owner
     if owners - {owner}:
         what = f"{quarantine}: belongs to user {min(owners - {owner})}, and {path} to user {owner}: root does not restore it"
-        raise ForeignPath(what, do=_TRUST.format(argument(quarantine), MANIFEST))
+        raise ForeignPath(what, do=_TRUST.format(owner, argument(quarantine), MANIFEST))

@@ -13,6 +13,7 @@ from engine.layout import parent_of
 from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
 from engine.log.quarantine.places import FORCED, read_trusted
 from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.sizes import too_large
 from engine.log.quarantine.stamps import Difference, changed_since, differences
 from engine.log.quarantine.steps import Progress, ProgressNotes, read_progress, undo_order
 
@@ -90,7 +91,7 @@ def restore(
     if not salvage:
         _check_finished(files, directory, manifest)
     if not before.is_begun or salvage:
-        for number, problem in _stored_faults(files, directory, entries, order[before.steps :], before):
+        for number, problem in _stored_faults(files, directory, entries, order[before.steps :], before, too_large(manifest)):
             if not salvage:
                 raise QuarantineDamaged(problem, do=_SALVAGE.format(argument(directory)))
             skipped.append(problem)
@@ -245,11 +246,15 @@ def _without_new(files: Files, manifest: Manifest) -> list[Undone]:
 
 
 def _stored_faults(
-    files: Files, directory: str, entries: list[Entry | None], numbers: list[int], before: Progress
+    files: Files, directory: str, entries: list[Entry | None], numbers: list[int], before: Progress,
+    larger: dict[int, int],
 ) -> Iterator[tuple[int, str]]:
     """(number of the entry, what is wrong with the file that it needs), of those with `numbers`, still to be undone."""
     for number in sorted(numbers):
         entry = entries[number]
+        if entry is not None and number in larger:
+            yield number, f"{directory}/{MANIFEST}: {entry.path} never had {larger[number]} bytes, which it is to get"
+            continue
         if entry is None or entry.stored is None:
             continue
         is_half_done = before.is_begun and number == numbers[0]
@@ -260,6 +265,8 @@ def _stored_faults(
             if is_half_done and entry.do is Do.RENAME and _is_moved_back(files, entry):
                 continue
             yield number, f"{path}: missing, but the manifest needs it for {entry.path}"
+        elif (size := files.info(path).size) != entry.size:
+            yield number, f"{path}: {size} bytes instead of {entry.size}, for {entry.path}"
         elif _sha256(files, path) != entry.sha256:
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
 

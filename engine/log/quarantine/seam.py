@@ -12,11 +12,12 @@ from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
+from engine.advice import argument
 from engine.errors import UnwritableFile, UsageError
 from engine.files import FileInfo, Files, OpenFile, WritableFile, remove_tree
 from engine.files_above import FilesAbove
 from engine.layout import parent_of
-from engine.log.quarantine.manifest import STORED, Do, Entry, ManifestWriter
+from engine.log.quarantine.manifest import MAX_KEPT_SIZE, STORED, Do, Entry, ManifestWriter
 from engine.log.quarantine.stamps import list_files
 
 if TYPE_CHECKING:
@@ -346,6 +347,7 @@ class QuarantiningFiles(FilesAbove):
 
     def _store(self, path: str, stored: str, start: int, end: int) -> str:
         """Copy the bytes [start, end) of `path` to the new file `stored`, zeros as holes; returns their SHA-256."""
+        _refuse_too_large(path, end - start)
         digest = sha256()
         with self._below.open(path) as file, self._below.open_writable(stored, create=True) as copy:
             copy.truncate(end - start)
@@ -411,6 +413,14 @@ class QuarantiningFiles(FilesAbove):
     def _place(self, path: str) -> str:
         """`path` absolute, spelled in one way."""
         return "/" + "/".join(word for word in self._below.absolute(path).split("/") if word not in ("", "."))
+
+
+def _refuse_too_large(path: str, size: int) -> None:
+    """Raise UnwritableFile for what takes hours to keep, as a file of holes."""
+    if size > MAX_KEPT_SIZE:
+        what = f"{path}: {size} bytes would have to be kept in the quarantine, more than {MAX_KEPT_SIZE}"
+        do = f"du -h {argument(path)}    # what it takes on the disk; Kafka's files have less than 2 GiB: move it away"
+        raise UnwritableFile(what, do=do)
 
 
 def _hash(file: OpenFile, start: int, end: int) -> str:

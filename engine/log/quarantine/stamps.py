@@ -31,7 +31,7 @@ def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
         return found
     for name in files.list(directory):
         path = f"{directory}/{name}"
-        if _is_lock(name) or not files.exists(path):
+        if is_lock(name) or not files.exists(path):
             continue
         info = files.info(path)
         if info.is_file:
@@ -39,7 +39,8 @@ def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
     return found
 
 
-def _is_lock(name: str) -> bool:
+def is_lock(name: str) -> bool:
+    """Is it the name of a lock of a log dir? It is never part of what is kept."""
     return name == FileKind.LOCK.value or name.startswith((JOB_LOCK, TASK_LOCK))
 
 
@@ -48,7 +49,7 @@ def differences(files: ReadOnlyFiles, wanted: Mapping[str, Mapping[str, Stamp]])
     found: list[Difference] = []
     for directory, before in wanted.items():
         now = list_files(files, directory)
-        for name in sorted(name for name in before.keys() | now.keys() if not _is_lock(name)):
+        for name in sorted(name for name in before.keys() | now.keys() if not is_lock(name)):
             what = _difference(before.get(name), now.get(name))
             if what is not None:
                 found.append(Difference(f"{directory}/{name}", what, name not in before))

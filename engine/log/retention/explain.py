@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from engine.layout import log_file_name
+from engine.log.moment import moment
 from engine.log.report import Action
 
 if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
 
-_YEAR_9999_MS = 253_402_300_799_999
 _DECADE_MS = 10 * 366 * 24 * 3600 * 1000
 
 
@@ -50,7 +49,7 @@ def _reasons(
     found = [_size(log) if is_first else "stays at least as long as the segment before it", *_timestamp(log, segment)]
     if log.config.retention_ms < 0:
         return [*found, "retention.ms=-1: it never goes by time"]
-    return [*found, f"goes by time at {_moment(goes_at)}"]
+    return [*found, f"goes by time at {moment(goes_at)}"]
 
 
 def _size(log: UnifiedLog) -> str:
@@ -64,10 +63,10 @@ def _timestamp(log: UnifiedLog, segment: LogSegment) -> list[str]:
     """What the segment's age is measured by, and what is odd about it."""
     largest = segment.largest_record_timestamp
     if largest is None:
-        return [f"no record has a timestamp: that of the file counts, {_moment(segment.last_modified)}"]
+        return [f"no record has a timestamp: that of the file counts, {moment(segment.last_modified)}"]
     record = segment.find_offset_by_timestamp(largest, segment.base_offset)
     carrier = "" if record is None else f" of the record at offset {record.offset}"
-    found = [f"its largest timestamp is {_moment(largest)}{carrier}"]
+    found = [f"its largest timestamp is {moment(largest)}{carrier}"]
     if largest > log.now:
         unit = _unit(largest, log.now)
         shield = "it and all behind it stay until then"
@@ -79,12 +78,5 @@ def _unit(timestamp: int, now: int) -> str | None:
     """What the producer may have meant by a timestamp that lies far ahead."""
     for factor, unit in ((1000, "microseconds"), (1_000_000, "nanoseconds")):
         if abs(timestamp // factor - now) < _DECADE_MS:
-            return f"as {unit} it would be {_moment(timestamp // factor)}"
+            return f"as {unit} it would be {moment(timestamp // factor)}"
     return None
-
-
-def _moment(ms: int) -> str:
-    """A time of the day, and the number that Kafka has."""
-    if not 0 <= ms <= _YEAR_9999_MS:
-        return f"{ms} ms"
-    return f"{datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec='milliseconds').replace('+00:00', 'Z')} ({ms} ms)"

@@ -138,7 +138,8 @@ def _end_of_batches(segment: LogSegment) -> int:
     except CorruptRecord:
         pass  # up to there it is sound
     if last is None or last.last_offset < segment.base_offset or segment.can_convert_to_relative_offset(last.last_offset):
-        raise SplitFailed(f"{segment.log_path}: the last batch does not overflow")
+        what = "Split operation is only permitted for segments with overflow"
+        raise SplitFailed(f"{what}, and {segment.log_path} has batches whose offsets do not fit it before its end")
     return last.position + last.size
 
 

@@ -40,7 +40,8 @@ class ContinuityCheck:
     """Tell it of every segment, from the first on, and feed it the windows of each.
 
     directory     the partition's      epoch_starts  where its leader epochs begin, as far as the checkpoint can be relied on
-    compacted     is the topic? Then gaps are no losses; if it is known not to be, keys explain none. None: not known
+    compacted     is the topic? Then gaps within segments are no losses; if it is known not to be, keys explain none. None: not
+                  known
 
     `losses` are the gaps that were reported as such, as offsets [first, end).
     """
@@ -92,7 +93,8 @@ class ContinuityCheck:
         """The log ends: report the gaps that no compaction explains."""
         self._note_rolled_ahead()
         self._end_segment()
-        segments = [segment for segment in self._segments if not self._was_cleaned(segment.path)]
+        segments = [segment for segment in self._segments if not self._compacted and not self._was_cleaned(segment.path)]
+        is_cleaned = self._has_traces or (self._compacted and self._segments)
         explained = [segment for segment in segments if self._keys_explain(segment)]
         for segment in segments:
             if segment in explained:
@@ -101,7 +103,7 @@ class ContinuityCheck:
             self.losses += ((gap.before + 1, gap.after) for gap in segment.gaps.losses())
             for finding in loss_findings(segment.gaps, segment.path):
                 self._report(finding)
-        for gap in [] if explained or self._has_traces else self._gaps:
+        for gap in [] if explained or is_cleaned else self._gaps:
             name = log_file_name(gap.first)
             if not self._was_cleaned(f"{self._directory}/{name}"):
                 self.losses.append(gap)
@@ -133,7 +135,5 @@ class ContinuityCheck:
         return keys_explain_gaps(self._files, segment.path, positions, segment.following)
 
     def _was_cleaned(self, path: str) -> bool:
-        if self._compacted:
-            return True
         parsed = parse_file_name(path.rpartition("/")[2])
         return parsed is not None and was_cleaned(self._files, self._files.absolute(path), parsed)

@@ -6,6 +6,7 @@ gaps, is in `continuity`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
@@ -30,13 +31,15 @@ from engine.log.tiering import Starts, Tiering
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import ReadOnlyFiles
     from engine.index.offset import OffsetPosition
     from engine.layout import FileName, PartitionDir
     from engine.log.logdir.log_manager import TopicPolicy
+
+    Line = Callable[[FileKind], int | None]
 
 _CHECKPOINTS = {
     FileKind.RECOVERY_POINT_CHECKPOINT: "its recovery point was {offset}: everything below had been flushed",
@@ -53,6 +56,11 @@ class Claim(NamedTuple):
     path: str
     end: int
     what: str
+
+    def finding(self, log_end: int) -> Finding:
+        """That the log ends at `log_end`, which is before."""
+        what = f"{self.what}; the log ends before {log_end}: offsets {log_end} to {self.end - 1} are missing"
+        return Finding(self.code, Where(self.path, None, self.end), what)
 
 
 class Missing(NamedTuple):
@@ -82,12 +90,9 @@ class Evidence(NamedTuple):
     deleted: Sequence[int]
     lacks_snapshots: bool = False
 
-    def beyond(self, end: int) -> Iterator[Missing]:
-        """What was lost behind `end`, where the log ends: by each file that says so."""
-        for claim in self.claims:
-            if claim.end > end:
-                what = f"{claim.what}; the log ends before {end}: offsets {end} to {claim.end - 1} are missing"
-                yield Missing(end, claim.end, Finding(claim.code, Where(claim.path, None, claim.end), what))
+    def beyond(self, end: int) -> list[Claim]:
+        """The claims that the log reached offsets behind `end`, where it ends."""
+        return [claim for claim in self.claims if claim.end > end]
 
     def before(self, base_offset: int, policy: TopicPolicy) -> Missing | None:
         """What was lost before the first segment, which begins at `base_offset`.
@@ -112,9 +117,10 @@ class Evidence(NamedTuple):
         return Missing(start, base_offset, Finding("epochs-before-log", Where(path, None, start), what))
 
 
-def read_evidence(files: ReadOnlyFiles, directory: str) -> Evidence:
+def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None) -> Evidence:
     """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
 
+    line  gives the line of the partition in a checkpoint of its log dir; default: it is read
     Files that cannot be believed say nothing; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
@@ -151,7 +157,7 @@ def read_evidence(files: ReadOnlyFiles, directory: str) -> Evidence:
     lacks_snapshots = not any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names) and any(
         _has_producers(files, f"{directory}/{name}") for name in logs[:-1]
     )
-    log_start, of_checkpoints = _of_checkpoints(files, directory, partition)
+    log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
     return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
 
 
@@ -194,23 +200,24 @@ def _agrees(files: ReadOnlyFiles, log_path: str, entry: OffsetPosition) -> bool:
 
 
 def _of_checkpoints(
-    files: ReadOnlyFiles, directory: str, partition: PartitionDir | None
+    files: ReadOnlyFiles, directory: str, partition: PartitionDir | None, given: Line | None
 ) -> tuple[int | None, list[Claim]]:
     """The line of log-start-offset-checkpoint, and what the other checkpoints of the log dir say."""
     log_dir, _, _ = directory.rpartition("/") if "/" in directory else (".", "", "")
     if partition is None or partition.kind not in _WITH_LINES or partition.topic == METADATA_TOPIC:
         return None, []
-    key = (partition.topic, partition.partition)
+    line = partial(_line, files, log_dir, (partition.topic, partition.partition)) if given is None else given
     claims: list[Claim] = []
     for kind, what in _CHECKPOINTS.items():
-        path = f"{log_dir}/{kind.value}"
-        offset = _line(files, path, key)
+        offset = line(kind)
         if offset is not None:
-            claims.append(Claim("checkpoint-beyond-log", path, offset, f"{directory}: {what.format(offset=offset)}"))
-    return _line(files, f"{log_dir}/{FileKind.LOG_START_CHECKPOINT.value}", key), claims
+            said = f"{directory}: {what.format(offset=offset)}"
+            claims.append(Claim("checkpoint-beyond-log", f"{log_dir}/{kind.value}", offset, said))
+    return line(FileKind.LOG_START_CHECKPOINT), claims
 
 
-def _line(files: ReadOnlyFiles, path: str, key: tuple[str, int]) -> int | None:
+def _line(files: ReadOnlyFiles, log_dir: str, key: tuple[str, int], kind: FileKind) -> int | None:
+    path = f"{log_dir}/{kind.value}"
     if not files.exists(path):
         return None
     known, fault = known_offsets(files, path)

@@ -71,6 +71,7 @@ class Verification:
     worst: Severity | None = None
     is_log_damaged: bool = False  # are there errors in a log itself?
     is_broken: bool = False  # is anything wrong, other than offsets that are missing?
+    is_partly_remote: bool = False  # are older records in remote storage, or may they be? These were not checked
 
 
 def verify_partition(
@@ -108,6 +109,7 @@ class _Judged:
             result.is_log_damaged = True
         if finding.severity is not Severity.INFO and finding.code not in LOSSES:
             result.is_broken = True
+        result.is_partly_remote |= finding.code == "records-remote"
         self._dam(finding)
 
     def finish(self) -> None:
@@ -163,11 +165,11 @@ class _Partition:
     def _compare_evidence(self, evidence: Evidence, bases: list[int]) -> None:
         """What the files beside the batches prove to be missing."""
         end = self._continuity.log_end
-        if end is None and any(kind is FileKind.LOG_07 for kind, _ in self._paths):
-            return
-        for missing in evidence.beyond(end or 0):
-            if missing.finding.code != "index-beyond-log":  # whose entries were compared one by one
-                self._report(missing.finding)
+        if end is None and any(name.endswith(_LOGS) for name in self._files.list(self._prefix)):
+            return  # of Kafka 0.7, or with names that no broker gives
+        for claim in evidence.beyond(end or 0):
+            if claim.code != "index-beyond-log":  # whose entries were compared one by one
+                self._report(claim.finding(end or 0))
         if evidence.lacks_snapshots:
             what = "its segments have batches of producers, and there is no producer snapshot"
             self._report(Finding("snapshot-missing", Where(self.result.path), what))
@@ -287,7 +289,7 @@ class _Partition:
                 self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
-            self._end_of_log(walk, file)
+            self._end_of_log(walk, file, is_last=is_last)
         self._count(walk.end, offset_check.count, time_check.count, 0 if aborted is None else len(aborted))
         offset_check.finish(walk.position)
         if times is not None:
@@ -361,8 +363,7 @@ class _Partition:
         if not tail:
             return
         kind = PartitionKind.PLAIN if self._partition is None else self._partition.kind
-        is_clean = self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")
-        if is_last and (not is_clean or kind is PartitionKind.DELETE):
+        if is_last and (not self._is_clean() or kind is PartitionKind.DELETE):
             self._report(tail[0])
             return
         why = "the log dir says that it was shut down cleanly" if is_last else "this is not the last segment"
@@ -376,11 +377,25 @@ class _Partition:
         for _, finding in unsound_batches(path, window, codecs=False):
             self._report(finding)
 
-    def _end_of_log(self, walk: LogWalk, file: OpenFile) -> None:
-        """What stands behind the last batch."""
+    def _end_of_log(self, walk: LogWalk, file: OpenFile, *, is_last: bool) -> None:
+        """What follows the last batch."""
         finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
             unread = f"{finding.what}; {walk.end - walk.position} bytes from here on were not read"
             finding = finding._replace(what=unread)
+        if finding is not None and finding.code == "zero-tail":
+            finding = finding._replace(what=f"{finding.what}: {self._fate_of_zeros(is_last=is_last)}")
         if finding is not None:
             self._report(finding)
+
+    def _fate_of_zeros(self, *, is_last: bool) -> str:
+        """What a broker that starts does with zeros at the end of a segment."""
+        if not is_last:
+            return "a broker that starts does not look at them"
+        if self._is_clean():
+            return "the log dir is marked as cleanly stopped, so a broker does not truncate them: it does not start"
+        return "a broker truncates them when it starts"
+
+    def _is_clean(self) -> bool:
+        """Does the log dir say that it was shut down cleanly?"""
+        return self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")

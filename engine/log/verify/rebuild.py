@@ -10,7 +10,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.files import replace
-from engine.findings import Severity
+from engine.findings import LOSSES, Severity
 from engine.formats import INT_MAX
 from engine.layout import FileKind, file_name, log_file_name, parse_file_name, producer_snapshot_file_name
 from engine.log.errors import LogDamaged, whole_recovery
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 # findings: indexes are made of what is there, epochs of those that no others contradict
-_NO_OBSTACLES = ("log-missing", "name-invalid", "offset-gap", "epoch-order")
+_NO_OBSTACLES = (*LOSSES, "log-missing", "name-invalid", "epoch-order", "swap-loses-records")
 
 
 class _KnownEpochs:
@@ -101,6 +101,8 @@ class Rebuilder:
         Lets go of all files, also where it fails.
         """
         try:
+            if not len(self.segments):
+                return []  # there is no batch to rebuild anything from
             done = [name for base in sorted(self._bases) for name in self._segment(base)]
             done += [self._snapshot(offset) for offset in sorted(self._snapshots)]
             if self._epochs:

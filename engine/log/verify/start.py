@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.errors import UsageError
+from engine.errors import UnreadableFile, UsageError
 from engine.findings import Finding, Where
 from engine.layout import FileKind, parent_of
 from engine.log.logdir.log_dirs import find_log_dirs
@@ -37,8 +37,8 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
     for path in paths:
         try:
             found = find_log_dirs(files, [path if files.info(path).is_directory else parent_of(files.absolute(path))])
-        except UsageError:
-            continue  # no place of Kafka's
+        except (UsageError, UnreadableFile):
+            continue  # no place of Kafka's; who looks for partitions there reports what cannot be read
         for one in found:
             known = log_dirs.get(one.path)
             log_dirs[one.path] = one if known is None or not known.is_whole else known

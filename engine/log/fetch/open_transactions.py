@@ -1,0 +1,204 @@
+"""Transactions that are open at the end of a log: what they hold back from readers of committed records, and how they end.
+
+A coordinator that starts finishes what was decided before: it commits a transaction whose state is PREPARE_COMMIT, whose
+producer may have been answered already. All others it aborts once their time is over. Mirrors
+TransactionStateManager.loadTransactionMetadata and TransactionCoordinator.abortTimedOutTransactions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from engine.files import is_locked
+from engine.findings import Finding, Where
+from engine.formats import CONTROL_FLAG, BatchField
+from engine.kernels.transactions import next_in_transaction
+from engine.layout import FileKind, PartitionKind, is_log_file_name, log_file_name, parent_of, parse_partition_dir
+from engine.log.moment import moment
+from engine.log.scan.batch_search import first_timestamp
+from engine.record.columns import BatchColumns
+from engine.record.heads import HeadWalk
+from engine.record.soundness import go_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from engine.files import ReadOnlyFiles
+    from engine.layout import PartitionDir
+    from engine.log.fetch.view import PartitionView
+    from engine.record.windows import Window
+
+_TRANSACTION_TOPIC = "__transaction_state"
+_PREPARE_COMMIT = 2  # TransactionState
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction without a marker.
+
+    first_offset  of its first batch        since_ms  when that was written; None: not known
+    records       of data that it has
+    is_known      a log of __transaction_state has its state
+    is_committed  its commit was decided, only the marker is missing
+    """
+
+    producer_id: int
+    first_offset: int
+    since_ms: int | None = None
+    records: int = 0
+    is_committed: bool = False
+    is_known: bool = False
+
+
+class HeldBack(NamedTuple):
+    """What readers of committed records do not get.
+
+    offset    the last stable offset: what begins here is held back
+    records   of data, of whatever producer, from there to the high watermark
+    transactions   open ones, the oldest first
+    """
+
+    offset: int
+    records: int
+    transactions: tuple[OpenTransaction, ...]
+
+
+def held_back(view: PartitionView) -> HeldBack | None:
+    """What open transactions hold back of the log; None: nothing. Raises UnreadableFile, FileChangedWhileReading."""
+    end = view.high_watermark
+    found = {producer: OpenTransaction(producer, first) for producer, first in view.open_transactions().items() if first < end}
+    if not found:
+        return None
+    start = max(min(one.first_offset for one in found.values()), view.log_start_offset)
+    records = 0
+    for window in _windows(view, start):
+        records += _count(window, end, found)
+    for one in found.values():
+        one.since_ms = _since(view, one.first_offset)
+    return HeldBack(start, records, tuple(sorted(found.values(), key=lambda one: one.first_offset)))
+
+
+def _windows(view: PartitionView, start: int) -> Iterator[Window]:
+    """The headers of the batches from the one that holds `start` on."""
+    place, columns = view.place(start), BatchColumns()
+    for segment in view.segments.values(place.segment_base_offset or 0):
+        position = place.position if segment.base_offset == place.segment_base_offset else 0
+        walk, goes_on = HeadWalk(segment.log_file, position or 0, segment.size, batches=columns), True
+        while goes_on:
+            yield from walk
+            goes_on, _ = go_on(walk)  # who reads there is told of damage
+        segment.release_log()
+
+
+def _count(window: Window, end: int, found: dict[int, OpenTransaction]) -> int:
+    """Records of data in the window below offset `end`; those of open transactions are added to these."""
+    table, rows = window.batches.table, window.rows
+    while rows and table[BatchField.BASE_OFFSET, rows - 1] >= end:
+        rows -= 1
+    counts: list[int] = window.batches.field(BatchField.COUNT)[:rows].tolist()
+    records = sum(max(1, count) for count in counts)
+    row = next_in_transaction(table, 0, rows)
+    while row < rows:
+        attributes, producer = table[BatchField.ATTRIBUTES, row], table[BatchField.PRODUCER_ID, row]
+        if attributes & CONTROL_FLAG:
+            records -= max(1, counts[row])
+        elif producer in found and table[BatchField.LAST_OFFSET, row] >= found[producer].first_offset:
+            found[producer].records += counts[row]
+        row = next_in_transaction(table, row + 1, rows)
+    return records
+
+
+def _since(view: PartitionView, offset: int) -> int | None:
+    segment = view.segments.floor_segment(offset)
+    head = None if segment is None else segment.find_offset(offset)
+    return None if segment is None or head is None else first_timestamp(segment.log_file, head)
+
+
+def findings_of_wait(files: ReadOnlyFiles, directory: str, held: HeldBack) -> Iterator[Finding]:
+    """What to report of a reading that ended at open transactions: one finding each, and all records with the oldest.
+
+    Nothing beside a running broker, where transactions are open at any time.
+    """
+    if is_locked(f"{parent_of(files.absolute(directory))}/{FileKind.LOCK.value}"):
+        return
+    for number, one in enumerate(held.transactions):
+        own = f"it has {one.records} records"
+        if not number:
+            own = f"{held.records} records from offset {held.offset} on are held back, {one.records} of them its own"
+        yield Finding("open-transaction", Where(directory, None, one.first_offset), f"{_who(one)}; {own}")
+
+
+def findings_of_ends(directory: str, held: HeldBack) -> Iterator[Finding]:
+    """The same of a reading that took open transactions as they will end."""
+    for one in held.transactions:
+        end = f"its {one.records} records are left out: read as aborted"
+        if not one.is_known:
+            end += "; no __transaction_state in the same log dir has its state, which may be a decided commit"
+        if one.is_committed:
+            end = f"its {one.records} records are read: __transaction_state says that it is committed"
+        yield Finding("open-transaction-ended", Where(directory, None, one.first_offset), f"{_who(one)}; {end}")
+
+
+def _who(one: OpenTransaction) -> str:
+    since = "" if one.since_ms is None else f" since {moment(one.since_ms)}"
+    return f"producer {one.producer_id} has an open transaction{since}"
+
+
+# ---- how they end
+
+
+def end_as_coordinator(
+    files: ReadOnlyFiles, view: PartitionView, held: HeldBack, report: Callable[[Finding], None]
+) -> tuple[tuple[int, int], ...]:
+    """Have `view` read on behind open transactions → (producer, first offset) of those whose records it leaves out.
+
+    These are all but those with a decided commit, which logs of __transaction_state in the same log dir may have.
+    report  takes damage in these logs. Raises UnreadableFile, FileChangedWhileReading.
+    """
+    _decide(files, view, held, report)
+    left_out = tuple((one.producer_id, one.first_offset) for one in held.transactions if not one.is_committed)
+    view.end_transactions(left_out)
+    return left_out
+
+
+def _decide(files: ReadOnlyFiles, view: PartitionView, held: HeldBack, report: Callable[[Finding], None]) -> None:
+    log_dir, states = parent_of(files.absolute(view.directory)), dict[str, dict[str, Any]]()
+    if view.partition is None:
+        return
+    for name in sorted(files.list(log_dir)):
+        parsed = parse_partition_dir(name)
+        if parsed is not None and parsed.topic == _TRANSACTION_TOPIC and parsed.kind is PartitionKind.PLAIN:
+            _read_states(files, f"{log_dir}/{name}", states, report)
+    known = {state["producerId"]: state for state in states.values() if _concerns(state, view.partition)}
+    for one in held.transactions:
+        one.is_known = one.producer_id in known
+        one.is_committed = one.is_known and known[one.producer_id]["transactionStatus"] == _PREPARE_COMMIT
+
+
+def _read_states(
+    files: ReadOnlyFiles, directory: str, states: dict[str, dict[str, Any]], report: Callable[[Finding], None]
+) -> None:
+    """Add the latest state of each transactional id in the log in `directory`."""
+    from engine.record.batch import read_records
+    from engine.schema.decode import decoder
+
+    decode = decoder("transaction-log").data
+    bases = sorted(int(name[:20]) for name in files.plain(directory) if is_log_file_name(name))
+    for base in bases:
+        with files.open(f"{directory}/{log_file_name(base)}") as file:
+            for record in read_records(file, report):
+                if record.batch.is_control or not record.batch.is_valid:
+                    continue
+                decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
+                if decoded["key"] is None:
+                    continue
+                name = decoded["key"]["data"]["transactionalId"]
+                states.pop(name, None)
+                if decoded["value"] is not None:
+                    states[name] = decoded["value"]["data"]
+
+
+def _concerns(state: dict[str, Any], partition: PartitionDir) -> bool:
+    return any(one["topic"] == partition.topic and partition.partition in one["partitionIds"]
+               for one in state["transactionPartitions"] or ())

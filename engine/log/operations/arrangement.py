@@ -1,0 +1,378 @@
+"""Which sound batches belong to a log, and in which segment: decided by offsets, neighbours and producers, without any I/O.
+
+Offsets that only one batch holds keep that batch. Where several batches hold the same offsets, those stay that make the
+longest log with the fewest seams: places where a file is left, or entered, between neighbouring batches. Leader epochs
+count against batches that leader-epoch-checkpoint contradicts; between equals the sequence numbers of producers decide.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.log.scan.sound_runs import as_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from engine.checkpoint.leader_epochs import EpochEntry
+    from engine.log.scan.sound_runs import Batch, Run
+
+    Expand = Callable[[int, Run], Iterator[Batch]]
+
+
+_BREAK = 8  # offsets that a seam costs, or an epoch that runs backwards: a log has them only where it was damaged
+_AFTER_END = "their offsets lie after the end of the log, and batches of lower offsets follow them"
+_BEFORE_START = "their offsets lie before the start of the log, and batches of higher offsets precede them"
+
+
+class Part(NamedTuple):
+    """A run of the file of the segment `base`, as far as it is kept or dropped as one."""
+
+    base: int
+    run: Run
+
+    @property
+    def size(self) -> int:
+        """How many offsets it holds."""
+        return self.run.end_offset - self.run.first_offset
+
+
+class Dropped(NamedTuple):
+    """Sound batches that do not stay. `rival`: base of the file that holds the same offsets; None: there is none.
+
+    is_copy  the same batches stay there
+    """
+
+    part: Part
+    reason: str
+    rival: int | None = None
+    is_copy: bool = False
+
+
+class Segment(NamedTuple):
+    """A segment as it is going to be: the file that was named after the offset `named` becomes that of `base`.
+
+    parts  in the order of their offsets
+    """
+
+    base: int
+    named: int
+    parts: list[Part]
+
+    @property
+    def first_offset(self) -> int:
+        """Of its first batch, or its base offset without any."""
+        return self.parts[0].run.first_offset if self.parts else self.base
+
+    @property
+    def end_offset(self) -> int:
+        """After its last batch."""
+        return self.parts[-1].run.end_offset if self.parts else self.base
+
+
+class Arrangement(NamedTuple):
+    """The segments, ascending, and everything else, in file order."""
+
+    segments: list[Segment]
+    dropped: list[Dropped]
+
+
+def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[EpochEntry] = ()) -> Arrangement:
+    """Arrange the sound runs of files, given by the base offsets that their names have.
+
+    expand  (base, run) → its batches, asked for only where runs hold the same offsets, or lie in each other's way
+    epochs  as leader-epoch-checkpoint has them, ascending
+    """
+    parts = sorted((Part(base, run) for base, of_file in runs.items() for run in of_file), key=_by_offset)
+    kept: list[Part] = []
+    dropped: list[Dropped] = []
+    for group in _overlapping(parts):
+        if len(group) == 1:
+            kept += group
+        else:
+            stays, goes = _decide(group, set(runs), expand, epochs)
+            kept += stays
+            dropped += goes
+    kept.sort(key=_by_offset)
+    _drop_leaps(kept, dropped)
+    return Arrangement(_segments(kept), sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)))
+
+
+def _by_offset(part: Part) -> tuple[int, int, int]:
+    return part.run.first_offset, part.base, part.run.start
+
+
+def _overlapping(parts: list[Part]) -> Iterator[list[Part]]:
+    """Groups of parts that hold the same offsets, directly or by way of others."""
+    group: list[Part] = []
+    end = -1
+    for part in parts:
+        if group and part.run.first_offset >= end:
+            yield group
+            group = []
+        group.append(part)
+        end = max(end, part.run.end_offset)
+    if group:
+        yield group
+
+
+# ---- several batches for the same offsets -----------------------------------------------------------
+
+
+class _Chain(NamedTuple):
+    """Batches one after the other in a file, whose offsets follow without a gap.
+
+    is_entry, is_exit  no sound batch of its run stands right before or after it
+    worth              how many offsets it has, less those of batches whose leader epoch is not that of the checkpoint
+    """
+
+    base: int
+    batches: list[Batch]
+    is_entry: bool
+    is_exit: bool
+    worth: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.batches[0].first_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].end_offset
+
+
+class _Score(NamedTuple):
+    """How well a way through chains fits a log; the larger, the better.
+
+    offsets    that it has, less what seams and leader epochs cost
+    sequences  producers that go on where they were, less those that do not
+    """
+
+    offsets: int = 0
+    sequences: int = 0
+
+
+def _decide(
+    group: list[Part], bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]
+) -> tuple[list[Part], list[Dropped]]:
+    chains = [chain for part in group for chain in _chains(part, bases, expand, epochs)]
+    way = _best_way(chains)
+    on_way = {id(chain) for chain in way}
+    others = sorted((chain for chain in chains if id(chain) not in on_way), key=lambda one: -len(one.batches))
+    starts: list[tuple[int, int, _Chain, Batch]] = []  # of what is kept: first offset, number, and where it is
+    kept: list[tuple[int, Batch]] = []
+    dropped: list[Dropped] = []
+    for chain in (*way, *others):
+        for batch in chain.batches:
+            rival = _holder(starts, batch)
+            if rival is None:
+                insort(starts, (batch.first_offset, len(starts), chain, batch), key=lambda one: one[:2])
+                kept.append((chain.base, batch))
+            else:
+                dropped.append(_refused(chain, batch, *rival))
+    return _joined(kept), _joined_refusals(dropped)
+
+
+def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple[_Chain, Batch] | None:
+    """The kept batch that holds offsets of `batch`, and its chain."""
+    at = bisect_right(starts, batch.first_offset, key=lambda one: one[0])
+    for _, _, chain, other in starts[max(0, at - 1) : at + 1]:
+        if other.first_offset < batch.end_offset and batch.first_offset < other.end_offset:
+            return chain, other
+    return None
+
+
+def _chains(part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]) -> Iterator[_Chain]:
+    """Those of a part. They are split where another segment begins by its name: there a log may go on in another file."""
+    found: list[list[Batch]] = []
+    for batch in expand(part.base, part.run):
+        if found and found[-1][-1].end_offset == batch.first_offset and batch.first_offset not in bases - {part.base}:
+            found[-1].append(batch)
+        else:
+            found.append([batch])
+    for number, batches in enumerate(found):
+        before = found[number - 1][-1].end_offset if number else None
+        after = found[number + 1][0].first_offset if number + 1 < len(found) else None
+        worth = sum(batch.end_offset - batch.first_offset for batch in batches if _fits(batch, epochs))
+        yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, worth)
+
+
+def _fits(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
+    """Does the leader epoch of `batch` not contradict the checkpoint?"""
+    at = bisect_right(epochs, batch.first_offset, key=lambda entry: entry.start_offset)
+    return at == 0 or batch.leader_epoch < 0 or epochs[at - 1].epoch == batch.leader_epoch
+
+
+def _best_way(chains: list[_Chain]) -> list[_Chain]:
+    """Chains that hold no offset twice, with the best score."""
+    chains = sorted(chains, key=lambda one: (one.end_offset, one.base, one.batches[0].start))
+    ends: list[int] = []
+    best: list[tuple[_Score, int]] = []  # for each prefix of `chains`: the best score of a way within it, and its last chain
+    scores: list[_Score] = []
+    before: list[int] = []
+    by_end: dict[int, list[int]] = defaultdict(list)
+    for number, chain in enumerate(chains):
+        start = bisect_right(ends, chain.first_offset)
+        candidates = set(by_end.get(chain.first_offset, ()))
+        if start:
+            candidates.add(best[start - 1][1])
+        score, came_from = _with(_Score(), None, chain), -1
+        for one in sorted(candidates):
+            through = _with(scores[one], chains[one], chain)
+            if through > score:
+                score, came_from = through, one
+        scores.append(score)
+        before.append(came_from)
+        ends.append(chain.end_offset)
+        by_end[chain.end_offset].append(number)
+        top = (score, number)
+        best.append(top if not best or score > best[-1][0] else best[-1])
+    way = []
+    at = best[-1][1]
+    while at >= 0:
+        way.append(chains[at])
+        at = before[at]
+    return way[::-1]
+
+
+def _with(score: _Score, last: _Chain | None, chain: _Chain) -> _Score:
+    """The score of a way whose last chain is `last`, if it goes on with `chain`."""
+    if last is None:
+        return _Score(chain.worth)
+    is_next = last.base == chain.base and last.batches[-1].end == chain.batches[0].start
+    breaks = 0 if is_next else (not last.is_exit) + (not chain.is_entry)
+    breaks += chain.batches[0].leader_epoch < last.batches[-1].leader_epoch
+    return _Score(score.offsets + chain.worth - breaks * _BREAK, score.sequences + _continued(last.batches, chain.batches))
+
+
+def _continued(before: list[Batch], after: list[Batch]) -> int:
+    """How many producers go on in `after` with the sequence number that follows those in `before`, less those that do not."""
+    last = {(one.producer_id, one.producer_epoch): _last_sequence(one) for one in before if one.base_sequence >= 0}
+    first: dict[tuple[int, int], int] = {}
+    for one in after:
+        if one.base_sequence >= 0:
+            first.setdefault((one.producer_id, one.producer_epoch), one.base_sequence)
+    return sum(1 if sequence == last[producer] + 1 else -1 for producer, sequence in first.items() if producer in last)
+
+
+def _last_sequence(batch: Batch) -> int:
+    return batch.base_sequence + batch.end_offset - batch.first_offset - 1
+
+
+def _refused(chain: _Chain, batch: Batch, rival: _Chain, other: Batch) -> Dropped:
+    part = Part(chain.base, _as_run(batch))
+    if batch.identity == other.identity:
+        return Dropped(part, "", rival.base, is_copy=True)
+    sizes = rival.end_offset - rival.first_offset, chain.end_offset - chain.first_offset
+    evidence = ["in a row of {} offsets without a gap, against {}".format(*sizes)]
+    if batch.leader_epoch != other.leader_epoch:
+        evidence.append(f"of leader epoch {other.leader_epoch}, not {batch.leader_epoch}")
+    if (batch.producer_id, batch.producer_epoch) != (other.producer_id, other.producer_epoch):
+        evidence.append(f"of producer {other.producer_id}, not {batch.producer_id}")
+    return Dropped(part, "; ".join(evidence), rival.base)
+
+
+def _as_run(batch: Batch) -> Run:
+    return next(as_runs(iter((batch,))))
+
+
+def _joined(kept: list[tuple[int, Batch]]) -> list[Part]:
+    """The parts that kept batches make."""
+    parts: list[Part] = []
+    for base, batch in sorted(kept, key=lambda one: (one[0], one[1].start)):
+        parts.append(Part(base, _as_run(batch)))
+        _join_last(parts)
+    return parts
+
+
+def _join_last(parts: list[Part]) -> None:
+    if len(parts) > 1 and (joined := _join(parts[-2], parts[-1])) is not None:
+        parts[-2:] = [joined]
+
+
+def _join(part: Part, after: Part) -> Part | None:
+    run, other = part.run, after.run
+    if part.base != after.base or run.end != other.start or run.end_offset != other.first_offset:
+        return None
+    if run.restored_from is not None or other.restored_from is not None:
+        return None
+    joined = run._replace(end=other.end, end_offset=other.end_offset, records=run.records + other.records)
+    return part._replace(run=joined)
+
+
+def _joined_refusals(dropped: list[Dropped]) -> list[Dropped]:
+    """The same with neighbours as one, which go for the same reason."""
+    found: list[Dropped] = []
+    for one in sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)):
+        last = found[-1] if found else None
+        joined = None if last is None else _join(last.part, one.part)
+        if last is not None and joined is not None and (last.rival, last.is_copy) == (one.rival, one.is_copy):
+            found[-1] = last._replace(part=joined)
+        else:
+            found.append(one)
+    return found
+
+
+# ---- offsets that lie outside of the log ------------------------------------------------------------
+
+
+def _drop_leaps(kept: list[Part], dropped: list[Dropped]) -> None:
+    """Take out of `kept`, sorted by offsets, what lies after the end of the log or before its start.
+
+    No checksum covers base offsets: batches in the middle of the files whose offsets lie beyond all others have a wrong one,
+    where what follows them in the files is more than they are with all that is next to them.
+    """
+    while len(kept) > 1:
+        block = _block(kept[::-1])
+        place = (kept[-1].base, kept[-1].run.start)
+        if sum(part.size for part in kept if (part.base, part.run.start) > place) <= block:
+            break
+        dropped.append(Dropped(kept.pop(), _AFTER_END))
+    while len(kept) > 1:
+        block = _block(kept)
+        place = (kept[0].base, kept[0].run.start)
+        if sum(part.size for part in kept if (part.base, part.run.start) < place) <= block:
+            break
+        dropped.append(Dropped(kept.pop(0), _BEFORE_START))
+
+
+def _block(parts: list[Part]) -> int:
+    """How many offsets hang together with those of the first part, in either direction."""
+    count = parts[0].size
+    for one, other in pairwise(parts):
+        if one.run.end_offset != other.run.first_offset and other.run.end_offset != one.run.first_offset:
+            break
+        count += other.size
+    return count
+
+
+# ---- segments ---------------------------------------------------------------------------------------
+
+
+def _segments(kept: list[Part]) -> list[Segment]:
+    """Which file holds which parts: each keeps its name as long as its batches fit it, and takes what was moved there."""
+    of_file: dict[int, list[Part]] = defaultdict(list)
+    for part in kept:
+        of_file[part.base].append(part)
+    largest = {base: max(parts, key=lambda part: part.size) for base, parts in of_file.items()}
+    bases: list[tuple[int, int]] = []
+    end = 0
+    for named in sorted(largest, key=lambda base: largest[base].run.first_offset):
+        first = min(part.run.first_offset for part in of_file[named] if part.run.first_offset >= end)
+        bases.append((named if end <= named <= first else first, named))
+        end = largest[named].run.end_offset
+    segments: list[Segment] = []
+    at = 0
+    for number, (base, named) in enumerate(bases):
+        following = bases[number + 1][0] if number + 1 < len(bases) else None
+        parts = []
+        while at < len(kept) and (following is None or kept[at].run.first_offset < following):
+            parts.append(kept[at])
+            at += 1
+        if parts:
+            first, last = parts[0].run.first_offset, segments[-1].end_offset if segments else 0
+            segments.append(Segment(base if last <= base <= first else first, named, parts))
+    return segments

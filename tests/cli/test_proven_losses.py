@@ -1,0 +1,267 @@
+"""What the disk proves to be lost is reported with its offsets, by verify-index and by recover, before and after a repair."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from engine.findings import LOSSES
+from tests.support.file_work import tree
+from tests.support.run import kafkalog
+
+NOW = "1764000000000"
+PARTITION = "small_segments-0"  # segments 0, 22, 42, 63, 83; it ends at 89; epochs 0@0 and 2@88; keys do not repeat
+EVERY_SUFFIX = (".log", ".index", ".timeindex", ".snapshot")
+
+
+@pytest.fixture
+def top(own_corpus, tmp_path):
+    """The log dirs of a broker that was stopped cleanly; d0 holds the metadata log, d1 the partition."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean", tmp_path / "logs")
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def partition(top):
+    for marker in top.glob("d?/.kafka_cleanshutdown"):
+        marker.unlink()
+    return top / "d1" / PARTITION
+
+
+def segment(partition, base, *suffixes):
+    return [partition / f"{base:020}{suffix}" for suffix in suffixes]
+
+
+def drop(partition, base, *suffixes):
+    for path in segment(partition, base, *(suffixes or EVERY_SUFFIX)):
+        path.unlink(missing_ok=True)
+
+
+def set_line(checkpoint, topic, offset):
+    """Set, add or (None) remove the line of partition 0 of a topic."""
+    lines = [line for line in checkpoint.read_text().splitlines()[2:] if not line.startswith(f"{topic} 0 ")]
+    lines += [] if offset is None else [f"{topic} 0 {offset}"]
+    checkpoint.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+
+
+def verified(*words):
+    """{code: [offsets]} of findings that are not harmless; the verdicts; the status."""
+    done = kafkalog("verify-index", "--format", "jsonl", *map(str, words))
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    found = {}
+    for row in rows:
+        if row["type"] == "finding" and row["severity"] != "info":
+            found.setdefault(row["code"], []).append(row.get("offset"))
+    return found, [row["verdict"] for row in rows if row["type"] == "verification"], done.status
+
+
+def recovered(*words, name=PARTITION):
+    """What `recover` reports as missing, and the status of the partition; the dry run reports the same."""
+    both = []
+    for more in (("--dry-run",), ()):
+        done = kafkalog("recover", "--now", NOW, "--format", "json", "--no-quarantine", *more, *map(str, words))
+        reports = [json.loads(line) for line in done.out.splitlines()]
+        report = next(one for one in reports if one["partition"].endswith(name))
+        both.append((report["events"], report["status"]))
+    assert both[0] == both[1]
+    events, status = both[1]
+    return [(one["firstOffset"], one["endOffset"]) for one in events if one["action"] == "missing"], status
+
+
+@pytest.mark.parametrize("kind", ["recovery-point", "replication"])
+def test_a_checkpoint_beyond_the_log_proves_a_loss(partition, kind):
+    set_line(partition.parent / f"{kind}-offset-checkpoint", "small_segments", 120)
+    assert verified(partition) == ({"checkpoint-beyond-log": [120]}, ["offsets-missing"], 4)
+    assert recovered(partition.parent) == ([(89, 120)], 4)
+    lines = (partition.parent / f"{kind}-offset-checkpoint").read_text().splitlines()
+    is_left = "small_segments 0 120" in lines
+    assert is_left == (kind == "replication"), "a recovery point beyond the log would have a broker believe what it did not write"
+    assert recovered(partition.parent) == (([(89, 120)], 4) if is_left else ([], 0))
+
+
+def test_lost_segments_at_the_end(partition):
+    for base in (63, 83):
+        drop(partition, base, ".log", ".index", ".timeindex")
+    found, verdicts, status = verified(partition)
+    assert (found["checkpoint-beyond-log"], verdicts, status) == ([89, 89], ["offsets-missing"], 4)
+    assert found["snapshot-beyond-log"] == [83, 88, 89]
+    assert found["epochs-beyond-log"] == [88]
+    assert recovered("--clean-start", partition.parent) == ([(63, 89)], 4)
+
+
+@pytest.mark.parametrize("words", [(), ("--salvage",)])
+def test_an_older_log_beside_newer_indexes(partition, words):
+    """What is truncated is named, and what the index knows beyond that as well."""
+    shutil.copytree(partition, partition.parent.parent / "copy" / PARTITION)  # alone: no checkpoint tells
+    partition = partition.parent.parent / "copy" / PARTITION
+    drop(partition, 89, ".snapshot")
+    log = partition / f"{63:020}.log"
+    drop(partition, 83)
+    drop(partition, 88, ".snapshot")
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    log.write_bytes(log.read_bytes()[: 12 + struct.unpack_from(">i", log.read_bytes(), 8)[0]])  # its first batch
+    found, _, status = verified(partition)
+    assert ("index-beyond-log" in found, status) == (True, 4)
+    missing, status = recovered(*words, partition)
+    assert (len(missing), status) == (1, 4)
+    assert missing[0][1] > missing[0][0]
+
+
+def test_a_lost_first_segment(partition):
+    drop(partition, 0)
+    assert verified(partition) == ({"epochs-before-log": [0]}, ["offsets-missing"], 4)
+    assert recovered(partition.parent) == ([(0, 22)], 4)
+    assert verified(partition)[0] == {"epochs-before-log": [0]}
+
+
+def test_a_log_start_before_the_first_segment_is_not_called_lost_nor_silently_sound(own_corpus, tmp_path):
+    """As with remote storage; nothing beside the partition tells whether it has that."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1" / PARTITION, tmp_path / PARTITION)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nsmall_segments 0 3\n")
+    drop(tmp_path / PARTITION, 0)
+    done = kafkalog("verify-index", "--format", "jsonl", str(tmp_path / PARTITION))
+    [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
+    assert (finding["code"], finding["severity"], finding["offset"], done.status) == ("records-remote", "info", 3, 0)
+    assert "offsets 3 to 21, which were not checked" in finding["what"]
+    known = verified("--config", "remote.storage.enable=false", tmp_path / PARTITION)
+    assert known[0] in ({}, {"epochs-before-log": [3]})
+
+
+def cut_out(partition, base, number):
+    """Take batch `number` out of a log, and the indexes with it."""
+    log = partition / f"{base:020}.log"
+    data, at, ends = log.read_bytes(), 0, []
+    while at < len(data):
+        at += 12 + struct.unpack_from(">i", data, at + 8)[0]
+        ends.append(at)
+    log.write_bytes(data[: ends[number - 1]] + data[ends[number] :])
+    drop(partition, base, ".index", ".timeindex")
+
+
+def test_a_gap_is_a_loss_where_the_topic_is_known_not_to_be_compacted(partition, tmp_path):
+    """The metadata log beside it says so, or the user does; without either the keys may explain it."""
+    cut_out(partition, 63, 2)
+    found, _, status = verified(partition.parent.parent)
+    assert ("offset-gap" in found, status) == (True, 4)
+    shutil.copytree(partition, tmp_path / "alone" / PARTITION)
+    assert "offset-gap" in verified("--config", "cleanup.policy=delete", tmp_path / "alone" / PARTITION)[0]
+    assert "offset-gap" not in verified("--config", "cleanup.policy=compact", tmp_path / "alone" / PARTITION)[0]
+    missing, status = recovered("--full", partition.parent.parent)
+    assert (len(missing), status) == (1, 4)
+    assert recovered("--salvage", partition.parent.parent) == (missing, 4)
+
+
+def test_snapshots_of_producers_that_are_missing(partition):
+    for snapshot in partition.glob("*.snapshot"):
+        snapshot.unlink()
+    assert verified(partition)[0] == {"snapshot-missing": [None]}
+    missing, status = recovered("--clean-start", partition)
+    assert (missing, status) == ([], 4)
+    for snapshot in partition.glob("*.snapshot"):
+        snapshot.unlink()
+    assert recovered(partition) == ([], 1)
+    assert recovered(partition) == ([], 0)
+
+
+def test_what_was_truncated_on_purpose_is_no_loss(partition):
+    assert kafkalog("truncate", "--to", "46", "--now", NOW, "--no-quarantine", str(partition)).status == 0
+    line = next(one for one in (partition.parent / "replication-offset-checkpoint").read_text().splitlines() if "small_segments" in one)
+    assert int(line.split()[2]) == 46
+    assert not LOSSES & set(verified(partition)[0])
+    assert recovered(partition.parent) == ([], 0)
+
+
+def test_what_a_repair_truncates_is_named_once(partition):
+    log = partition / f"{83:020}.log"
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    missing, status = recovered("--full", partition.parent)
+    assert (missing, status) == ([], 1)
+    assert recovered("--full", partition.parent) == ([], 0)
+    assert verified(partition)[0] == {}
+
+
+def test_records_of_a_damaged_batch_are_counted_by_its_header(partition):
+    log = partition / f"{83:020}.log"
+    data = bytearray(log.read_bytes())
+    count = struct.unpack_from(">i", data, 57)[0]
+    data[70] ^= 1
+    log.write_bytes(data[: 12 + struct.unpack_from(">i", data, 8)[0]])
+    done = kafkalog("recover", "--dry-run", "--full", "--now", NOW, str(partition))
+    [line] = [one for one in done.out.decode().splitlines() if one.startswith("  truncated")]
+    assert f"; {count} records by the batch header" in line
+    assert "0 records" not in line
+    assert f"(offset 83 to {83 + count}, " in line
+
+
+def test_a_swap_that_is_not_whole_is_reported_with_what_a_start_would_lose(partition):
+    log = partition / f"{42:020}.log"
+    shutil.copy(log, f"{log}.swap")
+    done = kafkalog("verify-index", "--format", "jsonl", str(partition))
+    [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
+    assert (finding["code"], finding["severity"], done.status) == ("leftover-file", "info", 0)
+    assert f"in the place of {log.name}" in finding["what"]
+    data = log.read_bytes()
+    (partition / f"{log.name}.swap").write_bytes(data[:-10])
+    found, verdicts, status = verified(partition)
+    assert (list(found), verdicts, status) == (["swap-loses-records"], ["broken"], 4)
+    (partition / f"{log.name}.swap").write_bytes(data[: 383 + 129])  # two batches: an end as a compaction may leave it
+    logs = partition.parent.parent
+    assert verified(logs)[0] == {"swap-loses-records": [None]}, "the metadata log says that the topic is not compacted"
+    assert verified("--config", "cleanup.policy=compact", partition)[0] == {}
+    (partition / f"{log.name}.swap").rename(partition / f"{log.name}.cleaned")
+    assert verified(partition)[0] == {}
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_zeros_after_the_last_batch_stop_a_broker_only_with_the_clean_marker(top, is_clean):
+    partition = top / "d1" / PARTITION
+    log = partition / f"{83:020}.log"
+    log.write_bytes(log.read_bytes() + bytes(4096))
+    marker = top / "d1/.kafka_cleanshutdown"
+    marker.touch() if is_clean else marker.unlink(missing_ok=True)
+    done = kafkalog("verify-index", str(partition))
+    assert ("it does not start" in done.err) == is_clean
+    assert ("a broker truncates them when it starts" in done.err) != is_clean
+
+
+@pytest.mark.parametrize("damage", ["duplicate-id", "both-dirs", "no-identity", "cluster", "node"])
+def test_log_dirs_that_stop_a_broker_together(partition, damage):
+    d0, d1 = partition.parent.parent / "d0", partition.parent
+    identity = d1 / "meta.properties"
+    changes = {
+        "duplicate-id": ("GwU-VCmqfoM16VN-PhPllg", "rpeCRmupTJubnfO3Cgkmfw"),
+        "cluster": ("kafkalogCorpusSeed42AA", "kafkalogCorpusSeed43AA"), "node": ("node.id=1", "node.id=7"),
+    }  # fmt: skip
+    if damage in changes:
+        identity.write_text(identity.read_text().replace(*changes[damage]))
+    elif damage == "both-dirs":
+        shutil.copytree(partition, d0 / PARTITION)
+    else:
+        identity.unlink()
+    assert "broker-stops" in verified(d0, d1)[0]
+    done = kafkalog("recover", "--dry-run", "--now", NOW, str(d0), str(d1))
+    assert (done.status, b"a broker does not start" in done.out) == (4 if damage != "no-identity" else done.status, True)
+
+
+def test_log_dirs_of_two_brokers_are_judged_apart(own_corpus, tmp_path):
+    for name in ("one", "two"):
+        shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean", tmp_path / name)
+        for identity in tmp_path.glob(f"{name}/d?/meta.properties"):
+            identity.write_text(identity.read_text().replace("node.id=1", f"node.id={1 + (name == 'two')}"))
+    found, _, _ = verified(*sorted(tmp_path.glob("*/d?")))
+    assert "broker-stops" not in found
+
+
+def test_a_directory_with_only_a_malformed_snapshot_is_a_finding(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{7:020}.snapshot").write_bytes(b"no snapshot")
+    before = tree(ReadOnlyFiles(), str(tmp_path / "t-0"))
+    found, _, status = verified("--rebuild", tmp_path / "t-0")
+    assert ("snapshot-corrupt" in found, status) == (True, 4)
+    assert tree(ReadOnlyFiles(), str(tmp_path / "t-0")) == before

@@ -1,0 +1,259 @@
+"""The owner of a log dir exchanges directories for symbolic links while root works there: nothing elsewhere changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from engine.errors import KafkalogError, UnwritableFile
+from engine.files import Files, acting_as, owner_of, remove_tree
+from engine.log.quarantine.seam import QuarantiningFiles
+from tests.support.run import kafkalog
+from tests.support.users import USER, as_root, give, public_directory, state
+
+NOW = "1764000000000"
+
+
+@pytest.fixture
+def top():
+    with public_directory() as path:
+        yield path
+
+
+@pytest.fixture
+def victim(top):
+    """A directory of root's with what an attacker would like to have, or to see gone."""
+    (top / "victim/files").mkdir(parents=True)
+    for name in ("shadow", "files/000001-x", "00000000000000000079.log", "00000000000000000079.index", "manifest.jsonl"):
+        (top / "victim" / name).write_bytes(b"of root's")
+    return top / "victim"
+
+
+@pytest.fixture
+def log_dir(own_corpus, top):
+    """A log dir of another user's, in a directory of that user's."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", top / "home/d0")
+    (top / "home/d0/u-rolls-0/00000000000000000000.index").write_bytes(b"")
+    give(top / "home")
+    return top / "home/d0"
+
+
+def exchange(path, target):
+    """What an attacker does in an instant."""
+    os.rename(path, f"{path}.away")
+    os.symlink(target, path)
+
+
+# ---- one moment each
+
+
+class AtTheWorstMoment(Files):
+    """Something happens right after a method that was called with `path`."""
+
+    def __init__(self, method, path, happen):
+        self._method, self._path, self._happen = method, str(path), happen
+
+    def _then(self, method, path, result):
+        if method == self._method and path == self._path and self._happen is not None:
+            happen, self._happen = self._happen, None
+            happen()
+        return result
+
+    def list(self, directory):
+        return self._then("list", directory, super().list(directory))
+
+    def info(self, path):
+        return self._then("info", path, super().info(path))
+
+    def make_directory(self, path):
+        return self._then("make_directory", path, super().make_directory(path))
+
+    def make_own_directory(self, path):
+        return self._then("make_own_directory", path, super().make_own_directory(path))
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("list", "t-0.x-delete"), ("info", "t-0.x-delete/below"), ("list", "t-0.x-delete/below"),
+])  # fmt: skip
+@pytest.mark.parametrize("exchanged", ["t-0.x-delete", "t-0.x-delete/below"])
+def test_remove_tree_removes_nothing_elsewhere(tmp_path, method, path, exchanged):
+    """Whoever it runs as: nothing is reached through a name that could lead elsewhere by now."""
+    (tmp_path / "victim/below").mkdir(parents=True)
+    for name in ("victim/file", "victim/below/file"):
+        (tmp_path / name).write_bytes(b"of somebody else")
+    (tmp_path / "t-0.x-delete/below").mkdir(parents=True)
+    for name in ("file", "below/file"):
+        (tmp_path / "t-0.x-delete" / name).write_bytes(b"to go")
+    before = state(tmp_path / "victim")
+    attacked = AtTheWorstMoment(method, tmp_path / path, lambda: exchange(tmp_path / exchanged, tmp_path / "victim"))
+    with pytest.raises(KafkalogError):
+        remove_tree(attacked, str(tmp_path / "t-0.x-delete"))
+    assert state(tmp_path / "victim") == before
+
+
+def test_remove_tree_does_not_follow_links(tmp_path):
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim/file").write_bytes(b"of somebody else")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/link").symlink_to(tmp_path / "victim")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    with pytest.raises(UnwritableFile):
+        remove_tree(Files(), str(tmp_path / "link"))
+    remove_tree(Files(), str(tmp_path / "tree"))
+    assert not (tmp_path / "tree").exists()
+    assert (tmp_path / "victim/file").exists()
+
+
+def test_remove_tree_has_an_end(tmp_path):
+    deep = tmp_path / "tree"
+    for _ in range(200):
+        deep /= "d"
+    deep.mkdir(parents=True)
+    with pytest.raises(UnwritableFile, match="directories within one another"):
+        remove_tree(Files(), str(tmp_path / "tree"))
+
+
+@as_root
+@pytest.mark.parametrize("moment", ["make_own_directory", "make_directory"])
+def test_a_new_quarantine_is_exchanged(log_dir, victim, moment):
+    """Before it was given away by its name: whatever had that name then, the attacker had."""
+    kept = log_dir.parent / "kept"
+    path = kept if moment == "make_own_directory" else kept / "files"
+    before = state(victim)
+    attacked = AtTheWorstMoment(moment, path, lambda: exchange(kept, victim))
+    with acting_as(owner_of(str(log_dir)), [str(log_dir)]):
+        files = QuarantiningFiles(attacked, str(kept), command="recover", now=1)
+        with pytest.raises(KafkalogError):
+            files.make()
+            files.remove(f"{log_dir}/u-rolls-0/00000000000000000079.index")
+    assert state(victim) == before
+
+
+@as_root
+@pytest.mark.parametrize("by", ["link", "directory"])
+def test_a_directory_is_exchanged_before_it_is_given_away(top, victim, by, monkeypatch):
+    """In a directory of root's only root can do that: it is checked all the same."""
+    before, real, copy = state(victim), os.mkdir, top / "copy"
+    shutil.copytree(victim, copy)
+
+    def mkdir(path, *arguments, **settings):
+        real(path, *arguments, **settings)
+        os.rename(top / "kept", top / "kept.away")
+        os.symlink(victim, top / "kept") if by == "link" else os.rename(copy, top / "kept")
+
+    (top / "theirs").mkdir()
+    give(top / "theirs")
+    with acting_as(owner_of(str(top / "theirs"))):
+        monkeypatch.setattr(os, "mkdir", mkdir)
+        with pytest.raises(UnwritableFile):
+            Files().make_own_directory(str(top / "kept"))
+    assert state(victim) == before
+    assert (top / "kept").lstat().st_uid == 0
+
+
+@as_root
+@pytest.mark.parametrize("command", [("recover",), ("truncate", "--to", "5"), ("verify-index", "--rebuild"), ("roll",)])
+def test_a_partition_is_exchanged_for_a_link_to_roots_directory(command, log_dir, victim, monkeypatch):
+    """In the last moment before the log is opened: after everything was looked at."""
+    from engine.files import locks
+
+    before, real = state(victim), locks.take_lock
+
+    def take_lock(path):
+        lock = real(path)
+        exchange(log_dir / "u-rolls-0", victim)
+        return lock
+
+    monkeypatch.setattr("engine.files.seam.take_lock", take_lock)
+    kafkalog(*command, str(log_dir / "u-rolls-0"))
+    assert state(victim) == before
+
+
+@as_root
+def test_the_directory_of_a_deleted_topic_is_exchanged(log_dir, victim, monkeypatch):
+    """`retain` removes such directories with all that is in them."""
+    deleted = log_dir / "gone-0.0123456789abcdef0123456789abcdef-delete"
+    (deleted / "below").mkdir(parents=True)
+    (deleted / "below/file").write_bytes(b"")
+    give(deleted)
+    before, real = state(victim), Files.list
+
+    def attacked(self, directory):
+        names = real(self, directory)
+        if directory == f"{deleted}/below" and not (deleted / "below").is_symlink():
+            exchange(deleted / "below", victim)
+        return names
+
+    monkeypatch.setattr(Files, "list", attacked)
+    kafkalog("retain", "--now", NOW, str(log_dir))
+    assert state(victim) == before
+
+
+# ---- a real race
+
+EXCHANGES = """
+import os, sys
+victim, user, deleted, *paths = sys.argv[1:]
+paths += [deleted]
+os.setgroups([]); os.setgid(int(user)); os.setuid(int(user))
+print("at work", flush=True)
+def names():
+    for path in paths:
+        yield path
+        try:
+            yield from (f"{path}/{name}" for name in os.listdir(path) if "." in name or name.endswith("-0"))
+        except OSError:
+            pass
+while True:
+    try:
+        os.makedirs(f"{deleted}/below", exist_ok=True)
+        open(f"{deleted}/below/file", "w").close()
+    except OSError:
+        pass
+    for path in list(names()):
+        try:
+            os.rename(path, path + "~")
+            os.symlink(victim, path)
+            os.unlink(path)
+            os.rename(path + "~", path)
+        except OSError:
+            pass
+"""
+
+
+@as_root
+@pytest.mark.parametrize("command", ["recover", "retain"])
+def test_links_all_the_time(command, log_dir, victim):
+    before = state(victim)
+    deleted = log_dir / "gone-0.0123456789abcdef0123456789abcdef-delete"
+    words = [sys.executable, "-c", EXCHANGES, str(victim), str(USER), str(deleted), str(log_dir.parent), str(log_dir / "u-rolls-0")]
+    statuses = []
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as attacker:
+        try:
+            assert attacker.stdout.readline() == b"at work\n"
+            until = time.monotonic() + 4
+            while time.monotonic() < until or len(statuses) < 3:
+                statuses.append(kafkalog(command, str(log_dir)).status)
+        finally:
+            attacker.kill()
+    assert set(statuses) <= {0, 1, 2, 4, 8}
+    assert state(victim) == before
+    assert os.geteuid() == 0
+
+
+def test_nothing_is_ever_given_away_by_its_name():
+    """The one place that gives something away has a descriptor of what it made."""
+    from pathlib import Path
+
+    root = Path(__file__).parents[2]
+    found = [
+        (str(path.relative_to(root)), line.strip())
+        for package in ("engine", "kafkalog_cli", "kafkalog_spark") for path in (root / package).rglob("*.py")
+        for line in path.read_text().splitlines() if "chown(" in line
+    ]  # fmt: skip
+    assert found == [("engine/files/own_directory.py", "os.fchown(made, now.owner.user, now.owner.group)")]

@@ -1,0 +1,35 @@
+"""A log at whose end transactions are open, as a broker leaves it that dies."""
+
+from __future__ import annotations
+
+import json
+
+from tests.support.run import kafkalog
+
+NOW = 1_700_000_000_000
+
+
+def append(partition, values, *words):
+    partition.parent.mkdir(exist_ok=True)
+    source = partition.parent / "input.jsonl"
+    source.write_text("".join(json.dumps({"value": value}) + "\n" for value in values))
+    done = kafkalog("append", "--create", "--now", str(NOW), "--input", str(source), *words, str(partition))
+    assert done.status == 0, done.err
+    source.unlink()
+
+
+def in_transaction(producer, end):
+    return ("--producer-id", str(producer), "--transaction", end)
+
+
+def with_open_transactions(path):
+    """Make the partition at `path`: 7 is committed, 9 aborted; 8 and 6 are open, with records of others between them."""
+    append(path, ["7a", "7b"], *in_transaction(7, "commit"))  # 0, 1, marker 2
+    append(path, ["8a", "8b"], *in_transaction(8, "open"))  # 3, 4
+    append(path, ["plain"])  # 5
+    append(path, ["9a"], *in_transaction(9, "abort"))  # 6, marker 7
+    append(path, ["6a"], *in_transaction(6, "open"))  # 8
+    append(path, ["8c"], *in_transaction(8, "open"))  # 9
+    append(path, ["7c"], *in_transaction(7, "commit"))  # 10, marker 11
+    append(path, ["end"])  # 12
+    return path
