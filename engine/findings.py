@@ -92,6 +92,11 @@ KINDS: dict[str, Kind] = {
         "the file ends inside a batch: a write was cut off, or a broker is writing at this moment",
         f"if no broker is running: {_DAMAGED}",
     ),
+    "segment-too-large": Kind(
+        Severity.ERROR,
+        "a segment has at most 2147483647 bytes: a broker takes the log dir offline, or does not start",
+        "compare its size on the disk (du): a file of holes is not a log; move it out of the partition",
+    ),
     "zero-tail": Kind(
         Severity.WARNING,
         "zeros behind the last batch: space that a crash left allocated but unwritten",
