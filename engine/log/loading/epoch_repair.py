@@ -71,7 +71,8 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry]) ->
     kept: list[EpochEntry] = []
     for entry in read_leader_epochs(files, path).entries if files.exists(path) else ():
         follows = not kept or (entry.epoch > kept[-1].epoch and entry.start_offset > kept[-1].start_offset)
-        if follows and 0 <= entry.start_offset < starts.first_segment and (not local or 0 <= entry.epoch <= local[0].epoch):
+        is_before = 0 <= entry.start_offset < starts.first_segment
+        if follows and is_before and (not local or 0 <= entry.epoch <= local[0].epoch):
             kept.append(entry)
     if starts.line is not None and starts.line < starts.first_segment and _are_lost(kept[0] if kept else None, starts.line):
         what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in remote "
@@ -81,7 +82,7 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry]) ->
 
 
 def _are_lost(first: EpochEntry | None, start: int) -> bool:
-    """Were there entries before the `first` one? No epoch is below 0, and one may begin late: the log start is noted after it."""
+    """Were there entries before the `first` one? No epoch is below 0; epoch 0 may begin after the log start offset."""
     return first is None or (first.start_offset > start and first.epoch > 0)
 
 
