@@ -160,7 +160,7 @@ class _Named:
                 continue
             number = bisect_right(bases, event.first_offset)
             following = bases[number] if number < len(bases) else LONG_MAX
-            is_open = event.end_offset is None and event.severity is Severity.ERROR
+            is_open = event.end_offset is None and event.severity is Severity.ERROR and event.action is not Action.SALVAGED
             self._ranges.append((event.first_offset, following if is_open else event.end_offset or event.first_offset))
         self._ranges.sort()
 
