@@ -74,14 +74,14 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry]) ->
         if follows and 0 <= entry.start_offset < starts.first_segment and (not local or 0 <= entry.epoch <= local[0].epoch):
             kept.append(entry)
     if starts.line is not None and starts.line < starts.first_segment and _are_lost(kept[0] if kept else None, starts.line):
-        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in remote "
-                "storage, and the next leader deletes segments there whose epochs the file does not have")
+        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in "
+                "remote storage, and the next leader deletes segments there whose epochs the file does not have")
         raise LogDamaged(what, do=f"copy {_NAME} from another replica of the partition; no broker starts before", path=path)
     return kept
 
 
 def _are_lost(first: EpochEntry | None, start: int) -> bool:
-    """Were there entries before the `first` one? No epoch is below 0, and one may begin late: the log start is noted after it."""
+    """Were there entries before the `first` one? It may begin above the log start, which is noted later than epochs are."""
     return first is None or (first.start_offset > start and first.epoch > 0)
 
 
