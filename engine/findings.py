@@ -64,7 +64,6 @@ class Finding(NamedTuple):
         return KINDS[self.code].severity
 
 
-_DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
 _DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full --dry-run {directory}` shows what a repair "
             "truncates, with --salvage what it keeps")
 _REBUILD = "kafkalog verify-index --rebuild {path}"
@@ -86,12 +85,17 @@ KINDS: dict[str, Kind] = {
     "batch-size-invalid": Kind(
         Severity.ERROR,
         "no batch here can be that small, or that large: zeros of an unfinished write, or overwritten bytes",
-        _DUMP_ON,
+        f"`kafkalog dump-log --continue-on-corruption` reads what follows; {_DAMAGED}",
     ),
     "torn-tail": Kind(
         Severity.ERROR,
         "the file ends inside a batch: a write was cut off, or a broker is writing at this moment",
         f"if no broker is running: {_DAMAGED}",
+    ),
+    "segment-too-large": Kind(
+        Severity.ERROR,
+        "a segment has at most 2147483647 bytes: a broker takes the log dir offline, or does not start",
+        "compare its size on the disk (du): a file of holes is not a log; move it out of the partition",
     ),
     "zero-tail": Kind(
         Severity.WARNING,

@@ -17,6 +17,12 @@ from kafkalog_cli.main import COMMANDS, cli
 
 EDITION = "2026-11-22"  # when the words of the pages were last changed
 _ENVIRONMENT = (("NO_COLOR", "If it is set, nothing is coloured. Without it colours appear on a terminal only."),)
+_AS_ROOT = (
+    "Run it as the user that the broker runs as. If root runs it on a log dir of another user, it works there with that user's "
+    "rights only: what it makes belongs to that user, and files of other users are refused. Log dirs of several users need "
+    "several calls."
+)
+_SPARK_AS_ROOT = "Start it as the user that owns the log dirs: root may not change those of another user with Spark."
 
 
 def commands() -> dict[str, DocumentedCommand]:
@@ -81,7 +87,10 @@ def man_page(
     lines += [".SH EXIT STATUS"]
     for status, meaning in command.exit_status:
         lines += [".TP", f".B {status}", *_prose(meaning)]
-    lines += [".PP", *_prose(STATUS_NOTE), ".SH ENVIRONMENT"]
+    lines += [".PP", *_prose(STATUS_NOTE)]
+    if command.writes and not below:
+        lines += [".SH ROOT", *_prose(_SPARK_AS_ROOT if name == "kafkalog spark" else _AS_ROOT)]
+    lines += [".SH ENVIRONMENT"]
     for variable, meaning in _ENVIRONMENT:
         lines += [".TP", f".B {variable}", *_prose(meaning)]
     others = [f"kafkalog-{one}" for one in below] if below else ["kafkalog"]

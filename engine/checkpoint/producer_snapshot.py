@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
 from engine.formats import (
+    INT_MAX,
     PRODUCER_SNAPSHOT_ENTRY,
     PRODUCER_SNAPSHOT_HEADER,
     ProducerSnapshotEntry,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from engine.files import Buffer, OpenFile, ReadOnlyFiles, WritableFile
 
 VERSION = 1
+_MAX_SIZE = INT_MAX  # bytes that Java reads into one array
 
 _PIECE = 16_384 * PRODUCER_SNAPSHOT_ENTRY.size  # bytes that are read or written at once
 _CRC_AT = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
@@ -35,7 +37,8 @@ class ProducerSnapshot:
 
     size                        bytes
     version, stored_crc, count  as they stand in the file, None where it is too short for them
-    computed_crc                None where it is too short to hold a checksum
+    computed_crc                None where it is too short to hold a checksum, or too large
+    is_too_large                Kafka does not read it, and nor is it read here
     `len`, iteration, `pieces`  the producers whose bytes are there, whatever else is wrong with the file
     """
 
@@ -47,13 +50,16 @@ class ProducerSnapshot:
         self.stored_crc: int | None = None
         self.computed_crc: int | None = None
         self.count: int | None = None
-        self.size = len(data)
+        self.size, self.is_too_large = len(data), False
         if len(data) >= _COUNT_AT:
             self.stored_crc = PRODUCER_SNAPSHOT_HEADER.field("crc", data)
             self.computed_crc = crc32c(memoryview(data)[_COUNT_AT : PRODUCER_SNAPSHOT_HEADER.size])
         if len(data) >= PRODUCER_SNAPSHOT_HEADER.size:
             self.count = PRODUCER_SNAPSHOT_HEADER.read(data).entry_count
             self.size = PRODUCER_SNAPSHOT_HEADER.size
+            if files is not None and (size := files.info(path).size) > _MAX_SIZE:
+                self.size, self.computed_crc, self.is_too_large = size, None, True
+                return
             for piece in self._rest():
                 self.size += len(piece)
                 self.computed_crc = crc32c(piece, self.computed_crc or 0)
@@ -66,7 +72,7 @@ class ProducerSnapshot:
         return cls(head, path, files)
 
     def __len__(self) -> int:
-        if self.version != VERSION or self.count is None:
+        if self.version != VERSION or self.count is None or self.is_too_large:
             return 0
         return max(0, min(self.count, self._room // PRODUCER_SNAPSHOT_ENTRY.size))
 
@@ -99,6 +105,8 @@ class ProducerSnapshot:
 
         Kafka then takes nothing from the file. Mirrors ProducerStateManager.readSnapshot.
         """
+        if self.is_too_large:
+            return f"{self.size} bytes, more than the {_MAX_SIZE} that Kafka reads: it was not read"
         reason = self._schema_error()
         if reason is not None:
             return f"Snapshot failed schema validation: {reason}"
@@ -133,6 +141,8 @@ class ProducerSnapshot:
             return f"{self.size} bytes, the header has {PRODUCER_SNAPSHOT_HEADER.size}"
         if self.version != VERSION:
             return f"version {self.version}, only {VERSION} exists"
+        if self.is_too_large:
+            return f"{self.size} bytes, more than the {_MAX_SIZE} that Kafka reads: it was not read"
         if self.stored_crc != self.computed_crc:
             return f"stored CRC-32C {self.stored_crc:08x}, computed {self.computed_crc:08x}"
         if self.count < 0 or self.count > len(self):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from engine.dump.options import UNLIMITED
 from engine.record.reader import ChunkReader
-from engine.record.soundness import go_on, unsound_batches
-from engine.record.windows import LogWalk, Stop
+from engine.record.soundness import go_on, too_large, unsound_batches
+from engine.record.windows import MAX_LOG_SIZE, LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,11 @@ class LogDump:
         """Walk the log from byte `start` on, where a batch begins."""
         options = self._options
         size = self._file.size()
-        end = size if options.max_bytes == UNLIMITED else min(size, options.max_bytes)
+        readable = min(size, MAX_LOG_SIZE)
+        end = readable if options.max_bytes == UNLIMITED else min(readable, options.max_bytes)
+        larger = too_large(self._path, size)
+        if larger is not None:
+            self._report(larger)
         if start:
             self._gaps.begin_anywhere()
         walk = LogWalk(self._file, start, end, max_batch_bytes=options.max_batch_bytes)

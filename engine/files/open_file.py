@@ -77,6 +77,22 @@ class OpenFile:
             raise became_shorter(self.path, position + size)
         return data
 
+    def next_data(self, position: int, end: int) -> int:
+        """The first byte from `position` on that is not in a hole of the file, which reads as zeros; `end`: none before it.
+
+        Where the file system knows of no holes, or this stands for another file: `position`. Raises UnreadableFile.
+        """
+        if self._descriptor < 0 or position >= end:
+            return position
+        try:
+            return min(os.lseek(self._descriptor, position, os.SEEK_DATA), end)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole
+                return end
+            if error.errno in (errno.EINVAL, errno.ENOTSUP):
+                return position
+            raise unreadable(self.path, error) from error
+
     def send(self, descriptor: int, position: int, size: int) -> None:
         """Hand `size` bytes from byte `position` to an open file, pipe or socket, as far as possible without a copy.
 

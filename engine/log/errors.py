@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.advice import argument
 from engine.errors import KafkalogError
+from engine.formats import INT_MAX
 from engine.index.errors import (
     CorruptIndex,
     IndexFull,
@@ -71,6 +72,13 @@ class SegmentTooLarge(KafkalogError):
     """A .log above 2^31 − 1 bytes, which no index can point into (KafkaException)."""
 
     code = "segment-too-large"
+
+
+def refuse_too_large(path: str, size: int) -> None:
+    """Raise SegmentTooLarge if the .log at `path` has so many bytes that Kafka does not open it."""
+    if size > INT_MAX:
+        do = f"du -h {argument(path)}    # its size on the disk; a file of holes is not a log: move it out of the partition"
+        raise SegmentTooLarge(f"{path}: {size} bytes, the largest segment has {INT_MAX}", do=do)
 
 
 class CorruptRecord(KafkalogError):

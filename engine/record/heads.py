@@ -12,7 +12,7 @@ from engine.errors import became_shorter
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE, Status
 from engine.kernels.scan import scan_heads
 from engine.record.columns import BatchColumns
-from engine.record.windows import LogWalk, Stop, Window
+from engine.record.windows import MAX_LOG_SIZE, LogWalk, Stop, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ class HeadWalk:
     ) -> None:  # fmt: skip
         self.file = file
         self.position = self._start = start
-        self.end = file.size() if end is None else end
+        self.end = min(file.size(), MAX_LOG_SIZE) if end is None else end
         self.stop = Stop.END
         self.gave_up: int | None = None  # see LogWalk
         self._batches = BatchColumns() if batches is None else batches

@@ -11,7 +11,7 @@ from engine.findings import Finding, Where
 from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2, MIN_RECORD_SIZE, BatchField, Codec
 from engine.kernels.select import next_unsound
 from engine.record.damage import Problem, unknown_codec
-from engine.record.windows import Stop, only_zeros
+from engine.record.windows import MAX_LOG_SIZE, Stop, only_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
     from engine.record.heads import HeadWalk
     from engine.record.windows import LogWalk, Window
+
+_BLOCK = 1 << 16  # bytes: holes of a file begin at the next block of the file system
 
 
 def unsound_batches(path: str, window: Window, *, codecs: bool) -> Iterator[tuple[int, Finding]]:
@@ -51,6 +53,14 @@ def _bad_checksum(where: Where, table: memoryview, row: int) -> Finding:
     return Finding("crc-mismatch", where, what)
 
 
+def too_large(path: str, size: int) -> Finding | None:
+    """What to say of a .log with more bytes than a walk reads; None: it has not. `path` as the finding names the file."""
+    if size <= MAX_LOG_SIZE:
+        return None
+    what = f"{size} bytes; those from byte {MAX_LOG_SIZE} on were not read"
+    return Finding("segment-too-large", Where(path, MAX_LOG_SIZE), what)
+
+
 def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) -> Finding | None:
     """What stands behind the last batch of a walk that came to `position` of `end`; None: nothing.
 
@@ -60,7 +70,9 @@ def unsound_end(file: OpenFile, path: str, stop: Stop, position: int, end: int) 
         return None
     where = Where(path, position)
     if only_zeros(file, position, end):
-        return Finding("zero-tail", where, f"{end - position} zero bytes behind the last batch")
+        is_hole = end - position > _BLOCK and file.next_data(position + _BLOCK, end) == end
+        hole = ", in a hole of the file: nobody wrote them" if is_hole else ""
+        return Finding("zero-tail", where, f"{end - position} zero bytes behind the last batch{hole}")
     if stop is Stop.TORN:
         return Finding("torn-tail", where, f"{end - position} bytes at the end are no whole batch")
     what = f"size field {_size_field(file, position)}, the smallest legal one is {MIN_RECORD_SIZE}"

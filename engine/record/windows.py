@@ -14,6 +14,7 @@ from engine.errors import became_shorter
 from engine.formats import (
     BATCH_HEADER,
     HEADER_SIZE_UP_TO_MAGIC,
+    INT_MAX,
     LEGACY_V0,
     LEGACY_V1,
     LOG_OVERHEAD,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 WINDOW_SIZE = 1 << 20
 MAX_BATCH_BYTES = 64 << 20  # of a batch that is decoded, unless told otherwise: 64 times what brokers accept by default
+MAX_LOG_SIZE = INT_MAX  # bytes of a .log: Kafka opens no larger one
 _CHUNK = 1 << 20
 _INT = 4  # bytes of a size field
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan tells no size from less
@@ -67,7 +69,7 @@ class Window(NamedTuple):
 
 
 class LogWalk:
-    """The batches of one log file, from `start` to `end` (byte positions; default: its size at this moment).
+    """The batches of one log file, from `start` to `end` (byte positions; default: its size at this moment, or MAX_LOG_SIZE).
 
     batches  columns to reuse: many short walks over one file are otherwise busy with making new ones
 
@@ -87,7 +89,7 @@ class LogWalk:
     ) -> None:
         self.file = file
         self.position = start
-        self.end = file.size() if end is None else end
+        self.end = min(file.size(), MAX_LOG_SIZE) if end is None else end
         self.stop = Stop.END
         self._suspect = start  # file position of the first of the batches with wrong checksums right before `position`
         self._is_suspicious = False  # is there such a batch?
@@ -154,6 +156,9 @@ class LogWalk:
                 self.gave_up = at
                 return None
             if at >= behind:
+                at = self.file.next_data(at, self.end)
+                if at == self.end:
+                    return None
                 count = self.file.read_into(memoryview(buffer)[: self.end - at], at)
                 data, start = memoryview(buffer)[:count], at
                 is_last = start + len(data) >= self.end
@@ -246,13 +251,14 @@ def is_zero(buffer: bytearray, size: int) -> bool:
 
 def only_zeros(file: OpenFile, start: int, end: int) -> bool:
     """Are bytes start … end − 1 all zero, or none? Reads on only while it sees zeros. Raises as OpenFile.read_exactly."""
-    buffer = bytearray(_CHUNK)
-    for at in range(start, end, _CHUNK):
+    buffer, at = bytearray(_CHUNK), start
+    while (at := file.next_data(at, end)) < end:
         size = min(_CHUNK, end - at)
         if file.read_into(memoryview(buffer)[:size], at) < size:
             raise became_shorter(file.path, at + size)
         if not is_zero(buffer, size):
             return False
+        at += size
     return True
 
 

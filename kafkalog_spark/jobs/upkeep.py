@@ -18,7 +18,7 @@ from engine.errors import KafkalogError
 from engine.files import Files
 from engine.findings import Severity
 from engine.layout import PartitionKind
-from engine.log.logdir.locking import locked
+from engine.log.logdir.locking import locked, refuse_other_owner
 from engine.log.logdir.log_dirs import LogDir, Place, find_log_dirs
 from engine.log.logdir.log_manager import LogManager, Standing
 from engine.log.logdir.startup import survey
@@ -120,8 +120,10 @@ def opened(
         found = speakable(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
         found = _narrowed(found, topics) if topics else found
         log_dirs = [log_dir for log_dir in found if log_dir.places or not topics]
+        places = [place.path for log_dir in log_dirs for place in log_dir.places]
+        refuse_other_owner(files, (*(log_dir.path for log_dir in log_dirs), *places))
         with ExitStack() as stack:  # each step back is taken, whichever fails
-            stack.enter_context(locked(files, [log_dir.path for log_dir in log_dirs]))
+            stack.enter_context(locked(files, [log_dir.path for log_dir in log_dirs], places))
             hold = stack.enter_context(held(files, [log_dir.path for log_dir in log_dirs]))
             seams: dict[str, Files] = {}
             for log_dir in log_dirs:
@@ -221,6 +223,7 @@ def _rows(places: list[Place], work: Assignment, cluster: Cluster, hold: Hold) -
         mine = [place for place in places if place.log_dir == log_dir.path]
         if not mine:
             continue
+        refuse_other_owner(files, (log_dir.path, *(place.path for place in mine)))
         with ExitStack() as stack:
             for place in mine:
                 lock = own_lock(files, log_dir.path, place.path)

@@ -18,7 +18,7 @@ from engine.config import LogConfig
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import remove_tree, replace
 from engine.half_commits import JOURNAL, MANIFEST, STAGING
-from engine.layout import FileKind, log_file_name, parse_file_name
+from engine.layout import FileKind, log_file_name, parse_file_name, parse_partition_dir
 from engine.log.loading.loader import open_log
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_manager import CHECKPOINTS
@@ -72,9 +72,11 @@ def begin(files: Files, job: StagedJob) -> None:
 def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
     """Hold the lock of the log dir, so that no broker starts there. Raises LogDirLocked after `patience` seconds."""
     until = time.monotonic() + patience
+    names = files.list(root) if files.exists(root) else []
+    partitions = [f"{root}/{name}" for name in names if parse_partition_dir(name) is not None]
     while True:
         try:
-            lock = locked(files, [root], undoes_commits=True)
+            lock = locked(files, [root], partitions, undoes_commits=True)
             lock.__enter__()
             break
         except LogDirLocked:

@@ -14,6 +14,7 @@ from engine.discovery import DirectoryKind, directory_kind
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, now_ms
 from engine.half_commits import STAGING, half_commit
+from engine.log.logdir.locking import refuse_other_owner
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.commit import commit
@@ -54,6 +55,7 @@ class Sink:
                 raise LogDirError(f"{root}: a file; name the directory that the partition directories go to")
             if files.exists(root) and directory_kind(files.list(root)) is DirectoryKind.PARTITION:
                 raise LogDirError(f"{root}: a partition directory; name the directory that such directories go to")
+            refuse_other_owner(files, [root])
             staging.make_directories(files, root)
             _clear_leftovers(files, root)
         except KafkalogError as error:
@@ -66,6 +68,7 @@ class Sink:
         files, name = Files(), f"{self.job.name}/{number}-{attempt}"
         directory = f"{self.job.root}/{STAGING}/{name}"
         try:
+            refuse_other_owner(files, [self.job.root])
             staging.begin(files, self.job)
             with alive(files, self.job.directory):
                 staging.make_directories(files, directory)

@@ -85,6 +85,21 @@ def rights_of_owner(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: I
         yield
 
 
+def refuse_other_owner(files: ReadOnlyFiles, directories: Iterable[str]) -> None:
+    """Raise NotAllowed if root is about to work on directories of another user where it can not take that user's rights.
+
+    Of a directory that is not there counts the one around it. For processes that do other work as well, such as Spark's.
+    """
+    for directory in directories if is_root() else ():
+        path = files.absolute(directory)
+        while not files.exists(path):
+            path = parent_of(path)
+        user = files.info(path).owner
+        if user != ROOT:
+            what = f"{path}: belongs to user {user_name(user)}, whose rights root does not take in Spark's processes"
+            raise NotAllowed(what, do=f"start Spark as that user: sudo -u '#{user}' …")
+
+
 def lock_directories(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Iterable[str]) -> list[str]:
     """The directories whose `.lock` keeps brokers away from partitions: their log dirs, and those where links really lead."""
     real = [files.resolve(log_dir) for log_dir in log_dirs]

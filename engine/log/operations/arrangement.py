@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Expand = Callable[[int, Run], Iterator[Batch]]
 
 
-_BREAK = 8  # offsets that a seam costs, or an epoch that runs backwards: a log has them only where it was damaged
+_BREAK = 8  # offsets that a seam costs, or an offset or epoch that runs backwards: only damaged logs have them
 _AFTER_END = "their offsets lie after the end of the log, and batches of lower offsets follow them"
 _BEFORE_START = "their offsets lie before the start of the log, and batches of higher offsets precede them"
 
@@ -89,14 +89,17 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[
     parts = sorted((Part(base, run) for base, of_file in runs.items() for run in of_file), key=_by_offset)
     kept: list[Part] = []
     dropped: list[Dropped] = []
+    backwards = {Part(base, run) for base, of_file in runs.items() for last, run in pairwise(of_file)
+                 if run.first_offset < last.end_offset}
+    bases = set(runs)
     for group in _overlapping(parts):
         if len(group) == 1:
             kept += group
         else:
-            stays, goes = _decide(group, set(runs), expand, epochs)
-            kept += stays
+            chains = [chain for part in group for chain in _chains(part, bases, expand, epochs, runs_back=part in backwards)]
+            stays, goes = _decide(chains, _last_of_producers(kept[-1], expand) if kept else None)
+            kept += sorted(stays, key=_by_offset)
             dropped += goes
-    kept.sort(key=_by_offset)
     _drop_leaps(kept, dropped)
     return Arrangement(_segments(kept), sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)))
 
@@ -155,11 +158,9 @@ class _Score(NamedTuple):
     sequences: int = 0
 
 
-def _decide(
-    group: list[Part], bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]
-) -> tuple[list[Part], list[Dropped]]:
-    chains = [chain for part in group for chain in _chains(part, bases, expand, epochs)]
-    way = _best_way(chains)
+def _decide(chains: list[_Chain], before: _Chain | None) -> tuple[list[Part], list[Dropped]]:
+    """What stays of `chains`, and what goes; `before`: the chain that comes before all of them."""
+    way = _best_way(chains, before)
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way), key=lambda one: -len(one.batches))
     starts: list[tuple[int, int, _Chain, Batch]] = []  # of what is kept: first offset, number, and where it is
@@ -185,8 +186,13 @@ def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple
     return None
 
 
-def _chains(part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]) -> Iterator[_Chain]:
-    """Those of a part. They are split where another segment begins by its name: there a log may go on in another file."""
+def _chains(
+    part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry], *, runs_back: bool
+) -> Iterator[_Chain]:
+    """Those of a part. They are split where another segment begins by its name: there a log may go on in another file.
+
+    runs_back  the first batch begins below the end of the one before it in the file
+    """
     found: list[list[Batch]] = []
     for batch in expand(part.base, part.run):
         if found and found[-1][-1].end_offset == batch.first_offset and batch.first_offset not in bases - {part.base}:
@@ -197,6 +203,7 @@ def _chains(part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochE
         before = found[number - 1][-1].end_offset if number else None
         after = found[number + 1][0].first_offset if number + 1 < len(found) else None
         worth = sum(batch.end_offset - batch.first_offset for batch in batches if _fits(batch, epochs))
+        worth -= _BREAK * (runs_back and not number)
         yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, worth)
 
 
@@ -206,7 +213,17 @@ def _fits(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
     return at == 0 or batch.leader_epoch < 0 or epochs[at - 1].epoch == batch.leader_epoch
 
 
-def _best_way(chains: list[_Chain]) -> list[_Chain]:
+def _last_of_producers(part: Part, expand: Expand) -> _Chain:
+    """A chain that ends as `part` does: its last batch of each producer, and its last batch."""
+    last: dict[tuple[int, int], Batch] = {}
+    for batch in expand(part.base, part.run):
+        producer = (batch.producer_id, batch.producer_epoch)
+        last.pop(producer, None)
+        last[producer] = batch
+    return _Chain(part.base, list(last.values()), is_entry=True, is_exit=True, worth=0)
+
+
+def _best_way(chains: list[_Chain], before_all: _Chain | None) -> list[_Chain]:
     """Chains that hold no offset twice, with the best score."""
     chains = sorted(chains, key=lambda one: (one.end_offset, one.base, one.batches[0].start))
     ends: list[int] = []
@@ -219,7 +236,7 @@ def _best_way(chains: list[_Chain]) -> list[_Chain]:
         candidates = set(by_end.get(chain.first_offset, ()))
         if start:
             candidates.add(best[start - 1][1])
-        score, came_from = _with(_Score(), None, chain), -1
+        score, came_from = _with(_Score(), before_all, chain), -1
         for one in sorted(candidates):
             through = _with(scores[one], chains[one], chain)
             if through > score:
@@ -354,16 +371,19 @@ def _block(parts: list[Part]) -> int:
 
 def _segments(kept: list[Part]) -> list[Segment]:
     """Which file holds which parts: each keeps its name as long as its batches fit it, and takes what was moved there."""
-    of_file: dict[int, list[Part]] = defaultdict(list)
-    for part in kept:
-        of_file[part.base].append(part)
-    largest = {base: max(parts, key=lambda part: part.size) for base, parts in of_file.items()}
+    largest: dict[int, int] = {}  # by name of its file, the number of the largest part: what else is there may have moved
+    for number, part in enumerate(kept):
+        if part.base not in largest or part.size > kept[largest[part.base]].size:
+            largest[part.base] = number
     bases: list[tuple[int, int]] = []
     end = 0
-    for named in sorted(largest, key=lambda base: largest[base].run.first_offset):
-        first = min(part.run.first_offset for part in of_file[named] if part.run.first_offset >= end)
-        bases.append((named if end <= named <= first else first, named))
-        end = largest[named].run.end_offset
+    for named, first in sorted(largest.items(), key=lambda item: item[1]):
+        number = first
+        while number and kept[number - 1].base == named:
+            number -= 1
+        fits = end <= named <= kept[first].run.first_offset
+        bases.append((named if fits else kept[number].run.first_offset, named))
+        end = kept[first].run.end_offset
     segments: list[Segment] = []
     at = 0
     for number, (base, named) in enumerate(bases):

@@ -268,6 +268,8 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
             _one(over, chosen, place, jobs, report)
         except KafkalogError as error:
             report.failure = error
+        except MemoryError:
+            report.failure = too_little_memory(place.path)
     return report
 
 

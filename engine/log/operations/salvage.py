@@ -21,6 +21,7 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.log.errors import refuse_too_large
 from engine.log.operations.arrangement import Segment, arrange
 from engine.log.report import Action
 from engine.log.scan.sound_runs import as_runs, batches_in, sound_batches, with_offsets_restored
@@ -51,12 +52,13 @@ def salvage(files: Files, directory: str, report: Report) -> int:
     """Rewrite every segment of the partition in `directory` that has damage, batches out of order or twice.
 
     A torn end of the last segment is left to recovery. Returns how many files were changed. Raises UnreadableFile,
-    UnwritableFile.
+    UnwritableFile, SegmentTooLarge.
     """
     bases = sorted(int(name[:20]) for name in files.list(directory) if is_log_file_name(name))
     sources: dict[int, _Source] = {}
     for base, following in zip(bases, (*bases[1:], None), strict=False):
         with files.open(f"{directory}/{log_file_name(base)}") as file:
+            refuse_too_large(file.path, file.size())
             sources[base] = _read(file, base, following)
 
     def expand(base: int, run: Run) -> Iterator[Batch]:

@@ -18,7 +18,7 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
-from engine.log.errors import CorruptRecord, SegmentTooLarge, no_offset_left
+from engine.log.errors import CorruptRecord, no_offset_left, refuse_too_large
 from engine.log.scan.batch_search import (
     BatchHead,
     TimestampAndOffset,
@@ -121,9 +121,8 @@ class ReadableSegment:
     def _size_on_disk(self) -> int | None:
         """Bytes of the .log; None: it is not there. Raises SegmentTooLarge."""
         found = look(self.files, self.log_path)
-        if found is not None and found.size > INT_MAX:
-            what = f"{self.log_path}: {found.size} bytes, the largest segment has {INT_MAX}"
-            raise SegmentTooLarge(what)
+        if found is not None:
+            refuse_too_large(self.log_path, found.size)
         return None if found is None else found.size
 
     def release_log(self) -> None:

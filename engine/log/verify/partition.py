@@ -37,7 +37,7 @@ from engine.log.verify.losses import read_evidence
 from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
 from engine.record.kafka07_file import valid_size
-from engine.record.soundness import unsound_batches, unsound_end
+from engine.record.soundness import too_large, unsound_batches, unsound_end
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -379,6 +379,11 @@ class _Partition:
 
     def _end_of_log(self, walk: LogWalk, file: OpenFile, *, is_last: bool) -> None:
         """What follows the last batch."""
+        larger = too_large(file.path, file.size())
+        if larger is not None:
+            self._report(larger)
+            if walk.stop is Stop.TORN:  # perhaps only because the walk ended before the file
+                return
         finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
             unread = f"{finding.what}; {walk.end - walk.position} bytes from here on were not read"
