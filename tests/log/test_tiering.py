@@ -255,11 +255,14 @@ def test_epochs_of_remote_records_that_can_not_be_read_are_not_made_up(words, lo
     assert path.read_bytes() == b"garbage"
 
 
-@pytest.mark.parametrize("data", ["0\n1\n4 493\n", "0\n0\n"])
-def test_lost_epochs_of_remote_records_are_reported(data, tmp_path):
+@pytest.mark.parametrize(("data", "words"), [
+    ("0\n1\n4 493\n", ("--clean-start",)), ("0\n1\n4 493\n", ("--mark-clean",)), ("0\n0\n", ("--clean-start",)),
+])  # fmt: skip
+def test_lost_epochs_of_remote_records_are_reported(data, words, tmp_path):
     """As in the variant epochs-cut, with which a broker deleted 70 objects of the store within seconds."""
     top = copied("clean", tmp_path)
     (top / "d1/codecs-0/leader-epoch-checkpoint").write_text(data)
-    done = kafkalog("recover", "--clean-start", str(top / "d0"), str(top / "d1"))
-    assert done.status == 4
+    done = kafkalog("recover", *words, str(top / "d0"), str(top / "d1"))
+    assert done.status == 4, done.err
+    assert not (top / "d1/.kafka_cleanshutdown").exists()
     assert b"which may be in remote storage: a leader deletes segments there whose epochs it does not know" in done.out

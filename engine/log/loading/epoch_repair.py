@@ -43,7 +43,8 @@ def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEp
 def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report) -> None:
     """Make the checkpoint of `log` anew from the batches, if `report` says that these contradict it."""
     contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
-    if not contradicted and not report.has_doubtful_epochs:
+    if (not contradicted and not report.has_doubtful_epochs) or (log.is_tiered and _misses_remote(
+            log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
         return
     report.drop(Action.KEPT, _NAME)
     epochs = rebuild_leader_epochs(files, log.directory)
@@ -75,8 +76,8 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry]) ->
         if follows and is_before and (not local or 0 <= entry.epoch <= local[0].epoch):
             kept.append(entry)
     if starts.line is not None and starts.line < starts.first_segment and _are_lost(kept[0] if kept else None, starts.line):
-        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in remote "
-                "storage, and the next leader deletes segments there whose epochs the file does not have")
+        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in "
+                "remote storage, and the next leader deletes segments there whose epochs the file does not have")
         raise LogDamaged(what, do=f"copy {_NAME} from another replica of the partition; no broker starts before", path=path)
     return kept
 
@@ -86,11 +87,16 @@ def _are_lost(first: EpochEntry | None, start: int) -> bool:
     return first is None or (first.start_offset > start and first.epoch > 0)
 
 
+def _misses_remote(epochs: LeaderEpochFileCache, log_start_offset: int, first_base_offset: int) -> bool:
+    """Has the checkpoint of a tiered log lost epochs of records in remote storage?"""
+    return log_start_offset < first_base_offset and _are_lost(next(iter(epochs.entries), None), log_start_offset)
+
+
 def note_lost_remote_epochs(log: Loading, log_start_offset: int, first_base_offset: int) -> None:
     """Report a checkpoint of a tiered log that has lost epochs of records in remote storage. Nothing here can mend it."""
-    first = next(iter(log.epochs.entries), None)
-    if log_start_offset >= first_base_offset or not _are_lost(first, log_start_offset):
+    if not _misses_remote(log.epochs, log_start_offset, first_base_offset):
         return
+    first = next(iter(log.epochs.entries), None)
     end = first_base_offset if first is None else min(first.start_offset, first_base_offset)
     what = (f"it has no epoch for offsets {log_start_offset} to {end - 1}, which may be in remote storage: a leader deletes "
             "segments there whose epochs it does not know - copy the file from another replica before a broker starts")
