@@ -214,6 +214,11 @@ def test_a_swap_that_is_not_whole_is_reported_with_what_a_start_would_lose(parti
     logs = partition.parent.parent
     assert verified(logs)[0] == {"swap-loses-records": [None]}, "the metadata log says that the topic is not compacted"
     assert verified("--config", "cleanup.policy=compact", partition)[0] == {}
+    lost = "have none of these offsets"
+    assert lost in kafkalog("recover", "--dry-run", str(partition)).out.decode()
+    assert lost not in kafkalog("recover", "--dry-run", "--config", "cleanup.policy=compact", str(partition)).out.decode()
+    (partition / f"{log.name}.swap").write_bytes(data[: 383 + 129 + 70])  # no compaction ends inside a batch
+    assert lost in kafkalog("recover", "--dry-run", "--config", "cleanup.policy=compact", str(partition)).out.decode()
     (partition / f"{log.name}.swap").rename(partition / f"{log.name}.cleaned")
     assert verified(partition)[0] == {}
 

@@ -145,23 +145,39 @@ class Leftovers:
             reason = f"replaced by the {SWAP} files of offsets {first} to {end}"
             if is_log_file_name(name):
                 new = self._runs(log_swaps) if new is None else new
-                self._remove_log(name, reason, new)
+                self._remove_log(name, reason, new, is_compaction=self._config.compact and self._are_whole(log_swaps))
             else:
                 self._note_txn_index(name)
                 self._remove(name, reason)
 
-    def _remove_log(self, name: str, reason: str, new: list[Run]) -> None:
-        """Remove a log that `new` replaces, and report the batches after or before all of that."""
+    def _are_whole(self, names: list[str]) -> bool:
+        """Do the logs with these names hold nothing but sound batches? One that ends inside a batch proves nothing."""
+        for name in names:
+            end = 0
+            for batch in self._batches(name):
+                if batch.start != end:
+                    return False
+                end = batch.end
+            if end != self._files.info(f"{self._directory}/{name}").size:
+                return False
+        return True
+
+    def _remove_log(self, name: str, reason: str, new: list[Run], *, is_compaction: bool) -> None:
+        """Remove a log that `new` replaces, and report the batches after or before all of that.
+
+        is_compaction  `new` is what the cleaner kept: the records of the other batches have newer ones of their keys
+        """
         start, end = min((run.first_offset for run in new), default=0), max((run.end_offset for run in new), default=0)
         lost = [run for run in self._runs([name]) if run.first_offset < start or run.end_offset > end]
-        if not lost:
+        if not lost or is_compaction:
             self._remove(name, reason)
             return
         offsets = (min(run.first_offset if run.first_offset < start else max(end, run.first_offset) for run in lost),
                    max(run.end_offset if run.end_offset > end else start for run in lost))
         self._remove(name, reason)
         self._report.add(Action.MISSING, name, f"the {SWAP} files have none of these offsets, and a broker loses them: "
-                         "--salvage keeps the segment instead", offsets=offsets, severity=Severity.ERROR)
+                         "--salvage keeps the segment instead; if the topic is compacted, --config cleanup.policy=compact "
+                         "completes the replacement", offsets=offsets, severity=Severity.ERROR)
 
     def _note_txn_index(self, name: str) -> None:
         """Report a transaction index that goes and that no `.swap` replaces."""
