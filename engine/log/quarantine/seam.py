@@ -70,6 +70,10 @@ class QuarantinedFile(WritableFile):
         """Fill `buffer` from byte `position`; returns how many bytes came."""
         return self.below.read_into(buffer, position)
 
+    def next_data(self, position: int, end: int) -> int:
+        """The first byte from `position` on that is not in a hole of the file; `end`: none before it."""
+        return self.below.next_data(position, end)
+
     def write_at(self, position: int, *parts: Buffer) -> None:
         """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
         if self.prepare(position):
