@@ -75,8 +75,8 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry]) ->
         if follows and is_before and (not local or 0 <= entry.epoch <= local[0].epoch):
             kept.append(entry)
     if starts.line is not None and starts.line < starts.first_segment and _are_lost(kept[0] if kept else None, starts.line):
-        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in remote "
-                "storage, and the next leader deletes segments there whose epochs the file does not have")
+        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in "
+                "remote storage, and the next leader deletes segments there whose epochs the file does not have")
         raise LogDamaged(what, do=f"copy {_NAME} from another replica of the partition; no broker starts before", path=path)
     return kept
 
