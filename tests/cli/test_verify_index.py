@@ -257,11 +257,11 @@ def test_rebuild_looks_again_once_it_has_the_lock(own_corpus, tmp_path, monkeypa
     first.write_bytes(sound[:-12] + bytes(12))
     lock = locking.locked
 
-    def locked(files, log_dirs):
+    def locked(files, log_dirs, partitions):
         """A broker that stops at this moment has repaired one index, and left another in the middle."""
         first.write_bytes(sound)
         second.write_bytes(second.read_bytes()[:-1])
-        return lock(files, log_dirs)
+        return lock(files, log_dirs, partitions)
 
     monkeypatch.setattr(locking, "locked", locked)
     done = kafkalog("verify-index", "--rebuild", str(partition))
