@@ -292,7 +292,7 @@ _kafkalog() {
             compopt +o default 2>/dev/null
             return
             ;;
-        --config-file)
+        --config-file|--quarantine)
             return
             ;;
         --format)
@@ -301,7 +301,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --dry-run --now --format --jobs --version -h --help' "$cur"
+            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine --dry-run -y --yes --now --format --jobs --version -h --help' "$cur"
         fi
         ;;
     esac

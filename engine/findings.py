@@ -64,7 +64,6 @@ class Finding(NamedTuple):
         return KINDS[self.code].severity
 
 
-_DUMP_ON = "kafkalog dump-log --continue-on-corruption {path}"
 _DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full --dry-run {directory}` shows what a repair "
             "truncates, with --salvage what it keeps")
 _REBUILD = "kafkalog verify-index --rebuild {path}"
@@ -86,7 +85,7 @@ KINDS: dict[str, Kind] = {
     "batch-size-invalid": Kind(
         Severity.ERROR,
         "no batch here can be that small, or that large: zeros of an unfinished write, or overwritten bytes",
-        _DUMP_ON,
+        f"`kafkalog dump-log --continue-on-corruption` reads what follows; {_DAMAGED}",
     ),
     "torn-tail": Kind(
         Severity.ERROR,

@@ -85,6 +85,20 @@ def session(
     """
     quarantines = quarantines_for(operation, values)
     outlive_output()
+    try:
+        status = _session(operation, values, perform, errors, quarantines, metrics, with_metadata=with_metadata)
+    finally:
+        if quarantines is not None:
+            quarantines.say()
+    if values["dry_run"] and values["form"] == "text":
+        click.echo("dry run: nothing was changed")
+    return status
+
+
+def _session(
+    operation: str, values: dict[str, Any], perform: Perform, errors: list[KafkalogError], quarantines: Quarantines | None,
+    metrics: Metrics, *, with_metadata: bool,
+) -> int:
     outcome = Outcome()
     status = 0
     reports: list[Report] = []
@@ -126,17 +140,12 @@ def session(
             if values["form"] == "json":
                 click.echo(stopped_line(UsageError(error.format_message())))
             raise
-        finally:
-            if quarantines is not None:
-                quarantines.say()
         for failure in errors:
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
             outcome.error(failure)
         if INTERRUPTION.number is None and (errors or not tally.is_ended) and tally.is_worth_telling:
             click.echo(printable(tally.text()), err=True)
-        if values["dry_run"] and values["form"] == "text":
-            click.echo("dry run: nothing was changed")
         return INTERRUPTION.status or max(status, outcome.finish())
 
 

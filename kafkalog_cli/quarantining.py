@@ -58,7 +58,7 @@ class Quarantines:
         for made in self._made:
             if made.is_used:
                 text = would_keep(made) if self._dry_run else kept_in(made)
-                say_at_any_rate(text, err=self._form == "json" or sys.exc_info()[0] is not None)
+                say_at_any_rate(text, err=self._form != "text" or sys.exc_info()[0] is not None)
 
     def _directory(self, files: Files, log_dir: str, now: int) -> str:
         """Where to keep what is taken out of `log_dir`. Raises UsageError for a place inside a log dir."""

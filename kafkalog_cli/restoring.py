@@ -26,24 +26,35 @@ if TYPE_CHECKING:
 
 def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, yes: bool, form: str) -> int:
     """Undo what each of the quarantines tells of, and stopped commits in log dirs → exit status."""
-    from engine.log.quarantine.kept import is_quarantine
-
     outlive_output()
     files = _files(dry_run=dry_run)
     if not paths:
         raise click.UsageError("name quarantines; kafkalog restore --list shows which there are")
     directories = [path.rstrip("/") or path for path in paths]
-    if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
-        return DECLINED
     status = 0
-    for directory in directories:
-        if files.exists(f"{directory}/{STAGING}") and not is_quarantine(files, directory):
-            status = max(status, undo_commits(files, directory, form, dry_run=dry_run))
-        else:
-            status = max(status, _restore(files, directory, force=force, salvage=salvage, dry_run=dry_run, form=form))
-        if INTERRUPTION.status:
-            return INTERRUPTION.status
+    try:
+        if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
+            return DECLINED
+        for directory in directories:
+            if _is_half_committed(files, directory):
+                status = max(status, undo_commits(files, directory, form, dry_run=dry_run))
+            else:
+                status = max(status, _restore(files, directory, force=force, salvage=salvage, dry_run=dry_run, form=form))
+            if INTERRUPTION.status:
+                return INTERRUPTION.status
+    except KafkalogError as error:
+        if form == "json":
+            click.echo(stopped_line(error))
+        outcome = Outcome()
+        outcome.error(error)
+        status = max(status, outcome.finish())
     return status
+
+
+def _is_half_committed(files: Files, directory: str) -> bool:
+    from engine.log.quarantine.kept import is_quarantine
+
+    return not is_quarantine(files, directory) and files.exists(f"{directory}/{STAGING}")
 
 
 def _files(*, dry_run: bool) -> Files:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import UnreadableFile, UsageError
 from engine.findings import Severity
-from engine.layout import PartitionKind
+from engine.layout import PartitionKind, parent_of
 from engine.log.logdir.log_manager import purge_deleted_directories
 from engine.log.operations.kafka07 import explain_retention_07, retain_07
 from engine.log.operations.operation import operate, places_of
@@ -44,6 +44,8 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool, as_much
     errors: list[KafkalogError] = []
 
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
+        if wanted is not None and values["quarantine"] is not None:
+            _refuse_quarantine_there(manager, values["quarantine"])
         disks = [] if wanted is None else _disks(manager, opening, wanted)
         refusals = [] if as_much_as_possible else [refusal for disk in disks if (refusal := disk.refusal()) is not None]
         if refusals:
@@ -76,6 +78,16 @@ def retain(values: dict[str, Any], wanted: int | None, *, explain: bool, as_much
             yield disk.report(failed=bool(errors))
 
     return session("retain", values, perform, errors)
+
+
+def _refuse_quarantine_there(manager: LogManager, quarantine: str) -> None:
+    """Raise UsageError where what --free deletes would be moved to a place on the same disk."""
+    for log_dir in manager.cluster.log_dirs:
+        files = manager.files_of(log_dir.path)
+        around = parent_of(files.absolute(quarantine.rstrip("/")))
+        if files.exists(around) and files.space(around).disk == files.space(log_dir.path).disk:
+            what = f"{quarantine}: on the file system of {log_dir.path}: what is moved there frees nothing"
+            raise UsageError(what, do="choose another file system with --quarantine DIR, or leave it out")
 
 
 def _purge(manager: LogManager, errors: list[KafkalogError]) -> Iterator[Report]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict
 from functools import partial
 from threading import Event
@@ -19,24 +19,25 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity
 from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
-from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.nameless import KINDS as NAMELESS
 from engine.log.verify.partition import UNKNOWN_POLICY, Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
-from kafkalog_cli.imports import load_everything
+from kafkalog_cli.asking import DECLINED, Declined
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
     from engine.config import LogConfig
-    from engine.files import Files, ReadOnlyFiles
+    from engine.files import ReadOnlyFiles
     from engine.layout import PartitionDir
     from engine.log.logdir.log_manager import LogManager, Settings, TopicPolicy
     from engine.log.logdir.startup import Cluster
+    from kafkalog_cli.rebuilding import Begun, Rebuild
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
@@ -48,13 +49,6 @@ _COUNTS = (
     "segments", "bytes", "batches", "offset_entries", "time_entries", "aborted_transactions", "producer_snapshots",
     "leader_epochs",
 )
-
-
-class Rebuild(NamedTuple):
-    """How broken files are rebuilt: at what time (ms), and whether only in memory."""
-
-    now: int
-    dry_run: bool
 
 
 class _Verified(NamedTuple):
@@ -71,6 +65,7 @@ def verify_all(
     """Verify every partition that `paths` lead to, rebuild what is asked for, show the results in order → exit status.
 
     settings  of topics, besides those of the metadata log beside them
+    rebuild   None: nothing is written
     """
     say_interpreted()
     writes = rebuild is not None and not rebuild.dry_run
@@ -80,48 +75,46 @@ def verify_all(
     stream = None if form == "text" else JsonStream(out, array=form == "json", ascii=sys.stdout.isatty())
     outcome = Outcome(stream=stream)
     tally = _Tally()
+    errors: list[KafkalogError] = []
     with INTERRUPTION if writes else nullcontext():
         try:
-            with Progress() as progress:
+            with ExitStack() as stack, Progress() as progress:
                 disk = watched_disk(progress, None) if writes else None
                 files = watched_reader(progress) if disk is None else disk
                 tally.directories, clusters = _partitions(files, paths, outcome)
                 topics = _Topics(files, clusters, settings)
+                begun = None
+                if rebuild is not None:
+                    refuse_unrelated(files, _directories(files, paths))
+                    rebuild.ask(files, tally.directories)
+                    begun = stack.enter_context(rebuild.begun(files, disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
-                with (
-                    _rights(files, tally.directories) if writes else nullcontext(),
-                    closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results,
-                ):
+                with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
                     for result in results:
                         done = result.verification
                         if done is not None:
                             progress.done_with(done.path)
-                        if rebuild is not None and done is not None and done.worst is not None:
-                            again = _rebuilt(result, done.path, topics, rebuild.now, files, disk)
-                            result = again  # noqa: PLW2901  # it looks anew
+                        if begun is not None and done is not None and done.worst is not None:
+                            result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it looks anew
                         _show(result, outcome, stream, progress.say)
                         tally.done += 1
         except Interrupted:
             say_interrupted(tally.text())
+        except Declined:
+            return DECLINED
         except KafkalogError as error:  # of what stands around the partitions
-            outcome.error(error)
+            errors.insert(0, error)
+        finally:
+            if rebuild is not None:
+                rebuild.say()
+        for failure in errors:
+            outcome.error(failure)
         if rebuild is not None and rebuild.dry_run and stream is None:
             click.echo("dry run: nothing was changed")
         status = outcome.finish(INTERRUPTION.status if writes else 0)
         out.flush()
     return status
-
-
-@contextmanager
-def _rights(files: ReadOnlyFiles, directories: list[str]) -> Iterator[None]:
-    """Root rebuilds with the rights of the owner of the partitions."""
-    from engine.log.logdir.locking import rights_of_owner
-
-    log_dirs = dict.fromkeys(parent_of(files.absolute(directory)) for directory in directories)
-    load_everything(files, [*log_dirs, *directories])
-    with rights_of_owner(files, log_dirs, directories):
-        yield
 
 
 class _Tally:
@@ -187,29 +180,22 @@ class _Topics:
         return self._managers.get(self._files.resolve(parent_of(absolute))), parse_partition_dir(file_name(absolute))
 
 
-def _rebuilt(
-    result: _Verified, directory: str, topics: _Topics, now: int, reader: ReadOnlyFiles, disk: Files | None,
-) -> _Verified:
-    """Rebuild what is broken in `directory`, and verify it again. `disk`: None in a dry run."""
-    from engine.log.logdir.locking import locked
-    from engine.log.verify.rebuild import Rebuilder
-    from engine.overlay import OverlayFiles
-
-    files = OverlayFiles(reader, now) if disk is None else disk
-    log_dir = parent_of(files.absolute(directory))
+def _rebuilt(result: _Verified, directory: str, topics: _Topics, begun: Begun) -> _Verified:
+    """Rebuild what is broken in `directory`, and verify it again."""
     try:
-        with nullcontext() if disk is None else locked(disk, [log_dir], [directory]):
-            if disk is not None:  # only now nobody else changes it
-                result = _verify(files, topics, directory, Event())
-                if result.error is not None or result.verification is None or result.verification.worst is None:
-                    return result
-            names = Rebuilder(files, directory, topics.config(directory), result.findings, now).run()
-            after = _verify(files, topics, directory, Event())
+        names = begun.rebuild(directory, topics.config(directory), result.findings)
+        after = _verify(begun.files, topics, directory, Event())
     except KafkalogError as error:
         return result._replace(error=error)
     left = {(finding.code, finding.where.file) for finding in after.findings}
     gone = (finding for finding in result.findings if (finding.code, finding.where.file) not in left)
     return after._replace(rebuilt=tuple(names), repaired=tuple(gone))
+
+
+def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
+    """Those of `paths`, which may be patterns, that are directories."""
+    places = (place for path in paths for place in expand(files, path) if files.exists(place))
+    return [place for place in places if files.info(place).is_directory]
 
 
 def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:

@@ -46,8 +46,11 @@ def command(**values: Any) -> int:
     Small files that would stop a broker are rebuilt from what else is on the disk, or removed, and said so in the
     broker's own words. If a start would cut the metadata log, and with it every topic, nothing at all is done.
 
+    A log dir with a clean shutdown marker in which nothing is wrong stays unchanged, with its marker.
+
     Batches below the recovery point are not checked; --full checks all. What is wrong and stays, such as
-    offsets that run backwards or segments that are missing, is named, with status 4.
+    offsets that run backwards, or records that are missing by what checkpoints, epochs, snapshots and indexes say, is reported,
+    with status 4.
 
     What is cut, replaced or removed is kept in a quarantine, from which `kafkalog restore` puts it back.
     """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from kafkalog_cli.engine_options import ConfigSetting, paths_from, settings_from
+from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Whole, version_option
+from kafkalog_cli.options import PATH, Whole, version_option, yes_option
 
 _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
-    Section("Repair", ("--rebuild", "--dry-run", "--now")),
+    Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
     Section("Output", ("--format", "--jobs")),
 )
 _EXAMPLES = (
@@ -24,6 +24,8 @@ _EXAMPLES = (
 @click.command("verify-index", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True)
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--rebuild", is_flag=True, help="Make anew what is broken, from the log; a damaged log is left to `recover`.")
+@quarantine_options
+@yes_option
 @click.option("--dry-run", is_flag=True, help="With --rebuild: change nothing, say what would be written.")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
@@ -38,7 +40,7 @@ _EXAMPLES = (
 @version_option
 def command(
     paths: tuple[str, ...], rebuild: bool, dry_run: bool, settings: tuple[tuple[str, str], ...], config_file: str | None,
-    now: int | None, form: str, jobs: int | None,
+    now: int | None, form: str, jobs: int | None, quarantine: str | None, no_quarantine: bool, yes: bool,
 ) -> int:
     """Compare every index of a partition with its log.
 
@@ -47,13 +49,20 @@ def command(
     whether it does harm; what older brokers wrote differently is not wrong. What no checksum covers is looked at too:
     offsets that run backwards, gaps between segments that no compaction explains, a log start behind the log's end.
     PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Without
-    --rebuild nothing is ever written.
+    --rebuild nothing is ever written; with it, what is replaced or removed is kept in a quarantine, from which
+    `kafkalog restore` puts it back.
     """
     from engine.files import now_ms
-    from kafkalog_cli.verify import Rebuild, verify_all
+    from kafkalog_cli.quarantining import quarantines_for
+    from kafkalog_cli.rebuilding import Rebuild
+    from kafkalog_cli.verify import verify_all
 
-    if not rebuild and (dry_run or now is not None):
-        raise click.UsageError("--dry-run and --now are for --rebuild")
+    if not rebuild and (dry_run or now is not None or quarantine is not None or no_quarantine):
+        raise click.UsageError("--dry-run, --now, --quarantine and --no-quarantine are for --rebuild")
     known = settings_from(config_file, settings)
-    asked = Rebuild(now_ms() if now is None else now, dry_run) if rebuild else None
+    asked = None
+    if rebuild:
+        clock = now_ms() if now is None else now
+        values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
+        asked = Rebuild(clock, quarantines_for("verify-index --rebuild", values), dry_run=dry_run, asks=not yes)
     return verify_all(paths_from(paths, known), form, jobs, known, asked)

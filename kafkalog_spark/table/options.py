@@ -128,11 +128,6 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
     if level != "records" and "maxrecordsperpartition" in options:
         raise OptionError(f"level is '{level}': maxRecordsPerPartition is of records")
     isolation = _ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")]
-    ends_open = _one_of(options, "openTransactions", ("wait", "abort"), "wait") == "abort"
-    if ends_open and isolation is not FetchIsolation.READ_COMMITTED:
-        raise OptionError("openTransactions is 'abort': it is for kafka.isolation.level read_committed")
-    if ends_open and streaming:
-        raise OptionError("openTransactions is 'abort': it is for the log of a dead broker, which no stream follows")
     return ReadOptions(
         paths=_paths(options),
         level=level,
@@ -147,7 +142,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         min_partitions=_positive(options, "minPartitions", 1),
         split_bytes=_positive(options, "splitBytes", _HEADS_SPLIT_BYTES if level == "batches" else SPLIT_BYTES, _bytes),
         isolation=isolation,
-        ends_open_transactions=ends_open,
+        ends_open_transactions=_ends_open_transactions(options, isolation, streaming=streaming),
         on_corruption=_one_of(options, "onCorruption", ON_CORRUPTION, "fail"),
         max_decompressed_bytes=_positive(options, "maxDecompressedBytes", MAX_DECOMPRESSED_BYTES, _bytes),
         max_records=number_option(options, "maxRecordsPerPartition", int),
@@ -156,6 +151,16 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         min_offsets=least,
         max_delay=_seconds(options, "maxTriggerDelay", "15m"),
     )
+
+
+def _ends_open_transactions(options: Mapping[str, str], isolation: FetchIsolation, *, streaming: bool | None) -> bool:
+    if _one_of(options, "openTransactions", ("wait", "abort"), "wait") == "wait":
+        return False
+    if isolation is not FetchIsolation.READ_COMMITTED:
+        raise OptionError("openTransactions is 'abort': it is for kafka.isolation.level read_committed")
+    if streaming:
+        raise OptionError("openTransactions is 'abort': it is for the log of a dead broker, which no stream follows")
+    return True
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -79,7 +79,8 @@ def test_where_to_begin(logs):
 def test_isolation(logs):
     path = "clean/d0/tx-0"
     all_of_them, committed = (
-        offsets(fetch("-f", "%o ", "--isolation", name, path, cwd=logs)) for name in ("read_uncommitted", "read_committed")
+        [int(word) for word in fetch("-f", "%o ", "--isolation", name, path, cwd=logs).out.split()]
+        for name in ("read_uncommitted", "read_committed")
     )
     assert set(committed) < set(all_of_them)
 

@@ -175,7 +175,8 @@ def test_every_writer(tmp_path, sound, name):
         if "1 of 1 partitions are done" in line:
             assert checkpoints_of(copy) == checkpoints_of(last)
         again = kafkalog("recover", "--no-quarantine", "--now", NOW, str(copy / "data"))
-        assert again.status in (0, 1), again.err
+        # an index that a truncation had not come to still tells of the records, as one does after a loss
+        assert again.status in ((0, 1, 4) if name == "truncate" else (0, 1)), again.err
         assert b"with loss" not in again.out
         found = [line for line in kafkalog("verify-index", str(copy / "data")).err.splitlines() if "[" in line]
         # the epochs of records that were about to go are dropped before the log start offset is noted, in a broker too
@@ -189,7 +190,7 @@ def test_every_writer(tmp_path, sound, name):
 def test_what_is_done_is_in_the_checkpoints(tmp_path, sound):
     """Which records are deleted stands in the checkpoint of the log dir only: it must say so of what is reported as done."""
     names = ("u-plain-0", "u-rolls-0")
-    words = ["delete-records", "--before", "20", "--jobs", "1", "--now", NOW, *(f"data/{name}" for name in names)]
+    words = ["delete-records", "--no-quarantine", "--before", "20", "--jobs", "1", "--now", NOW, *(f"data/{name}" for name in names)]
     stopped, last = stopped_at_each_place(tmp_path, sound, words, signal.SIGINT, count=60)
     assert checkpoints_of(last)["log-start-offset-checkpoint"] == dict.fromkeys(names, 20)
     tallied = set()

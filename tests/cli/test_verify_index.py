@@ -151,10 +151,10 @@ def test_rebuild(partition):
     (partition / "00000000000000000000.index").unlink()
     (partition / "00000000000000000045.snapshot").write_bytes(b"garbage")
     broken = {path.name: path.read_bytes() for path in partition.iterdir()}
-    dry = kafkalog("verify-index", "--rebuild", "--dry-run", *settings, "topic-0", cwd=partition.parent)
+    dry = kafkalog("verify-index", "--rebuild", "--no-quarantine", "--dry-run", *settings, "topic-0", cwd=partition.parent)
     assert dry.status == 1
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == broken
-    done = kafkalog("verify-index", "--rebuild", *settings, "topic-0", cwd=partition.parent)
+    done = kafkalog("verify-index", "--rebuild", "--no-quarantine", *settings, "topic-0", cwd=partition.parent)
     assert (done.status, done.out + b"dry run: nothing was changed\n") == (1, dry.out)
     assert done.out.decode().splitlines()[0].startswith("topic-0: rebuilt 00000000000000000000.index, ")
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
@@ -257,11 +257,11 @@ def test_rebuild_looks_again_once_it_has_the_lock(own_corpus, tmp_path, monkeypa
     first.write_bytes(sound[:-12] + bytes(12))
     lock = locking.locked
 
-    def locked(files, log_dirs, partitions):
+    def locked(*arguments):
         """A broker that stops at this moment has repaired one index, and left another in the middle."""
         first.write_bytes(sound)
         second.write_bytes(second.read_bytes()[:-1])
-        return lock(files, log_dirs, partitions)
+        return lock(*arguments)
 
     monkeypatch.setattr(locking, "locked", locked)
     done = kafkalog("verify-index", "--rebuild", str(partition))

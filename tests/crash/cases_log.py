@@ -10,6 +10,7 @@ from engine.formats import Codec
 from engine.layout import ASIDE, producer_snapshot_file_name
 from engine.log.loading.loader import open_log
 from engine.log.operations.room import make_room
+from engine.log.quarantine.kept import prune
 from engine.log.quarantine.manifest import QuarantineDamaged
 from engine.log.quarantine.restore import ChangedSince, restore
 from engine.log.quarantine.seam import QuarantiningFiles
@@ -481,6 +482,30 @@ def restore_force_case():
     return Case("restore-force", later, work, check)
 
 
+def prune_case():
+    """Deleting a quarantine: after a stop it is still known for one, and the next call deletes the rest."""
+    disk = damaged_middle()[0]
+    disk = disk._replace(directories=disk.directories | {"q"})
+    files = CrashFiles(disk)
+    kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW, log_dirs=("/d",))
+    opened(kept, clean_shutdown=False).close()
+    kept.finish()
+    left = files.disk()
+
+    def work(files, _acknowledge):
+        prune(files, "/q/kept", NOW + 1)
+
+    def check(after, _acknowledged, done):
+        files = CrashFiles(after)
+        assert partition(after) == partition(left)
+        if files.exists("/q/kept") and files.list("/q/kept"):
+            assert not done or files.exists("/q/kept/manifest.jsonl")
+            prune(files, "/q/kept", NOW + 1)
+            assert not files.exists("/q/kept")
+
+    return Case("restore-prune", left, work, check)
+
+
 def restore_everything_case():
     """Everything that a quarantine takes note of."""
     disk = Disk({f"{TOPIC}/{path}": bytes(700) for path in "abcde"}, frozenset({"d", TOPIC, f"{TOPIC}/gone"}))
@@ -573,6 +598,7 @@ CASES_LOG = [
     restore_case("restore-far", "/far"),
     restore_everything_case(),
     restore_force_case(),
+    prune_case(),
     rebuild_case(),
     rebuild_over_case(),
 ]

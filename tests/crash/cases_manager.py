@@ -201,6 +201,27 @@ def salvage_renamed_case():
     return Case("log-dir-salvage-renamed", disk, work, check)
 
 
+def salvage_moved_case():
+    """Batches that go to another segment, and a file that gets another name: they are in one of both at any time."""
+    parts = segments()
+    moved = parts[1][1][2]
+    shuffled = [parts[0], (12, [*parts[1][1][:2], *parts[1][1][3:]]), *parts[2:], (50, [moved, *parts[0][1]])]
+    disk = log_dir(closed(parts), clean=False)
+    contents = {path: data for path, data in disk.contents.items() if not path.endswith((".log", "index"))}
+    contents |= {name(base): b"".join(batches) for base, batches in shuffled}
+    disk = disk._replace(contents=contents, unsynced=frozenset())
+
+    def work(files, _acknowledge):
+        managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+
+    def check(after, _acknowledged, done):
+        logs = {path: data for path, data in after.contents.items() if path.endswith(".log")}
+        assert all(any(batch in data for data in logs.values()) for _, batches in parts for batch in batches)
+        assert not done or b"".join(data for _, data in sorted(logs.items())) == b"".join(b"".join(one) for _, one in parts)
+
+    return Case("log-dir-salvage-moved", disk, work, check)
+
+
 def every_batch_is_found(disk, *, looked_up=True):
     """Base offsets of all batches, damaged ones too; lookups by offset find each where a broker starts on that disk.
 
@@ -285,6 +306,7 @@ CASES_MANAGER = [
     recover_partition_case(),
     salvage_below_case(),
     salvage_renamed_case(),
+    salvage_moved_case(),
     mend_metadata_case(),
     purge_case(),
 ]

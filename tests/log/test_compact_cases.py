@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 
 from engine.config import LogConfig
@@ -14,10 +12,10 @@ from engine.log.cleaner.compaction import CompactionOptions, compact
 from engine.log.cleaner.uncleanable import Uncleanable
 from engine.log.loading.loader import open_log
 from tests.support.cases import cases, differences
+from tests.support.floors import saw_enough
 from tests.support.live_keys import last_records, lost_keys
 
 CASES = cases(frozenset(("compact",)))
-EMPTY_LEGACY_BATCH = "Empty batches are only supported for magic v2"  # Kafka's cleaner fails so on a log that is sound
 
 
 def carry_out(case, directory):
@@ -39,7 +37,7 @@ def carry_out(case, directory):
         log.close(keep_deleted=bool(data.get("keepDeleted")))
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.failed], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in CASES if not case.failed and not case.is_damaged], ids=lambda case: case.name)
 def test_same_files_as_kafka(case, tmp_path):
     done = carry_out(case, case.stage(tmp_path))
     assert differences(case.expected, tmp_path, inflated=BUILD == "interpreted") == []
@@ -56,25 +54,47 @@ def test_same_files_as_kafka(case, tmp_path):
         assert stats.map_messages_read == result["stats"]["mapMessagesRead"]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.failed], ids=lambda case: case.name)
-def test_untouched_or_done_where_kafka_failed(case, tmp_path):
-    """A damaged batch is refused; where Kafka can not make a sound batch empty it goes as a whole."""
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_damaged], ids=lambda case: case.name)
+def test_a_damaged_log_is_left_as_it_is(case, tmp_path):
+    """Kafka's cleaner does not read what it need not, nor checksums; where it comes through, ours refuses or does the same."""
     directory = case.stage(tmp_path)
-    before = {path.name: path.read_bytes() for path in directory.glob("*.log")}
-    is_sound = EMPTY_LEGACY_BATCH in case.failed
-    with nullcontext() if is_sound else pytest.raises(Uncleanable):
-        done = carry_out(case, directory)
-    after = {path.name: path.read_bytes() for path in directory.glob("*.log")}
-    if is_sound:
-        assert done.clean_until == case.data["result"]["firstUncleanableOffset"]
-        assert lost_keys(before, after) == []
-        last = last_records(before)
-        gone = last.keys() - last_records(after).keys()
-        assert all(last[key].value is None for key in gone)
-        [stats] = done.rounds
-        assert stats.tombstones_removed >= len(gone) > 0
-        assert sum(map(len, after.values())) < sum(map(len, before.values()))
+    before = logs_in(directory)
+    try:
+        carry_out(case, directory)
+    except Uncleanable:
+        assert logs_in(directory) == before
     else:
-        assert after == before
-    assert not list(directory.glob("*.cleaned"))
-    assert not list(directory.glob("*.swap"))
+        assert not case.failed
+        assert differences(case.expected, tmp_path, inflated=BUILD == "interpreted") == []
+    assert_nothing_is_left_over(directory)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.failed and not case.is_damaged], ids=lambda case: case.name)
+def test_a_sound_log_is_done_where_kafka_failed(case, tmp_path):
+    """A sound set of an old format that Kafka can not make empty goes as a whole."""
+    directory = case.stage(tmp_path)
+    before = logs_in(directory)
+    done = carry_out(case, directory)
+    after = logs_in(directory)
+    assert done.clean_until == case.data["result"]["firstUncleanableOffset"]
+    assert lost_keys(before, after) == []
+    last = last_records(before)
+    gone = last.keys() - last_records(after).keys()
+    assert all(last[key].value is None for key in gone)
+    [stats] = done.rounds
+    assert stats.tombstones_removed >= len(gone) > 0
+    assert sum(map(len, after.values())) < sum(map(len, before.values()))
+    assert_nothing_is_left_over(directory)
+
+
+def test_there_are_logs_of_each_kind():
+    saw_enough("damaged logs to compact", sum(case.is_damaged for case in CASES), 2)
+    saw_enough("sound logs that Kafka's cleaner fails on", sum(bool(case.failed) and not case.is_damaged for case in CASES))
+
+
+def logs_in(directory):
+    return {path.name: path.read_bytes() for path in directory.glob("*.log")}
+
+
+def assert_nothing_is_left_over(directory):
+    assert not [path for path in directory.iterdir() if path.name.endswith((".cleaned", ".swap"))]

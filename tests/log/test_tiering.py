@@ -225,3 +225,44 @@ def test_a_broker_without_remote_storage_has_no_tiered_log(tmp_path):
         (top / "server.properties").write_text(text)
         kafkalog("recover", "--config-file", str(top / "server.properties"), str(top / "only"))
         assert ("\nheaders 0 0\n" in (top / "only" / STARTS).read_text()) is kept
+
+
+def entries(top, partition):
+    return (top / partition / "leader-epoch-checkpoint").read_text().splitlines()[2:]
+
+
+@pytest.mark.parametrize("words", [("recover",), ("recover", "--mark-clean"), ("verify-index", "--rebuild")])
+def test_epochs_that_are_rebuilt_keep_those_of_remote_records(words, tmp_path):
+    """Without them the next leader deletes all of its segments in remote storage."""
+    top = copied("clean", tmp_path, is_clean=False)
+    path = top / "d0/tx-0/leader-epoch-checkpoint"
+    before = entries(top, "d0/tx-0")
+    path.write_text("0\n4\n0 0\n2 268\nx y\n4 540\n")
+    done = kafkalog(*words, str(top / "d0/tx-0" if words[0] != "recover" else top / "d0"))
+    assert done.status in (1, 4), done.err
+    assert entries(top, "d0/tx-0")[:2] == before[:2] == ["0 0", "2 268"]
+
+
+@pytest.mark.parametrize("words", [("recover",), ("verify-index", "--rebuild")])
+@pytest.mark.parametrize("log_dir", ["d0", "d1"])
+def test_epochs_of_remote_records_that_can_not_be_read_are_not_made_up(words, log_dir, tmp_path):
+    top = copied("clean", tmp_path)
+    path = top / log_dir / ("tx-0" if log_dir == "d0" else "codecs-0") / "leader-epoch-checkpoint"
+    path.write_bytes(b"garbage")
+    done = kafkalog(*words, str(path.parent))
+    assert done.status in (4, 8)
+    assert "copy leader-epoch-checkpoint from another replica" in done.err
+    assert path.read_bytes() == b"garbage"
+
+
+@pytest.mark.parametrize(("data", "words"), [
+    ("0\n1\n4 493\n", ("--clean-start",)), ("0\n1\n4 493\n", ("--mark-clean",)), ("0\n0\n", ("--clean-start",)),
+])  # fmt: skip
+def test_lost_epochs_of_remote_records_are_reported(data, words, tmp_path):
+    """As in the variant epochs-cut, with which a broker deleted 70 objects of the store within seconds."""
+    top = copied("clean", tmp_path)
+    (top / "d1/codecs-0/leader-epoch-checkpoint").write_text(data)
+    done = kafkalog("recover", *words, str(top / "d0"), str(top / "d1"))
+    assert done.status == 4, done.err
+    assert not (top / "d1/.kafka_cleanshutdown").exists()
+    assert b"which may be in remote storage: a leader deletes segments there whose epochs it does not know" in done.out

@@ -34,6 +34,19 @@ class Case(NamedTuple):
         """What Kafka itself failed with; ours repairs."""
         return self.data.get("failed")
 
+    @property
+    def is_damaged(self) -> bool:
+        """Is a batch of the directory before the operation not sound, or its record set undecodable?"""
+        from engine.record.batch import read_records
+        from tests.support.memory_files import MemoryFile
+
+        findings: list[object] = []
+        before = (self.folder / self.data.get("beforeDir", "before")).resolve()
+        for path in sorted(before.glob("*/*.log")):
+            for _ in read_records(MemoryFile(path.name, path.read_bytes()), findings.append):
+                pass
+        return bool(findings)
+
     def stage(self, target: Path) -> Path:
         """Lay the directory before the operation into `target`; returns the partition directory."""
         before = (self.folder / self.data.get("beforeDir", "before")).resolve()

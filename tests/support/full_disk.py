@@ -37,7 +37,7 @@ class FullDisk:
     def free(self) -> int:
         return max(0, self._capacity - self.held())
 
-    def statvfs(self, _path: str) -> SimpleNamespace:
+    def fstatvfs(self, _descriptor: int) -> SimpleNamespace:
         return SimpleNamespace(f_frsize=1, f_bavail=self.free(), f_bfree=self.free() + 999)  # the rest is root's
 
     def pwritev(self, descriptor: int, parts: Sequence[memoryview], position: int) -> int:

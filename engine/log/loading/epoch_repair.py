@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint
+from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint, read_leader_epochs
 from engine.findings import Severity
 from engine.formats import LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.placement import next_invalid
 from engine.kernels.verify import next_turn
 from engine.layout import FileKind
 from engine.log.append_errors import IllegalArgument
+from engine.log.errors import LogDamaged
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.report import Action
 from engine.log.scan.epoch_runs import EpochRun, EpochRuns
 from engine.log.segment.leftovers import offset_of
+from engine.log.tiering import read_starts
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
     from engine.files import Files
+    from engine.log.loading.shared import Loading
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
 
@@ -40,7 +43,8 @@ def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEp
 def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report) -> None:
     """Make the checkpoint of `log` anew from the batches, if `report` says that these contradict it."""
     contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
-    if not contradicted and not report.has_doubtful_epochs:
+    if (not contradicted and not report.has_doubtful_epochs) or (log.is_tiered and _misses_remote(
+            log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
         return
     report.drop(Action.KEPT, _NAME)
     epochs = rebuild_leader_epochs(files, log.directory)
@@ -55,8 +59,48 @@ def rebuild_leader_epochs(files: Files, directory: str) -> LeaderEpochFileCache:
     """The epochs that the batches carry, in the place of what the file holds. Raises UnreadableFile, UnwritableFile.
 
     The file changes in one step, once all of the log is read: one without entries is sound, and nobody would mend it again.
+    Entries below the first segment stay: they are those of records in remote storage, of which a leader deletes the segments
+    whose epochs it does not know. Raises LogDamaged, with nothing changed, if the file has lost such entries.
     """
-    return LeaderEpochFileCache(files, directory, epochs_in_logs(files, directory))
+    found = epochs_in_logs(files, directory)
+    return LeaderEpochFileCache(files, directory, [*_of_remote_records(files, directory, found), *found])
+
+
+def _of_remote_records(files: Files, directory: str, local: list[EpochEntry]) -> list[EpochEntry]:
+    """The entries that the file has below the first segment, as far as they can be read; `local`: those of the batches."""
+    path, starts = f"{directory}/{_NAME}", read_starts(files, directory)
+    kept: list[EpochEntry] = []
+    for entry in read_leader_epochs(files, path).entries if files.exists(path) else ():
+        follows = not kept or (entry.epoch > kept[-1].epoch and entry.start_offset > kept[-1].start_offset)
+        is_before = 0 <= entry.start_offset < starts.first_segment
+        if follows and is_before and (not local or 0 <= entry.epoch <= local[0].epoch):
+            kept.append(entry)
+    if starts.line is not None and starts.line < starts.first_segment and _are_lost(kept[0] if kept else None, starts.line):
+        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in "
+                "remote storage, and the next leader deletes segments there whose epochs the file does not have")
+        raise LogDamaged(what, do=f"copy {_NAME} from another replica of the partition; no broker starts before", path=path)
+    return kept
+
+
+def _are_lost(first: EpochEntry | None, start: int) -> bool:
+    """Were there entries before the `first` one? No epoch is below 0; epoch 0 may begin after the log start offset."""
+    return first is None or (first.start_offset > start and first.epoch > 0)
+
+
+def _misses_remote(epochs: LeaderEpochFileCache, log_start_offset: int, first_base_offset: int) -> bool:
+    """Has the checkpoint of a tiered log lost epochs of records in remote storage?"""
+    return log_start_offset < first_base_offset and _are_lost(next(iter(epochs.entries), None), log_start_offset)
+
+
+def note_lost_remote_epochs(log: Loading, log_start_offset: int, first_base_offset: int) -> None:
+    """Report a checkpoint of a tiered log that has lost epochs of records in remote storage. Nothing here can mend it."""
+    if not _misses_remote(log.epochs, log_start_offset, first_base_offset):
+        return
+    first = next(iter(log.epochs.entries), None)
+    end = first_base_offset if first is None else min(first.start_offset, first_base_offset)
+    what = (f"it has no epoch for offsets {log_start_offset} to {end - 1}, which may be in remote storage: a leader deletes "
+            "segments there whose epochs it does not know - copy the file from another replica before a broker starts")
+    log.report.add(Action.KEPT, _NAME, what, offsets=(log_start_offset, end), severity=Severity.WARNING)
 
 
 def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:

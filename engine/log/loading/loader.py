@@ -22,7 +22,7 @@ from engine.log.errors import (
     TransactionOrder,
 )
 from engine.log.loading.epoch_check import note_epochs
-from engine.log.loading.epoch_repair import open_leader_epochs
+from engine.log.loading.epoch_repair import note_lost_remote_epochs, open_leader_epochs
 from engine.log.loading.notes import note_changes, note_missing
 from engine.log.loading.open_segments import load_segment_files
 from engine.log.loading.shared import Loading
@@ -145,6 +145,8 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
                            reload_from_clean_shutdown=log.clean_shutdown)
     note_changes(log, names, epochs, believed)
     note_epochs(log, next_offset)
+    if tiered:
+        note_lost_remote_epochs(log, log_start_offset, first)
     log.names = _without_written(log, names)
     if not log.directory.rstrip("/").endswith(_DELETE_DIR):
         note_missing(log)

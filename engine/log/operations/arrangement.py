@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     Expand = Callable[[int, Run], Iterator[Batch]]
 
 
-_BREAK = 8  # offsets that a seam costs, or an epoch that runs backwards: a log has them only where it was damaged
+# offsets that a seam costs, a gap, batches that run backwards or lie below the base offset of their file: what damage leaves
+_BREAK = 8
 _AFTER_END = "their offsets lie after the end of the log, and batches of lower offsets follow them"
 _BEFORE_START = "their offsets lie before the start of the log, and batches of higher offsets precede them"
 
@@ -89,14 +90,20 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[
     parts = sorted((Part(base, run) for base, of_file in runs.items() for run in of_file), key=_by_offset)
     kept: list[Part] = []
     dropped: list[Dropped] = []
+    steps = [(Part(base, last), Part(base, run)) for base, of_file in runs.items() for last, run in pairwise(of_file)
+             if run.first_offset < last.end_offset]
+    backwards = {after for _, after in steps}
+    before_those = {part for part, _ in steps if part.run.start or part.run.first_offset != part.base}
+    bases = set(runs)
     for group in _overlapping(parts):
         if len(group) == 1:
             kept += group
         else:
-            stays, goes = _decide(group, set(runs), expand, epochs)
-            kept += stays
+            chains = [chain for part in group
+                      for chain in _chains(part, bases, expand, part in backwards, part in before_those)]
+            stays, goes = _decide(_weighed(chains, epochs), _last_of_producers(kept[-1], expand) if kept else None)
+            kept += sorted(stays, key=_by_offset)
             dropped += goes
-    kept.sort(key=_by_offset)
     _drop_leaps(kept, dropped)
     return Arrangement(_segments(kept), sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)))
 
@@ -126,7 +133,8 @@ class _Chain(NamedTuple):
     """Batches one after the other in a file, whose offsets follow without a gap.
 
     is_entry, is_exit  no sound batch of its run stands right before or after it
-    worth              how many offsets it has, less those of batches whose leader epoch is not that of the checkpoint
+    worth              how many of its offsets others claim as well, less those of batches whose leader epoch is not that of the
+                       checkpoint: offsets that nobody else claims stay in any case
     """
 
     base: int
@@ -147,19 +155,19 @@ class _Chain(NamedTuple):
 class _Score(NamedTuple):
     """How well a way through chains fits a log; the larger, the better.
 
-    offsets    that it has, less what seams and leader epochs cost
+    worth      of its chains, less what seams and leader epochs cost
+    offsets    that it has
     sequences  producers that go on where they were, less those that do not
     """
 
+    worth: int = 0
     offsets: int = 0
     sequences: int = 0
 
 
-def _decide(
-    group: list[Part], bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]
-) -> tuple[list[Part], list[Dropped]]:
-    chains = [chain for part in group for chain in _chains(part, bases, expand, epochs)]
-    way = _best_way(chains)
+def _decide(chains: list[_Chain], before: _Chain | None) -> tuple[list[Part], list[Dropped]]:
+    """What stays of `chains`, and what goes; `before`: the chain that comes before all of them."""
+    way = _best_way(chains, before)
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way), key=lambda one: -len(one.batches))
     starts: list[tuple[int, int, _Chain, Batch]] = []  # of what is kept: first offset, number, and where it is
@@ -185,8 +193,11 @@ def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple
     return None
 
 
-def _chains(part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochEntry]) -> Iterator[_Chain]:
-    """Those of a part. They are split where another segment begins by its name: there a log may go on in another file."""
+def _chains(part: Part, bases: set[int], expand: Expand, *in_doubt: bool) -> Iterator[_Chain]:
+    """Those of a part, not weighed yet. They are split where another segment begins by its name: a log may go on there.
+
+    in_doubt  is the first batch, is the last one where offsets run backwards in the file? One of both is in a wrong place
+    """
     found: list[list[Batch]] = []
     for batch in expand(part.base, part.run):
         if found and found[-1][-1].end_offset == batch.first_offset and batch.first_offset not in bases - {part.base}:
@@ -196,8 +207,31 @@ def _chains(part: Part, bases: set[int], expand: Expand, epochs: Sequence[EpochE
     for number, batches in enumerate(found):
         before = found[number - 1][-1].end_offset if number else None
         after = found[number + 1][0].first_offset if number + 1 < len(found) else None
-        worth = sum(batch.end_offset - batch.first_offset for batch in batches if _fits(batch, epochs))
-        yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, worth)
+        doubts = (in_doubt[0] and not number) + (in_doubt[1] and number + 1 == len(found))
+        cost = _BREAK * (doubts + (batches[0].first_offset < part.base))
+        yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, -cost)
+
+
+def _weighed(chains: list[_Chain], epochs: Sequence[EpochEntry]) -> list[_Chain]:
+    """The same with what they are worth."""
+    turns: dict[int, int] = defaultdict(int)
+    for chain in chains:
+        turns[chain.first_offset] += 1
+        turns[chain.end_offset] -= 1
+    points = sorted(turns)
+    claimed, claims = [0], 0  # below each point, the offsets that several claim
+    for point, following in pairwise(points):
+        claims += turns[point]
+        claimed.append(claimed[-1] + (following - point if claims > 1 else 0))
+
+    def below(offset: int) -> int:
+        at = bisect_right(points, offset) - 1
+        span = claimed[at + 1] - claimed[at] if at + 1 < len(points) else 0
+        return claimed[at] + (min(span, offset - points[at]) if span else 0)
+
+    return [chain._replace(worth=chain.worth + sum(below(batch.end_offset) - below(batch.first_offset)
+                                                   for batch in chain.batches if _fits(batch, epochs)))
+            for chain in chains]
 
 
 def _fits(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
@@ -206,7 +240,17 @@ def _fits(batch: Batch, epochs: Sequence[EpochEntry]) -> bool:
     return at == 0 or batch.leader_epoch < 0 or epochs[at - 1].epoch == batch.leader_epoch
 
 
-def _best_way(chains: list[_Chain]) -> list[_Chain]:
+def _last_of_producers(part: Part, expand: Expand) -> _Chain:
+    """A chain that ends as `part` does: its last batch of each producer, and its last batch."""
+    last: dict[tuple[int, int], Batch] = {}
+    for batch in expand(part.base, part.run):
+        producer = (batch.producer_id, batch.producer_epoch)
+        last.pop(producer, None)
+        last[producer] = batch
+    return _Chain(part.base, list(last.values()), is_entry=True, is_exit=True, worth=0)
+
+
+def _best_way(chains: list[_Chain], before_all: _Chain | None) -> list[_Chain]:
     """Chains that hold no offset twice, with the best score."""
     chains = sorted(chains, key=lambda one: (one.end_offset, one.base, one.batches[0].start))
     ends: list[int] = []
@@ -219,7 +263,7 @@ def _best_way(chains: list[_Chain]) -> list[_Chain]:
         candidates = set(by_end.get(chain.first_offset, ()))
         if start:
             candidates.add(best[start - 1][1])
-        score, came_from = _with(_Score(), None, chain), -1
+        score, came_from = _with(_Score(), before_all, chain), -1
         for one in sorted(candidates):
             through = _with(scores[one], chains[one], chain)
             if through > score:
@@ -240,12 +284,15 @@ def _best_way(chains: list[_Chain]) -> list[_Chain]:
 
 def _with(score: _Score, last: _Chain | None, chain: _Chain) -> _Score:
     """The score of a way whose last chain is `last`, if it goes on with `chain`."""
+    offsets = chain.end_offset - chain.first_offset
     if last is None:
-        return _Score(chain.worth)
+        return _Score(chain.worth, offsets)
     is_next = last.base == chain.base and last.batches[-1].end == chain.batches[0].start
     breaks = 0 if is_next else (not last.is_exit) + (not chain.is_entry)
+    breaks += last.end_offset != chain.first_offset
     breaks += chain.batches[0].leader_epoch < last.batches[-1].leader_epoch
-    return _Score(score.offsets + chain.worth - breaks * _BREAK, score.sequences + _continued(last.batches, chain.batches))
+    return _Score(score.worth + chain.worth - breaks * _BREAK, score.offsets + offsets,
+                  score.sequences + _continued(last.batches, chain.batches))
 
 
 def _continued(before: list[Batch], after: list[Batch]) -> int:
@@ -354,16 +401,19 @@ def _block(parts: list[Part]) -> int:
 
 def _segments(kept: list[Part]) -> list[Segment]:
     """Which file holds which parts: each keeps its name as long as its batches fit it, and takes what was moved there."""
-    of_file: dict[int, list[Part]] = defaultdict(list)
-    for part in kept:
-        of_file[part.base].append(part)
-    largest = {base: max(parts, key=lambda part: part.size) for base, parts in of_file.items()}
+    largest: dict[int, int] = {}  # by name of its file, the number of the largest part: what else is there may have moved
+    for number, part in enumerate(kept):
+        if part.base not in largest or part.size > kept[largest[part.base]].size:
+            largest[part.base] = number
     bases: list[tuple[int, int]] = []
     end = 0
-    for named in sorted(largest, key=lambda base: largest[base].run.first_offset):
-        first = min(part.run.first_offset for part in of_file[named] if part.run.first_offset >= end)
-        bases.append((named if end <= named <= first else first, named))
-        end = largest[named].run.end_offset
+    for named, first in sorted(largest.items(), key=lambda item: item[1]):
+        number = first
+        while number and kept[number - 1].base == named:
+            number -= 1
+        fits = end <= named <= kept[first].run.first_offset
+        bases.append((named if fits else kept[number].run.first_offset, named))
+        end = kept[first].run.end_offset
     segments: list[Segment] = []
     at = 0
     for number, (base, named) in enumerate(bases):

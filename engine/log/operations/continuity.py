@@ -18,7 +18,7 @@ from engine.log.verify.continuity import ContinuityCheck
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from engine.log.verify.losses import Evidence
 
 _WITNESSES = 4  # files that are quoted
+_MOST_GAPS = 1000  # that are reported one by one
 
 
 def note_breaks(report: Report, bases: list[int]) -> None:
@@ -52,44 +53,59 @@ def note_losses(
     evidence  what the files beside the log said of it before anything was changed
     Gaps are looked for in what was read: `report.unread_below`.
     """
-    bases = list(log.segments.base_offsets)
-    end = log.log_end_offset
-    named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))  # a log with a hole is not repaired
-    for first, following in _gaps(files, report, log, policy, named):
-        for one in named.without(first, following):
-            cut = log_file_name(max(base for base in [0, *bases] if base < following))
-            if following in bases and any(event.path == cut for event in report.find(Action.TRUNCATED)):
-                name, why = log_file_name(first), f"no segment holds these offsets: they were in what is truncated from {cut}, "
-                why += "or were lost before"
-            elif following in bases:
-                name, why = log_file_name(first), "no segment holds these offsets, and no compaction explains it: put the file "
-                why += "back, if there is one, before a broker starts"
-            else:
-                name, why = _segment_of(bases, first), "no batch holds these offsets, and no compaction explains it"
-            report.add(Action.MISSING, name, why, offsets=one, severity=Severity.WARNING)
-    named = _Named(report, bases, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
-    claims = evidence.beyond(end)
-    for first, following in named.without(end, max((claim.end for claim in claims), default=end)):
-        said = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
-        more = f" (and {len(said) - _WITNESSES} files more)" if len(said) > _WITNESSES else ""
-        why = f"{'; '.join(said[:_WITNESSES])}{more}: they were lost before"
-        report.add(Action.MISSING, log_file_name(first), why, offsets=(first, following), severity=Severity.WARNING)
-    if evidence.lacks_snapshots and report.unread_below == end:
+    _note_gaps(files, report, log, policy)
+    _note_end(report, log, evidence)
+    if evidence.lacks_snapshots and report.unread_below == log.log_end_offset:
         why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
                "duplicates. Recover without --clean-start reads the batches")
         report.add(Action.KEPT, "", why, severity=Severity.WARNING)
     elif evidence.lacks_snapshots:
         why = "there was no producer snapshot, and the log has producers: their state was rebuilt from the batches"
         report.add(Action.REBUILT, "", why, severity=Severity.WARNING)
-    before = evidence.before(bases[0], policy)
+    before = evidence.before(log.segments.base_offsets[0], policy)
     if before is not None and before.finding.severity is Severity.INFO:
         report.add(Action.EXPLAINED, "", before.finding.what, offsets=(before.first, before.end))
     elif before is not None:
-        report.add(Action.MISSING, log_file_name(before.first), before.finding.what, offsets=(before.first, before.end),
-                   severity=Severity.WARNING)
+        _add_missing(report, log_file_name(before.first), before.finding.what, (before.first, before.end))
 
 
-def _segment_of(bases: list[int], offset: int) -> str:
+def _add_missing(report: Report, name: str, why: str, offsets: tuple[int, int]) -> None:
+    report.add(Action.MISSING, name, why, offsets=offsets, severity=Severity.WARNING)
+
+
+def _note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
+    """Report what files beside the log say of offsets behind its end, but for what the recovery itself took."""
+    end = log.log_end_offset
+    claims = evidence.beyond(end)
+    named = _Named(report, log.segments.base_offsets, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
+    for first, following in named.without(end, max((claim.end for claim in claims), default=end)):
+        said = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
+        more = f" (and {len(said) - _WITNESSES} more files)" if len(said) > _WITNESSES else ""
+        why = f"{'; '.join(said[:_WITNESSES])}{more}: they were lost before"
+        _add_missing(report, log_file_name(first), why, (first, following))
+
+
+def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy) -> None:
+    """Report gaps between batches, also where the recovery truncated a segment: a log with a gap is not repaired."""
+    bases = log.segments.base_offsets
+    named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))
+    cut = {event.path for event in report.find(Action.TRUNCATED)}
+    left = [one for gap in _gaps(files, report, log, policy, named) for one in named.without(*gap)]
+    for first, following in left[:_MOST_GAPS]:
+        holder, name = _segment_of(bases, first), log_file_name(first)
+        if following not in bases:
+            name, why = holder, "no batch holds these offsets, and no compaction explains it"
+        elif holder in cut:
+            why = f"no segment holds these offsets: they were in what is truncated from {holder}, or were lost before"
+        else:
+            why = ("no segment holds these offsets, and no compaction explains it: put the file back, if there is one, before "
+                   "a broker starts")
+        _add_missing(report, name, why, (first, following))
+    if len(left) > _MOST_GAPS:
+        _add_missing(report, "", f"{len(left) - _MOST_GAPS} more gaps", (left[_MOST_GAPS][0], left[-1][1]))
+
+
+def _segment_of(bases: Sequence[int], offset: int) -> str:
     """The name of the segment that `offset` belongs to."""
     return log_file_name(bases[max(0, bisect_right(bases, offset) - 1)])
 
@@ -98,14 +114,15 @@ def _gaps(
     files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy, named: _Named
 ) -> list[tuple[int, int]]:
     """Offsets [first, end) between batches that are lost, of the segments that were read."""
+    bases = log.segments.base_offsets
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy.compacted)
     recovered = {event.path: event for event in report.find(Action.RECOVERED)}
     if policy.compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
-                                for base, following in pairwise(log.segments.base_offsets)):
+                                for base, following in pairwise(bases)):
         return []  # the cleaner takes records within segments, and no segment is missing
-    for base in log.segments.base_offsets:
+    for base in bases:
         name = log_file_name(base)
         path, event = f"{report.directory}/{name}", recovered.get(name)
         check.begin_segment(base, path)
@@ -120,7 +137,7 @@ def _gaps(
                 check.feed(window)
     check.finish()
     for finding in explained:
-        ahead = finding.where.offset or 0, log.segments.base_offsets[-1]
+        ahead = finding.where.offset or 0, bases[-1]
         if finding.code == "rolled-ahead" and list(named.without(*ahead)) == [ahead]:
             report.add(Action.EXPLAINED, file_name(finding.where.file), finding.what, offsets=ahead)
     return check.losses
@@ -136,13 +153,14 @@ def _has_all(event: Event) -> bool:
 class _Named:
     """Offsets of which events of `report` with one of `actions` say that they are lost. `bases`: of the segments left."""
 
-    def __init__(self, report: Report, bases: list[int], actions: tuple[Action, ...]) -> None:
+    def __init__(self, report: Report, bases: Sequence[int], actions: tuple[Action, ...]) -> None:
         self._ranges: list[tuple[int, int]] = []
         for event in report.events:
             if event.first_offset is None or event.action not in actions or event.severity is Severity.INFO:
                 continue
-            following = next((base for base in bases if base > event.first_offset), LONG_MAX)
-            is_open = event.end_offset is None and event.severity is Severity.ERROR
+            number = bisect_right(bases, event.first_offset)
+            following = bases[number] if number < len(bases) else LONG_MAX
+            is_open = event.end_offset is None and event.severity is Severity.ERROR and event.action is not Action.SALVAGED
             self._ranges.append((event.first_offset, following if is_open else event.end_offset or event.first_offset))
         self._ranges.sort()
 

@@ -151,9 +151,10 @@ def _tried(
         try:
             standing[place] = _one(manager, options, place, work, report)
         except UnwritableFile as error:
-            if options.first is None or not is_full(error) or not _make_room(manager, options, place, work, report):
+            start = _make_room(manager, options, place, work, report) if options.first is not None and is_full(error) else None
+            if start is None:
                 raise
-            standing[place] = _one(manager, options, place, work, report)
+            standing[place] = _one(manager, replace_in(options, log_start_offset=start), place, work, report)
         _say_what_nothing_keeps(manager, place, standing[place], report)
     except KafkalogError as error:
         report.failure = error
@@ -223,7 +224,7 @@ def _work_below_high_watermark(
     work(log)
 
 
-def _make_room(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> bool:
+def _make_room(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> int | None:
     """See make_room. Raises LogDamaged, with nothing removed, where opening the log loses records."""
     def load(files: Files) -> UnifiedLog:
         rehearsal = Report(place.path, options.name)

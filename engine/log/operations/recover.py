@@ -17,8 +17,8 @@ from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.notes import NO_INDEX
-from engine.log.logdir.high_watermarks import lower_high_watermarks
 from engine.log.logdir.log_manager import refuse_what_is_not_ours
+from engine.log.logdir.lowering import lower_checkpoints
 from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
@@ -268,6 +268,8 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
             _one(over, chosen, place, jobs, report)
         except KafkalogError as error:
             report.failure = error
+        except MemoryError:
+            report.failure = too_little_memory(place.path)
     return report
 
 
@@ -290,7 +292,7 @@ def _note(manager: LogManager, standing: Mapping[Place, Standing], truncated: Ma
         if left and log_dir.is_whole:  # nothing is known of logs of 0.7, which have no checkpoints
             manager.checkpoint(log_dir, left)
             ends = {place.key: end for place, end in truncated.items() if place.log_dir == log_dir.path}
-            lower_high_watermarks(manager.files_of(log_dir.path), log_dir.path, ends)
+            lower_checkpoints(manager.files_of(log_dir.path), log_dir.path, ends)
 
 
 def recovery_order(log_dir: LogDir) -> list[Place]:

@@ -35,13 +35,15 @@ _NAMES = (  # what a segment has, in the order in which it goes: without its .lo
 def make_room(
     disk: Files, directory: str, now: int, load: Callable[[Files], UnifiedLog], work: Callable[[UnifiedLog], object],
     report: Report,
-) -> bool:
-    """Remove from the log in `directory` the oldest segments that `work` deletes, and write nothing; was there any?
+) -> int | None:
+    """Remove from the log in `directory` the oldest segments that `work` deletes, and write nothing → its new start offset.
+
+    None: there is nothing to remove.
 
     load  opens the log over the files that it is given: in memory, to see what `work` deletes
 
     Where opening makes other segments of those that are there (it splits one that overflows), nothing is removed. What else
-    is to be done, for the log start offset, epochs and producers, is for who opens the log afterwards. Producers of which
+    is to be done, for epochs and producers, is for who opens the log afterwards with that start. Producers of which
     only removed segments and no snapshot told are forgotten.
     """
     there = {offset_of(name) for name in disk.plain(directory) if is_log_file_name(name)}
@@ -50,15 +52,15 @@ def make_room(
         try:
             before = log.segments.base_offsets
             work(log)
-            after = log.segments.base_offsets
+            after, start = log.segments.base_offsets, log.log_start_offset
         finally:
             log.close_handlers()
     goes = [(base, end) for base, end in pairwise(before) if base < after[0]]
     if there != set(before) or not goes:
-        return False
+        return None
     for base, end in goes:
         _remove(disk, directory, base, end, report)
-    return True
+    return start
 
 
 def _remove(disk: Files, directory: str, base: int, end: int, report: Report) -> None:

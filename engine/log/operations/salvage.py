@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.findings import Severity
+from engine.formats import LONG_MAX
 from engine.layout import (
     ASIDE,
     FileKind,
@@ -193,15 +194,31 @@ class _Notes:
 
     def _note_damage(self, name: str, source: _Source) -> None:
         """Report the bytes that belong to no sound batch, with the offsets that are missing there."""
-        bases = [base for base in self._sources if base > source.base]
-        following = min(bases, default=None)
+        following = min((base for base in self._sources if base > source.base), default=None)
         at, offset = 0, source.base
-        for run in (*source.runs, None):
-            start, next_offset = (source.size, following) if run is None else (run.start, run.first_offset)
-            if start > at:
-                self._note_bytes(name, source, (at, start), (offset, next_offset))
-            if run is not None:
-                at, offset = run.end, run.end_offset
+        holes: list[tuple[int, int, int]] = []  # bytes, and the offset that is next there
+        for run in source.runs:
+            if run.start > at:
+                holes.append((at, run.start, offset))
+            at = run.end
+            if run.first_offset >= offset and self._stays(run):
+                self._note_holes(name, source, holes, run.first_offset)
+                offset = run.end_offset
+        if at < source.size:
+            holes.append((at, source.size, offset))
+        self._note_holes(name, source, holes, following)
+
+    def _stays(self, run: Run) -> bool:
+        """Is the first batch of `run` in its place, or another one with its offset?"""
+        at = bisect_right(self._kept, (run.first_offset, LONG_MAX)) - 1
+        return at >= 0 and run.first_offset < self._kept[at][1]
+
+    def _note_holes(
+        self, name: str, source: _Source, holes: list[tuple[int, int, int]], next_offset: int | None
+    ) -> None:
+        for start, end, offset in holes:
+            self._note_bytes(name, source, (start, end), (offset, next_offset))
+        holes.clear()
 
     def _note_bytes(
         self, name: str, source: _Source, positions: tuple[int, int], offsets: tuple[int, int | None]
@@ -215,11 +232,12 @@ class _Notes:
 
     def _missing(self, first: int, end: int | None) -> tuple[int | None, int | None]:
         """Of the offsets first … end − 1 the range of those that no batch holds that stays; (None, None) without any."""
-        for start, stop in self._kept:
-            if start <= first < stop:
-                first = stop
-            elif end is not None and start < end <= stop and first < start:
-                end = start
+        at = bisect_right(self._kept, (first, LONG_MAX)) - 1
+        while 0 <= at < len(self._kept) and self._kept[at][0] <= first < self._kept[at][1]:
+            first, at = self._kept[at][1], at + 1
+        at = 0 if end is None else bisect_right(self._kept, (end, -1)) - 1
+        while end is not None and at >= 0 and self._kept[at][0] < end <= self._kept[at][1]:
+            end, at = self._kept[at][0], at - 1
         return (None, None) if end is not None and first >= end else (first, end)
 
     def _note_dropped(self, name: str, dropped: Dropped) -> None:

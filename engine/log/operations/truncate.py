@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.layout import FileKind, PartitionKind, file_name, parent_of, parse_partition_dir
 from engine.log.cleaner.checkpoint import CleanerCheckpoint
 from engine.log.errors import OffsetOutOfRange
-from engine.log.logdir.high_watermarks import lower_high_watermarks
+from engine.log.logdir.lowering import lower_checkpoints
 from engine.log.report import Action
 
 if TYPE_CHECKING:
@@ -37,23 +37,23 @@ class LogTruncator:
             raise OffsetOutOfRange(what, do=f"--to {first} without --fully keeps them", path=log.directory)
         if self._target >= 0 and (self._fully or self._target < log.log_end_offset):
             self._forget_clean(log)
+            self._lower_checkpoints(log)
         if self._fully:
             log.truncate_fully_and_start_at(self._target)
         else:
             log.truncate_to(self._target)
-        self._lower_high_watermark(log)
 
-    def _lower_high_watermark(self, log: UnifiedLog) -> None:
-        """What the log lost on purpose must not look like a loss: records up to the high watermark count as acknowledged."""
+    def _lower_checkpoints(self, log: UnifiedLog) -> None:
+        """What is truncated on purpose must not look like a loss, also if the operation is stopped in the middle."""
         files, partition = log.local_log.files, parse_partition_dir(file_name(log.directory))
         if partition is None or partition.kind not in (PartitionKind.PLAIN, PartitionKind.FUTURE):
             return
         key = (partition.topic, partition.partition)
         with self._checkpoints:
-            before = lower_high_watermarks(files, parent_of(log.directory), {key: log.log_end_offset})
+            before = lower_checkpoints(files, parent_of(log.directory), {key: self._target})
         if key in before:
             log.report.add(Action.MOVED, "", f"{FileKind.REPLICATION_CHECKPOINT.value}: the high watermark is the log end now",
-                           offsets=(before[key], log.log_end_offset))
+                           offsets=(before[key], self._target))
 
     def _forget_clean(self, log: UnifiedLog) -> None:
         """Nothing from the active segment on is clean. With the old line, what comes there later would count as clean.

@@ -187,7 +187,6 @@ def prune(files: Files, directory: str, before_ms: int) -> int:
         remove_tree(files, directory, but=MANIFEST)
         files.sync_directory(directory)
     remove_tree(files, directory)
-    files.sync_directory(parent_of(directory))
     return kept.size
 
 

@@ -143,7 +143,6 @@ class ManifestWriter:
         while (self._count + 3) * _STEP > self._spare:
             with self._files.open_writable(self._progress, create=True) as file:
                 file.write_at(self._spare, b" " * _SPARE)
-                file.sync()
             self._spare += _SPARE
 
     def _line(self, fields: dict[str, object]) -> None:

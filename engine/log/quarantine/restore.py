@@ -182,7 +182,6 @@ class _Undoing:
         """
         files, manifest = self._files, self._manifest
         with files.open_writable(f"{self._directory}/{PROGRESS}", create=True) as file:
-            files.sync_directory(self._directory)
             notes = ProgressNotes(file, self._before)
             skipped = self._before.skipped
             for done in range(self._before.steps, len(order)):

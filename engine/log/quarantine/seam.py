@@ -7,7 +7,7 @@ the quarantine; a removed file is moved there. What came into being here is not 
 from __future__ import annotations
 
 import errno
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -347,8 +347,19 @@ class QuarantiningFiles(FilesAbove):
         return {"size": size, "stored": name, "sha256": digest, "modified_ms": info.modified_ms}
 
     def _store(self, path: str, stored: str, start: int, end: int) -> str:
-        """Copy the bytes [start, end) of `path` to the new file `stored`, zeros as holes; returns their SHA-256."""
+        """Copy the bytes [start, end) of `path` to the new file `stored`, zeros as holes; returns their SHA-256.
+
+        Half a copy is removed: on a full disk its room is needed to note where the command stopped.
+        """
         _refuse_too_large(path, end - start)
+        try:
+            return self._written(path, stored, start, end)
+        except UnwritableFile:
+            with suppress(UnwritableFile):
+                self._below.remove(stored)
+            raise
+
+    def _written(self, path: str, stored: str, start: int, end: int) -> str:
         digest = sha256()
         with self._below.open(path) as file, self._below.open_writable(stored, create=True) as copy:
             copy.truncate(end - start)

@@ -40,10 +40,12 @@ class Progress(NamedTuple):
 def read_progress(files: ReadOnlyFiles, directory: str) -> Progress:
     """What is noted in the quarantine `directory`. Raises UnreadableFile."""
     path = f"{directory}/{PROGRESS}"
-    notes = files.read(path, _MAX_SIZE).split() if files.exists(path) else []
-    marks = notes[1:]
-    is_as_before = bool(marks) and marks[-1] == _DONE.strip()
-    return Progress(bool(notes), len(marks), sum(mark == _NOT_DONE.strip() for mark in marks), is_as_before)
+    data = files.read(path, _MAX_SIZE) if files.exists(path) else b""
+    if not data.startswith(_BEGUN):
+        return Progress(is_begun=False)
+    marks = [data[at : at + len(_DONE)] for at in range(len(_BEGUN), len(data), len(_DONE))]
+    steps = next((number for number, mark in enumerate(marks) if mark not in (_DONE, _NOT_DONE)), len(marks))
+    return Progress(True, steps, marks[:steps].count(_NOT_DONE), steps > 0 and marks[steps - 1] == _DONE)
 
 
 class ProgressNotes:

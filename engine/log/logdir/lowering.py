@@ -1,4 +1,4 @@
-"""High watermarks after a log was truncated: none lies beyond its log, as a starting broker has it."""
+"""Lines of checkpoints that lie beyond a log which is truncated: a starting broker lowers them as well."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ if TYPE_CHECKING:
 
     from engine.files import Files
 
-NAME = FileKind.REPLICATION_CHECKPOINT.value
+_KINDS = (FileKind.REPLICATION_CHECKPOINT, FileKind.RECOVERY_POINT_CHECKPOINT)
 
 
-def lower_high_watermarks(files: Files, log_dir: str, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-    """Lower the high watermarks of partitions to the ends of their logs → those that were lowered, as they were before.
+def lower_checkpoints(files: Files, log_dir: str, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Lower high watermarks and recovery points of partitions to the ends of their logs.
 
-    A checkpoint that no broker can read stays as it is. Raises UnreadableFile, UnwritableFile.
+    Returns the high watermarks that were lowered, as they were before. A checkpoint that no broker can read stays as it is.
+    Raises UnreadableFile, UnwritableFile.
     """
-    path = f"{log_dir}/{NAME}"
+    watermarks, _ = (_lower(files, f"{log_dir}/{kind.value}", ends) for kind in _KINDS)
+    return watermarks
+
+
+def _lower(files: Files, path: str, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
     if not ends or not files.exists(path):
         return {}
     known, fault = known_offsets(files, path)

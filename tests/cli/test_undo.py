@@ -1,0 +1,313 @@
+"""What commands keep in quarantines, and one `restore` for all of them; what can be listed and deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from tests.support.file_work import tree
+from tests.support.run import kafkalog
+
+NOW = "1700003600000"
+POLICY = ("--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0")
+
+
+@pytest.fixture
+def log_dir(tmp_path):
+    """A log dir with a partition of several segments, without a clean stop."""
+    data = tmp_path / "data"
+    data.mkdir()
+    source = tmp_path / "in"
+    source.write_text("".join(f"k{number % 3}:v{number}\n" for number in range(24)))
+    made = kafkalog("append", "--create", "--now", NOW, "--input-format", "text", "--batch-size", "120", "--input", str(source),
+                    "--config", "segment.bytes=400", str(data / "t-0"))  # fmt: skip
+    assert made.status == 0, made.err
+    source.unlink()
+    return data
+
+
+def files_of(directory):
+    return {name: data for name, data in tree(ReadOnlyFiles(), str(directory)).items() if name != ".lock"}
+
+
+def size_of(directory):
+    return sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
+
+
+def damage(partition, at):
+    last = max(partition.glob("*.log"))
+    data = bytearray(last.read_bytes())
+    data[at] ^= 1
+    last.write_bytes(data)
+
+
+COMMANDS = {
+    "truncate": ("truncate", "--to", "9"),
+    "truncate-fully": ("truncate", "--fully", "--to", "5000"),
+    "delete-records": ("delete-records", "--before", "15"),
+    "retain": ("retain", "--config", "retention.bytes=300", "--config", "retention.ms=-1"),
+    "compact": ("compact", "--force", *POLICY),
+    "append": ("append", "--input-format", "text"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_undone_byte_for_byte(log_dir, name, tmp_path):
+    (tmp_path / "more").write_text("a\nb\n")
+    kept = tmp_path / "kept"
+    words = [*COMMANDS[name], "--now", NOW, "--quarantine", str(kept), str(log_dir / "t-0")]
+    if name == "append":
+        words[1:1] = ["--input", str(tmp_path / "more")]
+    before = files_of(log_dir)
+    planned = kafkalog(*words, "--dry-run")
+    assert files_of(log_dir) == before
+    assert not kept.exists()
+    done = kafkalog(*words)
+    assert done.status in (0, 1), done.err
+    assert files_of(log_dir) != before
+    line = done.out.decode().splitlines()[-1]
+    assert line.startswith("kept in quarantine: "), "and in the dry run the same number, and the place"
+    assert line.endswith(f"; undo with: kafkalog restore {kept}")
+    size = line.split()[3]
+    assert f"would keep in quarantine: {size} bytes, in {kept}" in planned.out.decode().splitlines()
+    restored = kafkalog("restore", str(kept))
+    assert (restored.status, restored.err) == (0, "")
+    assert files_of(log_dir) == before
+    assert ".deleted" not in restored.out.decode(), "names of a moment are no matter"
+
+
+@pytest.mark.parametrize("words", [("truncate", "--to", "9"), ("delete-records", "--before", "15")], ids=lambda words: words[0])
+def test_these_keep_by_default(log_dir, words):
+    before = files_of(log_dir)
+    done = kafkalog(*words, "--now", NOW, str(log_dir / "t-0"))
+    assert done.status == 0, done.err
+    quarantine = f"{log_dir}.quarantine-20231114T231320Z"
+    assert f"undo with: kafkalog restore {quarantine}" in done.out.decode()
+    assert kafkalog("restore", quarantine).status == 0
+    assert files_of(log_dir) == before
+    shutil.rmtree(quarantine)
+    done = kafkalog(*words, "--now", NOW, "--no-quarantine", str(log_dir / "t-0"))
+    assert done.status == 0
+    assert b"quarantine" not in done.out
+    assert sorted(path.name for path in log_dir.parent.iterdir()) == ["data"]
+
+
+def test_rebuild_keeps_what_it_replaces(log_dir):
+    partition = log_dir / "t-0"
+    for index in sorted(partition.glob("*.timeindex"))[:2]:
+        index.write_bytes(b"x" * 13)
+    before = files_of(log_dir)
+    dry = kafkalog("verify-index", "--rebuild", "--dry-run", "--now", NOW, str(log_dir))
+    assert (files_of(log_dir), list(log_dir.parent.iterdir())) == (before, [log_dir])
+    done = kafkalog("verify-index", "--rebuild", "--now", NOW, str(log_dir))
+    assert (done.status, dry.status) == (1, 1), done.err
+    quarantine = f"{log_dir}.quarantine-20231114T231320Z"
+    kept = f"kept in quarantine: 26 bytes; undo with: kafkalog restore {quarantine}"
+    assert done.out.decode().splitlines()[-1] == kept
+    assert dry.out.decode().splitlines()[-2] == f"would keep in quarantine: 26 bytes, in {quarantine}"
+    assert kafkalog("restore", quarantine).status == 0
+    assert files_of(log_dir) == before
+    done = kafkalog("verify-index", "--rebuild", "--no-quarantine", "--now", NOW, str(log_dir))
+    assert (done.status, b"quarantine" in done.out) == (1, False)
+
+
+def test_append_goes_on_where_damage_begins_if_that_is_kept(log_dir, tmp_path):
+    (tmp_path / "more").write_text('{"value":"a"}\n')
+    damage(log_dir / "t-0", 80)  # in the first of several batches
+    before = files_of(log_dir)
+    words = ("append", "--now", NOW, "--recovery-point", "0", "--input", str(tmp_path / "more"))
+    refused = kafkalog(*words, str(log_dir / "t-0"))
+    assert refused.status == 4
+    assert "error[log-damaged]" in refused.err
+    assert files_of(log_dir) == before
+    done = kafkalog(*words, "--quarantine", str(tmp_path / "kept"), str(log_dir / "t-0"))
+    assert done.status == 1, done.err
+    assert "truncated" in done.out.decode()
+    assert kafkalog("verify-index", str(log_dir)).status == 0
+    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
+    assert files_of(log_dir) == before
+
+
+def test_append_keeps_a_damaged_end_that_a_broker_would_drop(log_dir, tmp_path):
+    (tmp_path / "more").write_text('{"value":"a"}\n')
+    damage(log_dir / "t-0", -3)
+    before = files_of(log_dir)
+    words = ("append", "--now", NOW, "--recovery-point", "0", "--input", str(tmp_path / "more"))
+    done = kafkalog(*words, "--quarantine", str(tmp_path / "kept"), str(log_dir / "t-0"))
+    assert done.status == 1, done.err
+    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
+    assert files_of(log_dir) == before
+
+
+def test_space_is_not_freed_by_moving_it(log_dir, tmp_path):
+    before = files_of(log_dir)
+    done = kafkalog("retain", "--free", "1TiB", "--quarantine", str(tmp_path / "kept"), str(log_dir))
+    assert done.status == 2
+    assert "what is moved there frees nothing" in done.err
+    assert files_of(log_dir) == before
+
+
+# ---- what there is
+
+
+def test_list_and_prune(log_dir, tmp_path):
+    partition = str(log_dir / "t-0")
+    kafkalog("truncate", "--to", "20", "--now", NOW, partition)
+    kafkalog("truncate", "--to", "9", partition)
+    old = f"{log_dir}.quarantine-20231114T231320Z"
+    for place in (log_dir, tmp_path):  # beside a log dir, and below a directory
+        listed = kafkalog("restore", "--list", "--format", "json", str(place))
+        rows = [json.loads(line) for line in listed.out.splitlines()]
+        assert [(row["command"], row["state"], row["logDirs"]) for row in rows] == [("truncate", "whole", [str(log_dir)])] * 2
+        assert [row["createdMs"] == int(NOW) for row in rows].count(True) == 1
+        assert all(row["bytes"] == size_of(row["path"]) for row in rows)
+    assert f"{old}: truncate of {log_dir}, 2023-11-14 23:13:20 UTC" in kafkalog("restore", "--list", str(tmp_path)).out.decode()
+    dry = kafkalog("restore", "--prune", "--older-than", "30d", "--dry-run", str(log_dir))
+    assert f"deleted {old}: " in dry.out.decode()
+    assert Path(old).exists()
+    done = kafkalog("restore", "--prune", "--older-than", "30d", str(log_dir))
+    assert done.status == 0, done.err
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert len(left) == 2
+    assert not Path(old).exists()
+    assert kafkalog("restore", "--prune", "--older-than", "30d", str(log_dir)).out == b"0 bytes deleted\n"
+
+
+def test_prune_deletes_nothing_of_others(log_dir, tmp_path):
+    kafkalog("truncate", "--to", "9", "--now", NOW, str(log_dir / "t-0"))
+    [kept] = tmp_path.glob("data.quarantine-*")
+    (kept / "files" / "notes.txt").write_text("mine")
+    lookalike = tmp_path / "data.quarantine-20200101T000000Z"
+    lookalike.mkdir()
+    (lookalike / "manifest.jsonl").write_text('{"ours": false}\n')
+    linked = tmp_path / "data.quarantine-20210101T000000Z"
+    linked.symlink_to(kept)
+    done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
+    assert done.status == 8
+    assert "error[not-pruned]" in done.err
+    assert "kafkalog did not put files/notes.txt there" in done.err
+    assert [path.exists() for path in (kept / "manifest.jsonl", lookalike, linked)] == [True] * 3
+    (kept / "files" / "notes.txt").unlink()
+    os.symlink(tmp_path, kept / "files" / "000001-out")
+    assert kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir)).status == 8
+    (kept / "files" / "000001-out").unlink()
+    assert kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir)).status == 0
+    assert not kept.exists()
+    assert lookalike.exists()
+
+
+def test_a_quarantine_that_is_needed_stays(log_dir, tmp_path):
+    kafkalog("truncate", "--to", "9", "--now", NOW, str(log_dir / "t-0"))
+    [kept] = tmp_path.glob("data.quarantine-*")
+    (kept / "restored").write_bytes(b"+\n.\n" + b" " * 100)
+    done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
+    assert (done.status, done.out) == (0, b"0 bytes deleted\n")
+    assert "restoring was begun" in kafkalog("restore", "--list", str(log_dir)).out.decode()
+
+
+def test_wrong_usage(tmp_path):
+    for words in (("--prune",), ("--older-than", "3d"), ("--list", "--prune", "--older-than", "3d"), ("--list", "--force"), (),
+                  ("--prune", "--older-than", "3 moons")):  # fmt: skip
+        assert kafkalog("restore", *words, cwd=tmp_path).status == 2, words
+
+
+# ---- an incomplete restore stays one
+
+
+def test_what_could_not_be_put_back_is_told_again(log_dir, tmp_path):
+    kafkalog("truncate", "--to", "9", "--now", NOW, str(log_dir / "t-0"))
+    [kept] = tmp_path.glob("data.quarantine-*")
+    victim = next(path for path in sorted((kept / "files").iterdir()) if path.name.endswith(".log.deleted"))
+    victim.unlink()
+    assert kafkalog("restore", str(kept)).status == 8
+    first = kafkalog("restore", "--salvage", str(kept))
+    assert first.status == 4
+    again = kafkalog("restore", str(kept))
+    assert again.status == 4
+    assert "put back already" not in again.out.decode()
+    assert "it is not as before `truncate`" in again.out.decode()
+    assert json.loads(kafkalog("restore", "--format", "json", str(kept)).out.splitlines()[-1])["asBefore"] is False
+
+
+# ---- log dirs of several brokers
+
+
+def test_log_dirs_of_several_brokers_are_named_one_by_one(log_dir, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(log_dir, other)
+    (other / "t-0").rename(other / "u-0")
+    (log_dir / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAQ\nnode.id=1\n")
+    shutil.copy(log_dir / "meta.properties", other)
+    assert kafkalog("retain", "--now", NOW, str(tmp_path)).status == 0, "of one broker"
+    (other / "meta.properties").write_text("version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAg\nnode.id=1\n")
+    for words in (("recover",), ("recover", "--dry-run"), ("retain",), ("verify-index", "--rebuild")):
+        before = files_of(tmp_path)
+        done = kafkalog(*words, str(tmp_path))
+        assert done.status in (2, 4), "and what verifying found"
+        assert f"name the log dirs one by one, if all are meant: {log_dir} {other}" in done.err
+        assert files_of(tmp_path) == before
+    assert kafkalog("verify-index", str(tmp_path)).status == 4, "who only reads may read all"
+    assert kafkalog("retain", "--now", NOW, str(log_dir), str(other)).status == 0
+
+
+# ---- a question at a terminal
+
+
+def at_terminal(answer, *words):
+    """(what is printed, exit status) of a process whose streams are one terminal."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafkalog_cli.main", *map(str, words)], stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "TERM": "dumb"}, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, answer)
+    said = b""
+    try:
+        while piece := os.read(ours, 1 << 16):
+            said += piece
+    except OSError:
+        pass
+    os.close(ours)
+    return said.decode(), process.wait()
+
+
+def test_what_cannot_be_undone_is_asked_for(log_dir):
+    before = files_of(log_dir)
+    words = ("truncate", "--no-quarantine", "--now", NOW, "--to", "9", log_dir / "t-0")
+    cut = sum(event["bytes"] for event in json.loads(kafkalog(*map(str, words), "--dry-run", "--format", "json").out)["events"]
+              if event["action"] in ("truncated", "removed") and "bytes" in event)  # fmt: skip
+    said, status = at_terminal(b"n\n", *words)
+    assert status == 4
+    assert f"truncate: 1 log dirs ({log_dir}), 1 partitions, bytes to go: {cut}; it cannot be undone" in said
+    assert "Continue? [y/N]" in said
+    assert files_of(log_dir) == before
+    said, status = at_terminal(b"", *words, "--yes")
+    assert ("Continue?" in said, status) == (False, 0)
+    assert files_of(log_dir) != before
+
+
+def test_yes_is_yes_and_what_can_be_undone_is_not_asked_for(log_dir):
+    said, status = at_terminal(b"", "truncate", "--now", NOW, "--to", "19", log_dir / "t-0")
+    assert ("Continue?" in said, status) == (False, 0)
+    said, status = at_terminal(b"y\n", "truncate", "--no-quarantine", "--now", NOW, "--to", "9", log_dir / "t-0")
+    assert ("Continue?" in said, status) == (True, 0)
+    said, status = at_terminal(b"", "retain", "--explain", log_dir)
+    assert ("Continue?" in said, status) == (False, 0)
+
+
+def test_several_log_dirs_are_asked_for(log_dir, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(log_dir, other)
+    (other / "t-0").rename(other / "u-0")
+    said, status = at_terminal(b"\n", "recover", log_dir, other)
+    assert status == 4
+    assert f"recover: 2 log dirs ({log_dir}, {other}), 2 partitions, bytes to go: at most " in said
+    assert not list(tmp_path.glob("*.quarantine*"))

@@ -1,0 +1,123 @@
+"""Which sound batches belong to a log: offsets, neighbours, leader epochs and producers decide."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.checkpoint.leader_epochs import EpochEntry
+from engine.log.operations.arrangement import arrange
+from engine.log.scan.sound_runs import Batch, as_runs, with_offsets_restored
+
+
+def batch(first, count=1, *, log="a", epoch=0, producer=-1, sequence=-1):
+    crc = hash((log, first, count))
+    return Batch(0, 0, first, first + count, crc, count, epoch, producer, 0 if producer >= 0 else -1, sequence)
+
+
+def placed(batches):
+    """The same one after the other in a file, 10 bytes each; None: 10 bytes that are damaged."""
+    return [one._replace(start=10 * at, end=10 * at + 10) for at, one in enumerate(batches) if one is not None]
+
+
+def arranged(files, epochs=()):
+    """What stays, as (base offset, [first offsets]) for each segment, and what is dropped, as first offsets."""
+    placed_files = {base: placed(batches) for base, batches in files.items()}
+    runs = {base: list(as_runs(iter(batches))) for base, batches in placed_files.items()}
+
+    def within(base, run):
+        return [one for one in placed_files[base] if run.start <= one.start < run.end]
+
+    found = arrange(runs, lambda base, run: iter(within(base, run)), epochs)
+    segments = [(segment.base, [(one.first_offset, one.crc) for part in segment.parts for one in within(part.base, part.run)])
+                for segment in found.segments]
+    dropped = [one.first_offset for drop in found.dropped for one in within(drop.part.base, drop.part.run)]
+    return segments, dropped
+
+
+def log(*batches):
+    return [(one.first_offset, one.crc) for one in batches]
+
+
+OWN = [batch(offset, 2) for offset in range(0, 20, 2)]
+
+
+def test_a_sound_log_stays_as_it_is():
+    assert arranged({0: OWN[:5], 10: OWN[5:]}) == ([(0, log(*OWN[:5])), (10, log(*OWN[5:]))], [])
+
+
+def test_gaps_of_a_compacted_log_stay():
+    assert arranged({0: OWN[:2] + OWN[4:6], 12: OWN[8:]}) == ([(0, log(*OWN[:2], *OWN[4:6])), (12, log(*OWN[8:]))], [])
+
+
+def test_a_log_with_fewer_seams_wins_over_one_that_is_longer_by_a_little():
+    other = [batch(offset, log="b") for offset in range(6, 21)]
+    segments, dropped = arranged({0: OWN[:5], 6: other[:7], 10: OWN[5:], 13: other[7:]})
+    assert [pair for _, pairs in segments for pair in pairs][: len(OWN)] == log(*OWN)
+    assert dropped == [one.first_offset for one in other[:-1]]
+
+
+def test_the_checkpoint_of_leader_epochs_decides_between_equals():
+    old, new = ([batch(offset, 2, log=name, epoch=epoch) for offset in (10, 12)] for name, epoch in (("b", 0), ("c", 3)))
+    for first, second in ((old, new), (new, old)):
+        segments, dropped = arranged({0: OWN[:5], 10: first, 9: second}, [EpochEntry(0, 0), EpochEntry(3, 10)])
+        assert [pair for _, pairs in segments for pair in pairs] == log(*OWN[:5], *new)
+        assert dropped == [10, 12]
+
+
+def test_sequence_numbers_decide_between_equals():
+    start = [batch(0, 2, producer=7, sequence=0), batch(2, 2, producer=7, sequence=2)]
+    goes_on, begins = batch(4, 2, log="b", producer=7, sequence=4), batch(4, 2, log="c", producer=7, sequence=0)
+    for first, second in ((goes_on, begins), (begins, goes_on)):
+        segments, dropped = arranged({0: start, 4: [first], 3: [second]})
+        assert [pair for _, pairs in segments for pair in pairs] == log(*start, goes_on)
+        assert dropped == [4]
+
+
+@pytest.mark.parametrize("named", [9, 11, 25])
+def test_a_segment_under_a_wrong_name_gets_its_own(named):
+    assert arranged({0: OWN[:5], named: OWN[5:]}) == ([(0, log(*OWN[:5])), (10, log(*OWN[5:]))], [])
+
+
+def test_offsets_beyond_the_log_are_wrong_in_its_middle_and_right_at_its_end():
+    beyond = batch(1 << 40)
+    assert arranged({0: [*OWN[:3], beyond, *OWN[4:]]})[1] == [1 << 40]
+    assert arranged({0: [*OWN, beyond]})[1] == []
+
+
+def test_what_was_moved_fills_the_gap_that_it_left():
+    segments, dropped = arranged({0: [*OWN[:2], None, *OWN[3:5]], 10: [*OWN[5:], OWN[2]]})
+    assert (segments, dropped) == ([(0, log(*OWN[:5])), (10, log(*OWN[5:]))], [])
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 4), st.sampled_from("ab")), max_size=8), min_size=1, max_size=4))
+def test_every_batch_stays_or_others_hold_its_offsets(content):
+    files = {10 * number: [batch(first, count, log=name) for first, count, name in batches]
+             for number, batches in enumerate(content)}
+    segments, dropped = arranged(files)
+    kept = [offset for _, pairs in segments for offset, _ in pairs]
+    assert kept == sorted(kept)
+    bases = [base for base, _ in segments]
+    assert bases == sorted(set(bases))
+    for (_, pairs), (following, _) in pairwise(segments):
+        assert all(offset < following for offset, _ in pairs)
+    assert sorted(kept + dropped) == sorted(first for batches in content for first, _, _ in batches)
+
+
+def restored(batches, base=0, following=None):
+    return [(one.first_offset, one.restored_from) for one in with_offsets_restored(iter(placed(batches)), base, following)]
+
+
+def test_one_wrong_bit_of_a_base_offset_is_put_right_between_sound_neighbours():
+    wrong = OWN[3]._replace(first_offset=6 ^ 64, end_offset=(6 ^ 64) + 2)
+    assert restored([*OWN[:3], wrong, *OWN[4:6]])[3] == (6, 6 ^ 64)
+    assert restored([*OWN[:3], wrong], following=8)[3] == (6, 6 ^ 64)  # the next segment proves it
+    assert restored([*OWN[:3], wrong])[3] == (6 ^ 64, None)  # nothing follows
+    assert restored([*OWN[:3], wrong, *OWN[5:]])[3] == (6 ^ 64, None)  # there is room for more
+    fewer = wrong._replace(record_count=1)
+    assert restored([*OWN[:3], fewer, *OWN[4:6]])[3] == (6 ^ 64, None)
+    far = OWN[3]._replace(first_offset=6 ^ 65, end_offset=(6 ^ 65) + 2)
+    assert restored([*OWN[:3], far, *OWN[4:6]])[3] == (6 ^ 65, None)
