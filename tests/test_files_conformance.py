@@ -298,8 +298,8 @@ def test_fifos_do_not_block(tmp_path):
 @pytest.mark.parametrize(
     ("double", "real", "composed"),
     [
-        (CrashFiles, (Files, ReadOnlyFiles), {"read", "copy"}),
-        (WritableCrashFile, (WritableFile, OpenFile), {"read", "read_exactly", "send", "path"}),
+        (CrashFiles, (Files, ReadOnlyFiles), {"read", "copy", "make_own_directory"}),
+        (WritableCrashFile, (WritableFile, OpenFile), {"next_data", "read", "read_exactly", "send", "path"}),
     ],
 )
 def test_the_double_knows_every_method(double, real, composed):

@@ -89,3 +89,27 @@ def real_path(path: str) -> str:
         return os.readlink(f"/proc/self/fd/{found}")
     finally:
         os.close(found)
+
+
+def names_in(directory: str) -> list[str]:
+    """As os.listdir. Raises OSError, ValueError."""
+    name, below = at(directory)
+    if below is None:
+        return os.listdir(name)
+    descriptor = os.open(name, OPEN_DIRECTORY, dir_fd=below)
+    try:
+        return os.listdir(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def space_of(path: str) -> os.statvfs_result:
+    """As os.statvfs. Raises OSError, ValueError."""
+    name, below = at(path)
+    if below is None:
+        return os.statvfs(name)
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=below)
+    try:
+        return os.fstatvfs(descriptor)
+    finally:
+        os.close(descriptor)

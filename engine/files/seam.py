@@ -13,7 +13,7 @@ from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
 from engine.files.own_directory import make_for_owner, remove_made
 from engine.files.owner import ROOT
-from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, status_of
+from engine.files.pins import OPEN_DIRECTORY, at, names_in, open_below, pinned, real_path, space_of, status_of
 from engine.files.refusals import kind_of, taken, unreadable, unwritable
 
 if TYPE_CHECKING:
@@ -64,15 +64,9 @@ class ReadOnlyFiles:
     def space(self, path: str) -> DiskSpace:
         """The room where `path` lies, which is there. Raises UnreadableFile."""
         try:
-            descriptor = open_below(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            status, number = space_of(path), status_of(path).st_dev
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
-        try:
-            status, number = os.fstatvfs(descriptor), os.fstat(descriptor).st_dev
-        except OSError as error:
-            raise unreadable(path, error) from error
-        finally:
-            os.close(descriptor)
         return DiskSpace(number, status.f_bavail * status.f_frsize)
 
     def exists(self, path: str) -> bool:
@@ -106,8 +100,7 @@ class ReadOnlyFiles:
     def list(self, directory: str) -> list[str]:
         """Names in `directory`, sorted. Raises UnreadableFile."""
         try:
-            with _entries(directory) as entries:
-                return sorted(entry.name for entry in entries)
+            return sorted(names_in(directory))
         except (OSError, ValueError) as error:
             raise unreadable(directory, error) from error
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.files import open_file, seam
+from engine.files import open_file, pins, seam
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +53,6 @@ def full_disk(top: Path, room: int) -> Iterator[FullDisk]:
     """Put it in the place of the operating system, wherever the seam speaks to it."""
     disk = FullDisk(top, room)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (seam, open_file):
+        for module in (seam, open_file, pins):
             patch.setattr(module, "os", disk)
         yield disk
