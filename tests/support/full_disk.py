@@ -37,8 +37,10 @@ class FullDisk:
     def free(self) -> int:
         return max(0, self._capacity - self.held())
 
-    def fstatvfs(self, _descriptor: int) -> SimpleNamespace:
+    def statvfs(self, _place: object) -> SimpleNamespace:
         return SimpleNamespace(f_frsize=1, f_bavail=self.free(), f_bfree=self.free() + 999)  # the rest is root's
+
+    fstatvfs = statvfs
 
     def pwritev(self, descriptor: int, parts: Sequence[memoryview], position: int) -> int:
         part = next(memoryview(part).cast("B") for part in parts if len(part))
