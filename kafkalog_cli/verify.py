@@ -99,6 +99,8 @@ def verify_all(
                             result = _rebuilt(result, done.path, topics, begun)  # noqa: PLW2901  # it looks anew
                         _show(result, outcome, stream, progress.say)
                         tally.done += 1
+            if writes and INTERRUPTION.number is not None:  # it came when all was done
+                say_interrupted(tally.text())
         except Interrupted:
             say_interrupted(tally.text())
         except Declined:
