@@ -315,7 +315,7 @@ def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> b
     for trouble in troubles:
         if trouble.effect is Effect.LOSES_TOPICS:
             continue  # accepted; recovering the metadata log says what goes
-        mended &= mend(manager.files_of(trouble.log_dir), manager.cluster, trouble, report)
+        mended &= mend(manager, trouble, report)
     return mended
 
 
@@ -378,11 +378,11 @@ def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, 
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
     if options.mark_clean or options.salvage:
-        mend_contradicted_epochs(files, log, report)
+        mend_contradicted_epochs(files, log, report, manager.tiering(place.name.topic))
 
     def looked_at() -> None:
         note_breaks(report, log.segments.base_offsets)
-        note_losses(files, report, log, evidence, manager.policy(place.name.topic))
+        note_losses(files, report, log, evidence, partial(manager.policy, place.name.topic))
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 
