@@ -38,7 +38,7 @@ class Where(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something wrong that was seen. `stands_for`: how many of the sort; `milder`: how bad, where it is less than its code is."""
+    """Something wrong that was seen. `stands_for`: how many of the sort; `milder`: how bad, where less than its code."""
 
     code: str
     where: Where

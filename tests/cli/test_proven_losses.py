@@ -10,6 +10,12 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.findings import LOSSES
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_manager import LogManager, Settings
+from engine.log.logdir.startup import survey
+from engine.log.tiering import Tiering
+from engine.overlay import OverlayFiles
+from engine.server_config import server_config
 from tests.support.file_work import tree
 from tests.support.run import kafkalog
 
@@ -162,7 +168,8 @@ def test_without_epochs_and_settings_the_log_start_stays(alone):
     begin_late(alone, 25, "0\n0\n")
     done = kafkalog("verify-index", "--format", "jsonl", str(alone))
     assert b'"code":"records-in-remote-storage","severity":"info"' in done.out.replace(b'": "', b'":"').replace(b", ", b",")
-    assert kafkalog("recover", "--now", NOW, "--no-quarantine", str(alone.parent)).status != 0
+    done = kafkalog("recover", "--now", NOW, "--no-quarantine", str(alone.parent))
+    assert (done.status, "--config remote.storage.enable=false" in done.out.decode() + done.err) == (4, True)
     assert "small_segments 0 25" in (alone.parent / "log-start-offset-checkpoint").read_text()
 
 
@@ -191,29 +198,37 @@ def test_the_metadata_log_says_that_a_log_is_not_tiered(partition):
     assert recovered(partition.parent.parent / "d0", partition.parent) == ([(25, 42)], 4)
 
 
-def test_what_brokers_clean_by_default_is_no_loss(partition):
+def policy_of(top, topic="small_segments", settings=None):
+    """What a manager of these log dirs knows of a topic."""
+    files = ReadOnlyFiles()
+    log_dirs = find_log_dirs(files, [str(top / "d0"), str(top / "d1")])
+    overlay = OverlayFiles(files, 0)
+    return LogManager(lambda _log_dir: overlay, survey(files, log_dirs), settings or Settings(), 0).policy(topic)
+
+
+def test_what_brokers_clean_by_default_is_not_known_to_be_uncompacted(partition):
     """A topic without a policy of its own has that of its brokers, which only server.properties or the cleaner tells."""
-    cut_out(partition, 63, 2)
-    checkpoint = partition.parent / "cleaner-offset-checkpoint"
-    set_line(checkpoint, "records-deleted", 50)
     top = partition.parent.parent
-    assert "offset-gap" not in verified(top)[0], "the cleaner was in a topic that has no policy of its own"
-    server = top / "server.properties"
-    server.write_text(f"log.dirs={top}/d0,{top}/d1\nlog.cleanup.policy=delete\n")
-    assert "offset-gap" in verified("--config-file", server, top)[0]
-    server.write_text(f"log.dirs={top}/d0,{top}/d1\nlog.cleanup.policy=compact\n")
-    assert "offset-gap" not in verified("--config-file", server, top)[0]
+    assert policy_of(top) == (False, Tiering.UNTIERED)
+    set_line(partition.parent / "cleaner-offset-checkpoint", "records-deleted", 50)
+    assert policy_of(top) == (None, Tiering.UNTIERED), "the cleaner was in another topic without a policy of its own"
+    for policy in ("delete", "compact"):
+        settings = Settings(server_config({"log.cleanup.policy": policy}))
+        assert policy_of(top, settings=settings) == (policy == "compact", Tiering.UNTIERED)
+    assert policy_of(top, settings=Settings(overrides=(("cleanup.policy", "delete"),))).compacted is False
+    set_line(partition.parent / "cleaner-offset-checkpoint", "records-deleted", None)
+    set_line(partition.parent / "cleaner-offset-checkpoint", "deleted-long-ago", 50)
+    assert policy_of(top).compacted is False, "a topic that the metadata log does not know tells nothing"
 
 
 def test_a_damaged_metadata_log_is_no_evidence(partition):
-    cut_out(partition, 63, 2)
+    """Behind the damage the topic may have got other settings, whichever is asked for."""
     top = partition.parent.parent
-    assert "offset-gap" in verified(top)[0]
     log = next((top / "d0/__cluster_metadata-0").glob("*.log"))
     data = bytearray(log.read_bytes())
     data[-1] ^= 1
     log.write_bytes(data)
-    assert "offset-gap" not in verified(top)[0]
+    assert policy_of(top) == (None, Tiering.UNKNOWN)
 
 
 def cut_out(partition, base, number):

@@ -32,9 +32,13 @@ _LOG = FileKind.LOG.value
 def open_leader_epochs(files: Files, directory: str, report: Report, tiering: Tiering) -> LeaderEpochFileCache:
     """The epochs of the partition in `directory`; where Kafka can not read the file, it is made anew. Raises LogDamaged."""
     try:
-        return LeaderEpochFileCache(files, directory)
+        epochs = LeaderEpochFileCache(files, directory)
     except (MalformedCheckpoint, IllegalArgument) as error:
         reason = f"a broker would not start: {error}"
+    else:
+        if tiering is Tiering.UNKNOWN and not epochs.entries:
+            _of_remote_records(files, directory, [], tiering)  # they may be lost: the log start would move
+        return epochs
     epochs = rebuild_leader_epochs(files, directory, tiering)
     report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
     return epochs
@@ -77,7 +81,7 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry], ti
             kept.append(entry)
     is_below = starts.line is not None and starts.line < starts.first_segment and tiering is not Tiering.UNTIERED
     if is_below and _are_lost(kept[0] if kept else None, starts.line or 0):
-        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in "
+        what = (f"{path}: no epochs of offsets {starts.line} to {starts.first_segment - 1} can be read. These may be in "
                 "remote storage, and the next leader deletes segments there whose epochs the file does not have")
         release = "; a topic without remote storage: --config remote.storage.enable=false" if tiering is Tiering.UNKNOWN else ""
         do = f"copy {_NAME} from another replica of the partition; no broker starts before{release}"

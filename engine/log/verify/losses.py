@@ -104,7 +104,8 @@ class Evidence(NamedTuple):
         leaves a snapshot of that offset, and the log ends before the batch.
         """
         claims = [claim for claim in self.claims if claim.end > end]
-        return claims if len(claims) > 1 or any(claim.records_end is None or claim.records_end > end for claim in claims) else []
+        has_records = any(claim.records_end is None or claim.records_end > end for claim in claims)
+        return claims if has_records or len(claims) > 1 else []
 
     def before(self, base_offset: int, policy: Policy) -> Missing | None:
         """What was lost before the first segment, which begins at `base_offset`.
@@ -175,9 +176,9 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
     if last_index >= 0:
         claims += _of_index(files, directory, last_index)
     log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
-    lacks_snapshots = not any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names) and any(
-        int(following[:20]) > (log_start or 0) and _has_producers(files, f"{directory}/{name}") for name, following in pairwise(logs)
-    )
+    full = [name for name, following in pairwise(logs) if int(following[:20]) > (log_start or 0)]
+    has_snapshots = any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names)
+    lacks_snapshots = not has_snapshots and any(_has_producers(files, f"{directory}/{name}") for name in full)
     return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
 
 
