@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 6  # directories below the one that was named: a tree, its log dirs, their partitions, and some more
 REMOTE_INDEX_CACHE = "remote-log-index-cache"  # directory in a log dir: indexes of segments in remote storage
-_FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))
+FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))  # of file systems
 _PARTITION_FILES = frozenset(
     (*NUMBERED, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE)
 )
@@ -110,7 +110,7 @@ def _sort_out(files: ReadOnlyFiles, prefix: str, names: list[str], found: Discov
 
 
 def _is_foreign(name: str, parent: DirectoryKind) -> bool:
-    if name in _FOREIGN_DIRECTORIES or name.startswith("."):
+    if name in FOREIGN_DIRECTORIES or name.startswith("."):
         return True
     if parent is DirectoryKind.OTHER:
         return False

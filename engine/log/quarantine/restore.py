@@ -305,6 +305,8 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
             files.remove(path)
             files.sync_directory(parent)
             return Undone("removed", path, 0)
+        case Do.GROW | Do.TIME if not files.exists(path):
+            return None  # what it was stored in is damaged: the file did not come back
         case Do.GROW:
             assert entry.size is not None  # `read_manifest` sees to it
             with files.open_writable(path) as file:
