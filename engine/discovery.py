@@ -45,6 +45,11 @@ def is_brokers_log_dir(files: ReadOnlyFiles, path: str) -> bool:
     return any(files.exists(f"{path}/{kind.value}") for kind in (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT))
 
 
+def is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
+    """Do partitions lie in the directory at `path`, or does a broker keep its checkpoints there?"""
+    return any(parse_partition_dir(name) is not None for name in files.list(path)) or is_brokers_log_dir(files, path)
+
+
 class Discovery(NamedTuple):
     """Files to read, in order, and what was met on the way."""
 

@@ -85,6 +85,7 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
         with INTERRUPTION:
             files.info(log_dir)  # it is there
             if files.exists(f"{log_dir}/{STAGING}"):
+                load_everything(files, [log_dir, *(f"{log_dir}/{name}" for name in files.list(log_dir))])
                 with holding(files, log_dir):
                     journal = half_commit(files, log_dir)
                     clear_leftovers(files, log_dir, now_ms())
@@ -176,6 +177,7 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
         if old and not (dry_run or yes) and not agreed(summary):
             return DECLINED
         with INTERRUPTION:
+            load_everything(files, [one.path for one in old])
             for one in old:
                 try:
                     size = delete(files, one.path, before_ms)

@@ -8,12 +8,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.advice import argument
-from engine.discovery import FOREIGN_DIRECTORIES
+from engine.discovery import FOREIGN_DIRECTORIES, is_log_dir
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile
-from engine.files import look, remove_tree
+from engine.files import ROOT, acting_as, is_root, look, owner_of
 from engine.half_commits import STAGING, half_commit
 from engine.layout import FileKind, file_name, parent_of, parse_partition_dir
-from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, QuarantineDamaged, read_manifest
+from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, QuarantineDamaged, read_summary
 from engine.log.quarantine.steps import read_progress
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
     for directory in directories:
         real = files.resolve(directory)
         places = [real]
-        if _is_log_dir(files, real):
+        if is_log_dir(files, real):
             beside = parent_of(real)
             prefix = f"{file_name(real)}."
             places += [path for path in _directories(files, beside, missed) if file_name(path).startswith(prefix)]
@@ -85,11 +85,6 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
             for kept in _below(files, place, _DEPTH, missed):
                 found[kept.path] = kept
     return [found[path] for path in sorted(found)]
-
-
-def _is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
-    names = files.list(path)
-    return FileKind.META_PROPERTIES.value in names or any(parse_partition_dir(name) is not None for name in names)
 
 
 def _directories(files: ReadOnlyFiles, directory: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
@@ -126,20 +121,20 @@ def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
     """The quarantine in `directory`; None: its manifest is none of ours. Raises UnreadableFile."""
     size = _size(files, directory)
     try:
-        manifest = read_manifest(files, directory, salvage=True)
+        summary = read_summary(files, directory)
     except QuarantineDamaged:
         is_ours = set(files.list(directory)) <= _OURS and files.exists(f"{directory}/{STORED}")
         return Kept(directory, "", None, (), size, State.DAMAGED) if is_ours else None
     progress = read_progress(files, directory)
-    if progress.steps > len(manifest.entries):
+    if progress.steps > summary.entries:
         state = State.RESTORED if progress.is_as_before else State.INCOMPLETE
     elif progress.is_begun:
         state = State.HALF_RESTORED
-    elif manifest.left is None:
+    elif not summary.is_finished:
         state = State.UNFINISHED
     else:
-        state = State.DAMAGED if manifest.faults else State.WHOLE
-    return Kept(directory, manifest.command, manifest.created_ms, manifest.log_dirs, size, state)
+        state = State.WHOLE if summary.is_whole else State.DAMAGED
+    return Kept(directory, summary.command, summary.created_ms, summary.log_dirs, size, state)
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
@@ -177,33 +172,68 @@ def can_go(kept: Kept, before_ms: int) -> bool:
 
 
 def prune(files: Files, directory: str, before_ms: int) -> int:
-    """Delete the quarantine in `directory`, its manifest last → bytes. One that lets anything doubt is left as it is.
+    """Delete the quarantine in `directory`, absolute and without links, its manifest last → bytes.
 
-    Raises NotPruned, LogDirLocked, UnreadableFile, UnwritableFile; after the last two another call goes on.
+    Root does it with the rights of the owner of the quarantine. One that lets anything doubt is left as it is.
+    Raises NotPruned, NotAllowed, LogDirLocked, UnreadableFile, UnwritableFile; after the last two another call goes on.
     """
-    _refuse_foreign(files, directory)
-    with ExitStack() as held:
-        held.enter_context(files.held_open(directory))  # also where others may exchange it for a link
+    first = describe(files, directory)
+    log_dirs = _log_dirs_in_use(files, first) if first is not None and first.state is State.UNFINISHED else []
+    owner = owner_of(directory) if is_root() and files.info(directory).owner != ROOT else None
+    stored = f"{directory}/{STORED}"
+    with ExitStack() as held:  # from here on others may exchange any of the directories for a link
+        held.enter_context(acting_as(owner, [directory, *log_dirs]))
+        held.enter_context(files.held_to_go(directory))
+        _refuse_foreign(directory, _foreign(files, directory))
+        keeps = files.exists(stored)
+        if keeps:
+            held.enter_context(files.held_open(stored))
+            _refuse_foreign(directory, _foreign_stored(files, stored))
         held.enter_context(in_use(files, directory))
         kept = describe(files, directory)
-        if kept is None or not can_go(kept, before_ms):
+        if kept is None or kept != first or not can_go(kept, before_ms):
             raise NotPruned(f"{directory}: it changed meanwhile", do=f"kafkalog restore --list {argument(directory)}")
-        if kept.state is State.UNFINISHED:
-            for log_dir in kept.log_dirs:
-                if files.exists(log_dir):
-                    held.enter_context(_not_at_work(files, directory, log_dir))
-        remove_tree(files, f"{directory}/{STORED}")
-        remove_tree(files, directory, but=MANIFEST)
+        for log_dir in log_dirs:
+            held.enter_context(_not_at_work(files, directory, log_dir))
+        if keeps:
+            for name in files.list(stored):
+                files.remove(f"{stored}/{name}")
+            files.remove_directory(stored)
+        for name in (PROGRESS, _LOCK):
+            files.remove(f"{directory}/{name}")
         files.sync_directory(directory)
-    remove_tree(files, directory)
+        files.remove(f"{directory}/{MANIFEST}")
+        files.remove_directory(directory)
     return kept.size
+
+
+def _log_dirs_in_use(files: ReadOnlyFiles, kept: Kept) -> list[str]:
+    """The log dirs, as far as they are there, whose lock the command that fills a quarantine would hold.
+
+    Anybody can write a path into a manifest. Raises NotPruned for a directory of another user than the quarantine's.
+    """
+    user = files.info(kept.path).owner
+    found = []
+    for log_dir in kept.log_dirs:
+        info = look(files, log_dir)
+        if info is None:
+            continue
+        if not (log_dir.startswith("/") and info.is_directory and info.owner == user):
+            what = f"{kept.path}: its command may still run in {log_dir}, which is not a log dir of the quarantine's owner"
+            raise NotPruned(what, do="look at it, and remove it yourself")
+        found.append(log_dir)
+    return found
 
 
 @contextmanager
 def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
     """Raise NotPruned where the command that fills a quarantine may still run: it holds the lock of its log dir."""
+    path = f"{log_dir}/{FileKind.LOCK.value}"
+    if not files.exists(path):  # nobody holds it
+        yield
+        return
     try:
-        lock = files.lock(f"{log_dir}/{FileKind.LOCK.value}")
+        lock = files.lock(path)
     except LogDirLocked as error:
         what = f"{directory}: the command that fills it may still run: {error}"
         raise NotPruned(what, do="when the log dir is free: call it again") from error
@@ -213,16 +243,22 @@ def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
         lock.release()
 
 
-def _refuse_foreign(files: ReadOnlyFiles, directory: str) -> None:
-    """Raise NotPruned where anything lies in a quarantine that kafkalog does not put there."""
+def _foreign(files: ReadOnlyFiles, directory: str) -> list[str]:
+    """What lies in a quarantine that kafkalog does not put there; what it keeps aside."""
     foreign = [*files.special(directory), *(name for name in files.list(directory) if name not in _OURS)]
-    stored = f"{directory}/{STORED}"
-    if not foreign and files.exists(stored):
-        special = files.special(stored)
-        for name in files.list(stored):
-            info = None if name in special else look(files, f"{stored}/{name}")
-            if info is None or not info.is_file or _STORED_NAME.fullmatch(name) is None:
-                foreign.append(f"{STORED}/{name}")
+    if not foreign and files.info(f"{directory}/{MANIFEST}").owner != files.info(directory).owner:
+        foreign.append(MANIFEST)
+    return foreign
+
+
+def _foreign_stored(files: ReadOnlyFiles, stored: str) -> list[str]:
+    """The same of what it keeps."""
+    plain = set(files.plain(stored)) - files.special(stored).keys()
+    return [f"{STORED}/{name}" for name in files.list(stored) if name not in plain or _STORED_NAME.fullmatch(name) is None]
+
+
+def _refuse_foreign(directory: str, foreign: list[str]) -> None:
+    """Raise NotPruned if there is anything foreign in a quarantine."""
     if foreign:
         what = f"{directory}: kafkalog did not put {foreign[0]} there, and {len(foreign) - 1} more files"
         raise NotPruned(what, do="look at it, and remove it yourself")
