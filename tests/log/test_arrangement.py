@@ -147,3 +147,13 @@ def test_one_wrong_bit_of_a_base_offset_is_put_right_between_sound_neighbours():
     assert restored([*OWN[:3], fewer, *OWN[4:6]])[3] == (6 ^ 64, None)
     far = OWN[3]._replace(first_offset=6 ^ 65, end_offset=(6 ^ 65) + 2)
     assert restored([*OWN[:3], far, *OWN[4:6]])[3] == (6 ^ 65, None)
+
+
+def test_a_wrong_sign_of_a_base_offset_is_put_right_where_the_offset_fits():
+    sign = -1 << 63
+    gaps = [OWN[0], OWN[3]._replace(first_offset=sign + 6, end_offset=sign + 8, record_count=1), OWN[9]]
+    assert restored(gaps)[1] == (6, sign + 6)
+    assert restored([*OWN[:3], gaps[1]])[3] == (6, sign + 6)  # it follows the batch before it
+    assert restored([*OWN[:2], gaps[1], *OWN[2:]]) == [(one.first_offset, None) for one in OWN]  # there is no room
+    minus_one = batch(0)._replace(first_offset=-1, end_offset=0)
+    assert restored([minus_one, OWN[1]]) == [(2, None)]
