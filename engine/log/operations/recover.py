@@ -378,7 +378,7 @@ def _one(
     if options.salvage:
         # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
         Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
-        salvage(files, place.path, report)
+        salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
     log = manager.load(
         place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
