@@ -78,7 +78,7 @@ class Evidence(NamedTuple):
     claims      how far the log reached
     log_start   the line of log-start-offset-checkpoint; None: there is none
     epochs      of leader-epoch-checkpoint, as far as it can be relied on
-    deleted     base offsets of segments whose deletion has begun
+    deleted     offsets [first, end) of segments whose deletion has begun
     lacks_snapshots  segments before the last have batches of producers, and there is no producer snapshot: brokers write one
                      whenever a segment is full
     """
@@ -87,7 +87,7 @@ class Evidence(NamedTuple):
     claims: Sequence[Claim]
     log_start: int | None
     epochs: Sequence[EpochEntry]
-    deleted: Sequence[int]
+    deleted: Sequence[tuple[int, int]]
     lacks_snapshots: bool = False
 
     def beyond(self, end: int) -> list[Claim]:
@@ -100,27 +100,47 @@ class Evidence(NamedTuple):
         Leader epochs are truncated when the log start offset moves, so the first one remembers where the log began. With
         remote storage a log begins before its first local segment: then these offsets are not missing but not checked.
         """
-        if not self.epochs or self.epochs[0].start_offset >= base_offset or any(one < base_offset for one in self.deleted):
+        if not self.epochs or self.epochs[0].start_offset >= base_offset:
             return None
         start = max(self.epochs[0].start_offset, self.log_start or 0)
-        if start >= base_offset:
+        first, end = self._left_by_deleted(start, base_offset, policy)
+        if first >= end:
             return None
         path = f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
-        offsets = f"offsets {start} to {base_offset - 1}"
+        offsets = f"offsets {first} to {end - 1}"
         epoch = self.epochs[0]
         began = f"epoch {epoch.epoch} began at offset {epoch.start_offset}, the first segment begins at {base_offset}"
         if Starts(self.log_start, base_offset, epoch.start_offset).are_of_tiered(policy.tiering):
             known = "remote storage holds" if policy.tiering is Tiering.TIERED else "remote storage may hold"
             what = f"{began}, and the log start offset is {start}: {known} {offsets}, which were not checked"
-            return Missing(start, base_offset, Finding("records-remote", Where(path, None, start), what))
+            return Missing(first, end, Finding("records-remote", Where(path, None, first), what))
         what = f"{began}: {offsets} are missing, and no log start offset says that they were deleted"
-        return Missing(start, base_offset, Finding("epochs-before-log", Where(path, None, start), what))
+        return Missing(first, end, Finding("epochs-before-log", Where(path, None, first), what))
+
+    def _left_by_deleted(self, first: int, end: int, policy: TopicPolicy) -> tuple[int, int]:
+        """What of offsets [first, end) before the log no segment holds whose deletion has begun: from the first to the last.
+
+        The last offsets of a compacted segment may have been removed before.
+        """
+        deleted = sorted(self.deleted)
+        if policy.compacted and deleted and deleted[0][0] < end:
+            return end, end
+        for begin, behind in deleted:
+            if begin <= first:
+                first = max(first, behind)
+        for begin, behind in reversed(deleted):
+            if begin < end <= behind:
+                end = begin
+        return first, end
 
 
-def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None) -> Evidence:
+def read_evidence(
+    files: ReadOnlyFiles, directory: str, line: Line | None = None, *, of_end_only: bool = False
+) -> Evidence:
     """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
 
     line  gives the line of the partition in a checkpoint of its log dir; default: it is read
+    of_end_only  only how far the log reached is asked: small files are read, and no batches of segments
     Files that cannot be believed say nothing; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
@@ -129,7 +149,7 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
         return Evidence(directory, (), None, (), ())  # all of it goes
     claims: list[Claim] = []
     epochs: Sequence[EpochEntry] = ()
-    deleted: list[int] = []
+    deleted: list[tuple[int, int]] = []
     last_index = -1  # base offset
     names = files.plain(directory)
     for name in names:
@@ -138,7 +158,8 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
             continue
         path = f"{directory}/{name}"
         if parsed.kind is FileKind.LOG and parsed.suffix == ".deleted" and parsed.base_offset is not None:
-            deleted.append(parsed.base_offset)
+            if not of_end_only:
+                deleted.append((parsed.base_offset, _end_of(files, path, parsed.base_offset)))
         elif parsed.kind is FileKind.LEADER_EPOCH_CHECKPOINT and not parsed.suffix:
             checkpoint = read_leader_epochs(files, path)
             epochs = () if checkpoint.findings else checkpoint.entries
@@ -154,11 +175,23 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
     if last_index >= 0:
         claims += _of_index(files, directory, last_index)
     logs = sorted(name for name in names if is_log_file_name(name))
-    lacks_snapshots = not any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names) and any(
+    lacks_snapshots = not of_end_only and not any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names) and any(
         _has_producers(files, f"{directory}/{name}") for name in logs[:-1]
     )
     log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
     return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
+
+
+def _end_of(files: ReadOnlyFiles, path: str, base_offset: int) -> int:
+    """Behind the last offset of the batches at `path`, as far as their headers can be read."""
+    end = base_offset
+    with files.open(path) as file:
+        try:
+            for head in heads(file, 0, file.size()):
+                end = max(end, head.next_offset)
+        except CorruptRecord:
+            pass
+    return end
 
 
 def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
