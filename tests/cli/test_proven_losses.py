@@ -289,6 +289,7 @@ def test_no_operation_removes_the_proof_of_a_lost_end(partition, how, words):
     else:
         with segment(partition, 83, ".log")[0].open("r+b") as log:
             log.truncate(519)
+    (partition.parent / ".lock").touch()
     before = tree(ReadOnlyFiles(), str(partition.parent))
     lost = "83 to 88" if how == "segment" else "88 to 88"
     done = appended(partition) if words == ("append",) else kafkalog(*words, "--now", NOW, str(partition))
