@@ -402,3 +402,69 @@ def test_a_directory_with_only_a_malformed_snapshot_is_a_finding(tmp_path):
     found, _, status = verified("--rebuild", tmp_path / "t-0")
     assert ("snapshot-corrupt" in found, status) == (True, 4)
     assert tree(ReadOnlyFiles(), str(tmp_path / "t-0")) == before
+
+
+def appended(partition):
+    """`append` of one record."""
+    source = partition.parent.parent / "records"
+    source.write_text('{"value": "more"}\n')
+    return kafkalog("append", "--now", NOW, "--input", str(source), str(partition))
+
+
+@pytest.mark.parametrize("how", ["segment", "tail"])
+@pytest.mark.parametrize("words", [("append",), ("truncate", "--to", "50"), ("delete-records", "--before", "30"), ("roll",),
+                                   ("retain",), ("compact", "--force")], ids=lambda words: words[0])
+def test_no_operation_removes_the_proof_of_a_lost_end(partition, how, words):
+    """Opening the log would remove snapshots and leader epochs, and acknowledged offsets would be given away again."""
+    if how == "segment":
+        drop(partition, 83)
+    else:
+        with segment(partition, 83, ".log")[0].open("r+b") as log:
+            log.truncate(519)
+    (partition.parent / ".lock").touch()
+    before = tree(ReadOnlyFiles(), str(partition.parent))
+    lost = "83 to 88" if how == "segment" else "88 to 88"
+    done = appended(partition) if words == ("append",) else kafkalog(*words, "--now", NOW, str(partition))
+    assert done.status == 4, done.out
+    assert f"offsets {lost} were lost before" in done.err
+    assert f"kafkalog recover --dry-run {partition.parent} " in done.err
+    assert tree(ReadOnlyFiles(), str(partition.parent)) == before
+
+
+def test_after_recover_an_append_reports_the_lost_end_and_goes_on(partition):
+    drop(partition, 83)
+    assert recovered(partition.parent)[1] == 4
+    done = appended(partition)
+    assert done.status == 4
+    assert b"missing 00000000000000000083.log (offset 83 to 89)" in done.out
+    assert b"offsets 83 to 83 (1 records)" in done.out
+
+
+def test_a_gap_in_the_middle_does_not_refuse_an_append(partition):
+    drop(partition, 42)
+    assert b"offsets 89 to 89 (1 records)" in appended(partition).out
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize(("base", "end"), [(0, 5), (42, 46)])
+def test_a_lost_first_batch_of_a_segment_is_not_the_cleaners_work(partition, base, end, with_index):
+    """Before the first segment's no key can be asked, and the segments before another one have keys that come twice."""
+    log = segment(partition, base, ".log")[0]
+    data = log.read_bytes()
+    (size,) = struct.unpack_from(">i", data, 8)
+    log.write_bytes(data[12 + size :])
+    if not with_index:
+        drop(partition, base, ".index", ".timeindex")
+    found, _, status = verified(partition)
+    assert status == 4
+    assert found["offset-gap"] == [end]
+    assert recovered("--full", partition.parent) == ([(base, end)], 4)
+
+
+def test_a_segment_whose_deletion_has_begun_explains_the_offsets_that_it_holds(partition):
+    for suffix in (".log", ".index", ".timeindex"):
+        segment(partition, 0, suffix)[0].rename(partition / f"{0:020}{suffix}.deleted")
+    assert verified(partition)[2] == 0
+    drop(partition, 22)
+    assert verified(partition)[0]["epochs-before-log"] == [22]
+    assert (22, 42) in recovered(partition.parent)[0]

@@ -54,7 +54,7 @@ def note_losses(
     Gaps are looked for in what was read: `report.unread_below`.
     """
     _note_gaps(files, report, log, policy)
-    _note_end(report, log, evidence)
+    note_end(report, log, evidence)
     if evidence.lacks_snapshots and report.unread_below == log.log_end_offset:
         why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
                "duplicates. Recover without --clean-start reads the batches")
@@ -73,7 +73,7 @@ def _add_missing(report: Report, name: str, why: str, offsets: tuple[int, int]) 
     report.add(Action.MISSING, name, why, offsets=offsets, severity=Severity.WARNING)
 
 
-def _note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
+def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
     """Report what files beside the log say of offsets behind its end, but for what the recovery itself took."""
     end = log.log_end_offset
     claims = evidence.beyond(end)

@@ -31,10 +31,11 @@ class _Gap(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """The batches of one segment, and the path of the one behind it, if there is one."""
+    """The batches of one segment, how many come before it, and the path of the one behind it, if there is one."""
 
     path: str
     gaps: HeaderGaps
+    number: int
     following: list[str]
 
 
@@ -57,6 +58,7 @@ class ContinuityCheck:
         self._gaps: list[_Gap] = []  # between segments
         self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or behind them
         self._last: _Segment | None = None
+        self._paths: list[str] = []  # of the segments so far
         self._end: int | None = None  # behind the last offset so far
         self._has_traces = False  # of the cleaner
 
@@ -73,7 +75,8 @@ class ContinuityCheck:
         if self._last is not None:
             self._last.following.append(path)
         self._end_segment()
-        self._last = _Segment(path, HeaderGaps(base_offset), [])
+        self._last = _Segment(path, HeaderGaps(base_offset), len(self._paths), [])
+        self._paths.append(path)
 
     def skip_segment(self) -> None:
         """Nothing is known of the segment but where it begins."""
@@ -134,7 +137,7 @@ class ContinuityCheck:
         if self._policy().compacted is False:
             return False
         positions = [gap.position for gap in segment.gaps.losses()]
-        return keys_explain_gaps(self._files, segment.path, positions, segment.following)
+        return keys_explain_gaps(self._files, segment.path, positions, self._paths[: segment.number], segment.following)
 
     def _was_cleaned(self, path: str) -> bool:
         parsed = parse_file_name(path.rpartition("/")[2])

@@ -85,7 +85,7 @@ class Evidence(NamedTuple):
     claims      how far the log reached
     log_start   the line of log-start-offset-checkpoint; None: there is none
     epochs      of leader-epoch-checkpoint, as far as it can be relied on
-    deleted     base offsets of segments whose deletion has begun
+    deleted     offsets [first, end) of segments whose deletion has begun
     lacks_snapshots  segments before the last have batches of producers behind the log start, and there is no producer
                      snapshot: brokers write one whenever a segment is full
     """
@@ -94,7 +94,7 @@ class Evidence(NamedTuple):
     claims: Sequence[Claim]
     log_start: int | None
     epochs: Sequence[EpochEntry]
-    deleted: Sequence[int]
+    deleted: Sequence[tuple[int, int]]
     lacks_snapshots: bool = False
 
     def beyond(self, end: int) -> list[Claim]:
@@ -117,29 +117,51 @@ class Evidence(NamedTuple):
         epoch = self.epochs[0] if self.epochs else None
         starts = Starts(self.log_start, base_offset, None if epoch is None else epoch.start_offset)
         start = max(starts.first_epoch or 0, self.log_start or 0)
-        if not starts.differ or start >= base_offset or any(one < base_offset for one in self.deleted):
+        if not starts.differ or start >= base_offset:
             return None
-        offsets = f"offsets {start} to {base_offset - 1}"
+        first, end = self._left_by_deleted(start, base_offset, policy)
+        if first >= end:
+            return None
+        offsets = f"offsets {first} to {end - 1}"
         if epoch is None:
             code, path = "start-before-log", f"{_log_dir_of(self.directory)}/{FileKind.LOG_START_CHECKPOINT.value}"
             began = f"the log start offset of {self.directory} is {start}, the first segment begins at {base_offset}"
         else:
             code, path = "epochs-before-log", f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
             began = f"epoch {epoch.epoch} began at offset {epoch.start_offset}, the first segment begins at {base_offset}"
-        where = Where(path, None, start)
+        where = Where(path, None, first)
         tiering = policy().tiering
         if starts.are_of_tiered(tiering):
             known = "remote storage holds" if tiering is Tiering.TIERED else "remote storage may hold"
             what = f"{began}, and the log start offset is {start}: {known} {offsets}, which were not checked"
-            return Missing(start, base_offset, Finding("records-in-remote-storage", where, what, milder=Severity.INFO))
+            return Missing(first, end, Finding("records-in-remote-storage", where, what, milder=Severity.INFO))
         what = f"{began}: {offsets} are missing, and no log start offset says that they were deleted"
-        return Missing(start, base_offset, Finding(code, where, what))
+        return Missing(first, end, Finding(code, where, what))
+
+    def _left_by_deleted(self, first: int, end: int, policy: Policy) -> tuple[int, int]:
+        """What of offsets [first, end) before the log no segment holds whose deletion has begun: from the first to the last.
+
+        The last offsets of a compacted segment may have been removed before.
+        """
+        deleted = sorted(self.deleted)
+        if deleted and deleted[0][0] < end and policy().compacted:
+            return end, end
+        for begin, behind in deleted:
+            if begin <= first:
+                first = max(first, behind)
+        for begin, behind in reversed(deleted):
+            if begin < end <= behind:
+                end = begin
+        return first, end
 
 
-def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None) -> Evidence:
+def read_evidence(
+    files: ReadOnlyFiles, directory: str, line: Line | None = None, *, of_end_only: bool = False
+) -> Evidence:
     """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
 
     line  gives the line of the partition in a checkpoint of its log dir; default: it is read
+    of_end_only  only how far the log reached is asked: small files are read, and no batches of segments
     Files that cannot be believed say nothing; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
@@ -148,7 +170,7 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
         return Evidence(directory, (), None, (), ())  # all of it goes
     claims: list[Claim] = []
     epochs: Sequence[EpochEntry] = ()
-    deleted: list[int] = []
+    deleted: list[tuple[int, int]] = []
     last_index = -1  # base offset
     names = files.plain(directory)
     logs = sorted(name for name in names if is_log_file_name(name))
@@ -159,7 +181,8 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
             continue
         path = f"{directory}/{name}"
         if parsed.kind is FileKind.LOG and parsed.suffix == ".deleted" and parsed.base_offset is not None:
-            deleted.append(parsed.base_offset)
+            if not of_end_only:
+                deleted.append((parsed.base_offset, _end_of(files, path, parsed.base_offset)))
         elif parsed.kind is FileKind.LEADER_EPOCH_CHECKPOINT and not parsed.suffix:
             checkpoint = read_leader_epochs(files, path)
             epochs = () if checkpoint.findings else checkpoint.entries
@@ -178,8 +201,20 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
     log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
     full = [name for name, following in pairwise(logs) if int(following[:20]) > (log_start or 0)]
     has_snapshots = any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names)
-    lacks_snapshots = not has_snapshots and any(_has_producers(files, f"{directory}/{name}") for name in full)
+    lacks_snapshots = not (of_end_only or has_snapshots) and any(_has_producers(files, f"{directory}/{name}") for name in full)
     return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
+
+
+def _end_of(files: ReadOnlyFiles, path: str, base_offset: int) -> int:
+    """Behind the last offset of the batches at `path`, as far as their headers can be read."""
+    end = base_offset
+    with files.open(path) as file:
+        try:
+            for head in heads(file, 0, file.size()):
+                end = max(end, head.next_offset)
+        except CorruptRecord:
+            pass
+    return end
 
 
 def _records_end(files: ReadOnlyFiles, path: str) -> int | None:
@@ -235,6 +270,8 @@ def _of_checkpoints(
     log_dir = _log_dir_of(directory)
     if partition is None or partition.kind not in _WITH_LINES or partition.topic == METADATA_TOPIC:
         return None, []
+    if partition.kind is PartitionKind.FUTURE and files.exists(f"{log_dir}/{partition.topic}-{partition.partition}"):
+        return None, []  # the lines are about that one
     line = partial(_line, files, log_dir, (partition.topic, partition.partition)) if given is None else given
     claims: list[Claim] = []
     for kind, what in _CHECKPOINTS.items():
