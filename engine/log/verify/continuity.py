@@ -56,6 +56,8 @@ class ContinuityCheck:
         self._gaps: list[_Gap] = []  # between segments
         self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or behind them
         self._last: _Segment | None = None
+        self._behind_empty: set[int] = set()  # base offsets of segments right behind one without batches
+        self._base: int | None = None  # of the last segment
         self._end: int | None = None  # behind the last offset so far
         self._has_traces = False  # of the cleaner
 
@@ -68,7 +70,9 @@ class ContinuityCheck:
         """A segment begins."""
         if self._end is not None and self._end < base_offset:
             self._gaps.append(_Gap(self._end, base_offset))
-        self._end = base_offset
+            if self._end == self._base:
+                self._behind_empty.add(base_offset)
+        self._base = self._end = base_offset
         if self._last is not None:
             self._last.following.append(path)
         self._end_segment()
@@ -129,9 +133,10 @@ class ContinuityCheck:
         self._last = None
 
     def _keys_explain(self, segment: _Segment) -> bool:
-        if self._compacted is False:
-            return False
-        positions = [gap.position for gap in segment.gaps.losses()]
+        losses = segment.gaps.losses()
+        if self._compacted is False or (len(losses) == 1 and losses[0].before + 1 in self._behind_empty):
+            return False  # a single gap that begins with the segments in front of it has no records there that could tell
+        positions = [gap.position for gap in losses]
         return keys_explain_gaps(self._files, segment.path, positions, segment.following)
 
     def _was_cleaned(self, path: str) -> bool:
