@@ -16,7 +16,7 @@ from engine.files.refusals import unwritable
 if TYPE_CHECKING:
     from engine.files.owner import Acting
 
-_PRIVATE = 0o700
+PRIVATE = 0o700
 
 
 def make_for_owner(path: str) -> bool:
@@ -163,7 +163,7 @@ def _make_in(place: _Place, path: str, now: Acting) -> int:
     made = -1
     try:
         with rights_of(user, group):
-            os.mkdir(place.name, _PRIVATE, dir_fd=place.parent)
+            os.mkdir(place.name, PRIVATE, dir_fd=place.parent)
             made = os.open(place.name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.parent)
         _check_new(place, path, made, user)
         if place.is_roots:
@@ -190,6 +190,6 @@ def _remove(place: _Place, path: str, held: int) -> None:
 def _check_new(place: _Place, path: str, made: int, user: int) -> None:
     """Raise UnwritableFile if `made` is not a new directory of `user`, at `place`, on the file system of the one around it."""
     found, named = os.fstat(made), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
-    is_ours = found.st_uid == user and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID == _PRIVATE and not os.listdir(made)
+    is_ours = found.st_uid == user and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID == PRIVATE and not os.listdir(made)
     if not (is_ours and os.path.samestat(found, named) and found.st_dev == os.fstat(place.parent).st_dev):
         raise UnwritableFile(f"{path}: somebody exchanged the new directory for something else")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
-from engine.files.own_directory import hold_for_owner, make_for_owner, remove_made
+from engine.files.own_directory import PRIVATE, hold_for_owner, make_for_owner, remove_made
 from engine.files.owner import ROOT
 from engine.files.pins import OPEN_DIRECTORY, at, named_in, names_in, open_below, pinned, real_path, space_of, status_of
 from engine.files.refusals import kind_of, taken, unreadable, unwritable
@@ -222,7 +222,11 @@ class Files(ReadOnlyFiles):
         """
         if make_for_owner(path):
             return True
-        self.make_directory(path)
+        try:
+            name, descriptor = at(path)
+            os.mkdir(name, PRIVATE, dir_fd=descriptor)  # it may hold what only the owner may read
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
         return False
 
     def remove_directory(self, path: str) -> None:

@@ -220,6 +220,7 @@ def test_what_was_not_put_back_whole_stays(log_dir, tmp_path):
     partition = log_dir / "t-0"
     kafkalog("truncate", "--to", "9", "--now", NOW, str(partition))
     [kept] = tmp_path.glob("data.quarantine-*")
+    assert kept.stat().st_mode & 0o777 == 0o700, "nobody else may read what is kept"
     stored = max((kept / "files").iterdir(), key=lambda path: path.stat().st_size)
     stored.write_bytes(b"X" + stored.read_bytes()[1:])
     assert kafkalog("restore", "--salvage", str(kept)).status == 4

@@ -168,7 +168,10 @@ def _refuse_faults(files: ReadOnlyFiles, directories: Iterable[str], links: dict
             what = f"{directory}: {LINK} to {real}, and {fault.what}"
             raise NotAllowed(what, do=f"name {argument(real)} itself, if the link is right; else remove it")
         names = [] if fault is not None else [name for name in files.plain(directory) if parse_file_name(name) is not None]
+        place = directory
         for name in names:
-            fault = fault or ownership_fault(f"{directory}/{name}")
+            if fault is None:
+                place = f"{directory}/{name}"
+                fault = ownership_fault(place)
         if fault is not None:
-            raise NotAllowed(fault.what, do=f"{fault.command} {argument(directory)}    # if all of it is to be that user's")
+            raise NotAllowed(fault.what, do=f"{fault.command} {argument(place)}")
