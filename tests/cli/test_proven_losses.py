@@ -20,6 +20,7 @@ from tests.support.file_work import tree
 from tests.support.run import kafkalog
 
 NOW = "1764000000000"
+COMPACT = ("--config", "cleanup.policy=compact")
 PARTITION = "small_segments-0"  # segments 0, 22, 42, 63, 83; it ends at 89; epochs 0@0 and 2@88; keys do not repeat
 EVERY_SUFFIX = (".log", ".index", ".timeindex", ".snapshot")
 
@@ -353,6 +354,27 @@ def test_a_swap_that_is_not_whole_is_reported_with_what_a_start_would_lose(parti
     assert lost in kafkalog("recover", "--dry-run", "--config", "cleanup.policy=compact", str(partition)).out.decode()
     (partition / f"{log.name}.swap").rename(partition / f"{log.name}.cleaned")
     assert verified(partition)[0] == {}
+
+
+@pytest.mark.parametrize(("size", "policy", "is_lost"), [
+    (0, (), True), (383, (), True), (383 + 129, (), True), (0, COMPACT, True), (383, COMPACT, False), (383 + 100, COMPACT, True),
+])  # fmt: skip
+def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy, is_lost):
+    """Of a topic whose policy is not known, and of one that is compacted: a swap without a batch proves nothing."""
+    log = partition / f"{42:020}.log"
+    (partition / f"{log.name}.swap").write_bytes(log.read_bytes()[:size])
+    done = kafkalog("verify-index", "--format", "jsonl", *policy, str(partition))
+    [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
+    recovered = kafkalog("recover", "--dry-run", "--format", "jsonl", *policy, str(partition))
+    rows = [json.loads(line) for line in recovered.out.splitlines()]
+    found = [event for row in rows for event in row.get("events", [row])]
+    events = [event for event in found if event.get("action") == "missing" and event["severity"] == "error"]
+    assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
+    assert bool(events) == is_lost
+    for event in events:
+        assert f"offsets {event['firstOffset']} to {event['endOffset']} are only there" in finding["what"]
+    assert ("unless the topic is compacted" in finding["what"]) == (is_lost and not policy)
+    assert recovered.status == (4 if is_lost else 1)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -15,7 +15,7 @@ from engine.log.errors import LogDamaged
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.report import Action
 from engine.log.scan.epoch_runs import EpochRun, EpochRuns
-from engine.log.segment.leftovers import offset_of
+from engine.log.segment.replacement import offset_of
 from engine.log.tiering import Tiering, read_starts
 from engine.record.windows import LogWalk
 

@@ -11,7 +11,7 @@ from engine.log.errors import CorruptIndex, OffsetIndexMissing
 from engine.log.loading.notes import ALONE, NO_INDEX
 from engine.log.report import Action
 from engine.log.segment.deferred import DELETED
-from engine.log.segment.leftovers import offset_of
+from engine.log.segment.replacement import offset_of
 from engine.record.windows import MAX_BATCH_BYTES
 
 if TYPE_CHECKING:

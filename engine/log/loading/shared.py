@@ -17,9 +17,9 @@ from engine.log.report import Action
 from engine.log.scan.batch_search import sound_heads
 from engine.log.scan.epoch_runs import first_leader_epochs
 from engine.log.segment.deferred import DeferredDeletion
-from engine.log.segment.leftovers import offset_of
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
+from engine.log.segment.replacement import offset_of
 from engine.log.segment.scan_ahead import ScanAhead
 from engine.log.segment.splitting import SwapPlace, split_overflowed_segment
 from engine.log.tiering import Tiering

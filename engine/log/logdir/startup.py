@@ -30,7 +30,7 @@ from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, re
 from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.metadata_proof import prove_metadata_log
 from engine.log.logdir.nameless import nameless
-from engine.log.segment.leftovers import offset_of
+from engine.log.segment.replacement import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from engine.layout import (
     transaction_index_file_name,
 )  # fmt: skip
 from engine.log.report import Action
-from engine.log.segment.leftovers import offset_of
+from engine.log.segment.replacement import offset_of
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
 

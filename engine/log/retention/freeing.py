@@ -22,7 +22,7 @@ from engine.layout import (
     transaction_index_file_name,
 )
 from engine.log.segment.deferred import DELETED
-from engine.log.segment.leftovers import offset_of
+from engine.log.segment.replacement import offset_of
 from engine.log.segment.splitting import CLEANED
 
 if TYPE_CHECKING:

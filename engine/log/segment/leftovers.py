@@ -12,12 +12,11 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
-from engine.layout import ASIDE, FileKind, is_log_file_name, parse_long
-from engine.log.errors import CorruptRecord
+from engine.layout import ASIDE, FileKind, is_log_file_name
 from engine.log.report import Action
-from engine.log.scan.sound_runs import as_runs, sound_batches
+from engine.log.scan.sound_runs import sound_batches
 from engine.log.segment.deferred import DELETED
-from engine.log.segment.log_segment import LogSegment
+from engine.log.segment.replacement import LOG_SWAP, find_unfinished, offset_of, plan_replacement, read_runs
 from engine.log.segment.splitting import CLEANED, SWAP
 
 if TYPE_CHECKING:
@@ -27,15 +26,10 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.report import Report
     from engine.log.scan.sound_runs import Batch, Run
+    from engine.log.segment.replacement import Unfinished
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
-_LOG, _TXN_INDEX = FileKind.LOG.value, FileKind.TRANSACTION_INDEX.value
-
-
-def offset_of(name: str) -> int | None:
-    """The offset before the first dot; None where there is none. Mirrors LogFileUtils.offsetFromFileName."""
-    number, dot, _ = name.partition(".")
-    return parse_long(number) if dot else None
+_TXN_INDEX = FileKind.TRANSACTION_INDEX.value
 
 
 def _is_held(batch: Batch, runs: list[Run]) -> bool:
@@ -63,10 +57,10 @@ class Leftovers:
         names  of those that are there before, if they are known
         """
         names = self._files.plain(self._directory) if names is None else names
-        swaps = self._remove_temporary(names)
+        found = self._remove_temporary(names)
+        swaps, log_swaps = found.swaps, found.log_swaps
         if not self._changed and not swaps:
             return names
-        log_swaps = [name for name in swaps if name.endswith(_LOG + SWAP)]
         if self._keep_whole and log_swaps and self._are_superfluous(log_swaps):
             for name in swaps:
                 self._remove(name, "the segments that it was to replace still hold all of its sound batches: they are kept")
@@ -77,56 +71,30 @@ class Leftovers:
         self._sync()
         return self._files.plain(self._directory)
 
-    def _remove_temporary(self, names: list[str]) -> list[str]:
-        """Remove `.deleted`, `.cleaned` and the `.swap` of unfinished splits; returns the `.swap` that remain."""
+    def _remove_temporary(self, names: list[str]) -> Unfinished:
+        """Remove `.deleted`, `.cleaned` and the `.swap` of unfinished splits."""
         for name in names:
             if name.endswith(DELETED) and not name.endswith(_KRAFT_DELETED):
                 self._remove(name, "its deletion was not finished")
             elif name.endswith(ASIDE):
                 self._remove(name, "kafkalog was stopped while it wrote it")
-        cleaned = [name for name in names if name.endswith(CLEANED) and self._offset(name) is not None]
-        swaps = [name for name in names if name.endswith(SWAP) and self._offset(name) is not None]
-        lowest = min((offset for name in cleaned if (offset := offset_of(name)) is not None), default=None)
-        invalid = [name for name in swaps if lowest is not None and (offset_of(name) or 0) >= lowest]
-        for name in invalid:
-            self._remove(name, f"part of a split that was not finished: {lowest}{CLEANED} was still being written")
-        for name in cleaned:
+            elif name.endswith((CLEANED, SWAP)) and offset_of(name) is None:
+                self._report.add(Action.KEPT, name, "its name holds no offset: a broker would not start with this file here",
+                                 severity=Severity.WARNING)
+        found = find_unfinished(names)
+        for name in found.invalid:
+            self._remove(name, f"part of a split that was not finished: {found.lowest}{CLEANED} was still being written")
+        for name in found.cleaned:
             self._remove(name, "a compaction or split that was not finished")
-        return [name for name in swaps if name not in invalid]
-
-    def _offset(self, name: str) -> int | None:
-        offset = offset_of(name)
-        if offset is None:
-            self._report.add(Action.KEPT, name, "its name holds no offset: a broker would not start with this file here",
-                             severity=Severity.WARNING)
-        return offset
-
-    def _covered_range(self, log_swaps: list[str]) -> tuple[int, int]:
-        """The offsets [first, end) that the `.log.swap` files replace, as their last batches say.
-
-        As in Kafka, reading one makes an `.index.swap` where there is none.
-        """
-        bounds: list[tuple[int, int]] = []
-        for name in log_swaps:
-            segment = LogSegment(self._files, self._directory, offset_of(name) or 0, self._config, self._now, suffix=SWAP)
-            try:
-                end = segment.read_next_offset()
-            except CorruptRecord:
-                end = segment.scan().next_offset or segment.base_offset
-            bounds.append((segment.base_offset, end))
-            segment.close_handlers()
-        return min(first for first, _ in bounds), max(end for _, end in bounds)
-
-    def _runs(self, names: list[str]) -> list[Run]:
-        """The sound runs of the logs with these names."""
-        return [run for name in names for run in as_runs(self._batches(name))]
+        return found
 
     def _are_superfluous(self, log_swaps: list[str]) -> bool:
         """Do the segments without suffix hold all offsets of the sound batches in `log_swaps`?"""
         first = min(offset_of(name) or 0 for name in log_swaps)
         names = [name for name in self._files.plain(self._directory) if is_log_file_name(name)]
         begun = [name for name in names if int(name[:20]) <= first]
-        old = sorted(self._runs(names[max(0, len(begun) - 1) :]), key=lambda run: run.first_offset)
+        old = sorted((run for name in names[max(0, len(begun) - 1) :] for run in read_runs(self._files, self._directory, name)),
+                     key=lambda run: run.first_offset)
         return all(_is_held(batch, old) for name in log_swaps for batch in self._batches(name))
 
     def _batches(self, name: str) -> Iterator[Batch]:
@@ -134,50 +102,18 @@ class Leftovers:
             yield from sound_batches(file, lambda _: None)
 
     def _remove_covered(self, log_swaps: list[str]) -> None:
-        """Remove what the `.log.swap` files replace, and what stands in their place."""
-        first, end = self._covered_range(log_swaps)
-        taken = {name.removesuffix(SWAP) for name in log_swaps}
-        new: list[Run] | None = None
-        for name in self._files.plain(self._directory):
-            offset = None if name.endswith(SWAP) else offset_of(name)
-            if offset is None or not (first <= offset < end or name in taken):
-                continue
-            reason = f"replaced by the {SWAP} files of offsets {first} to {end}"
-            if is_log_file_name(name):
-                new = self._runs(log_swaps) if new is None else new
-                self._remove_log(name, reason, new, is_compaction=self._config.compact and self._are_whole(log_swaps))
-            else:
+        """Remove what the `.log.swap` files replace, and what is in their place; report the batches that nothing else holds."""
+        names = self._files.plain(self._directory)
+        plan = plan_replacement(self._files, self._directory, names, log_swaps, is_compacted=self._config.compact)
+        for name in plan.replaced:
+            if not plan.is_compaction:
                 self._note_txn_index(name)
-                self._remove(name, reason)
-
-    def _are_whole(self, names: list[str]) -> bool:
-        """Do the logs with these names hold nothing but sound batches? One that ends inside a batch proves nothing."""
-        for name in names:
-            end = 0
-            for batch in self._batches(name):
-                if batch.start != end:
-                    return False
-                end = batch.end
-            if end != self._files.info(f"{self._directory}/{name}").size:
-                return False
-        return True
-
-    def _remove_log(self, name: str, reason: str, new: list[Run], *, is_compaction: bool) -> None:
-        """Remove a log that `new` replaces, and report the batches after or before all of that.
-
-        is_compaction  `new` is what the cleaner kept: the records of the other batches have newer ones of their keys
-        """
-        start, end = min((run.first_offset for run in new), default=0), max((run.end_offset for run in new), default=0)
-        lost = [run for run in self._runs([name]) if run.first_offset < start or run.end_offset > end]
-        if not lost or is_compaction:
-            self._remove(name, reason)
-            return
-        offsets = (min(run.first_offset if run.first_offset < start else max(end, run.first_offset) for run in lost),
-                   max(run.end_offset if run.end_offset > end else start for run in lost))
-        self._remove(name, reason)
-        self._report.add(Action.MISSING, name, f"the {SWAP} files have none of these offsets, and a broker loses them: "
-                         "--salvage keeps the segment instead; if the topic is compacted, --config cleanup.policy=compact "
-                         "completes the replacement", offsets=offsets, severity=Severity.ERROR)
+            self._remove(name, f"replaced by {plan.what}")
+            if name in plan.lost:
+                self._report.add(Action.MISSING, name, f"the {SWAP} files have none of these offsets, and a broker loses "
+                                 "them: --salvage keeps the segment instead; if the topic is compacted, --config "
+                                 "cleanup.policy=compact completes a replacement that is whole", offsets=plan.lost[name],
+                                 severity=Severity.ERROR)
 
     def _note_txn_index(self, name: str) -> None:
         """Report a transaction index that goes and that no `.swap` replaces."""
@@ -191,11 +127,11 @@ class Leftovers:
     def _complete_swaps(self) -> None:
         """Rename every `.swap`, logs first: an index without suffix beside a `.log.swap` would be taken for an old one."""
         names = [name for name in self._files.plain(self._directory) if name.endswith(SWAP)]
-        for name in sorted(names, key=lambda name: (not name.endswith(_LOG + SWAP), name)):
+        for name in sorted(names, key=lambda name: (not name.endswith(LOG_SWAP), name)):
             if offset_of(name) is None:
                 continue
             to = name.removesuffix(SWAP)
-            replaces = not name.endswith(_LOG + SWAP)  # an index, which says nothing that its log does not say
+            replaces = not name.endswith(LOG_SWAP)  # an index, which says nothing that its log does not say
             self._files.rename(f"{self._directory}/{name}", f"{self._directory}/{to}", replaces=replaces)
             self._report.add(Action.RENAMED, name, "an interrupted replacement is completed", to=to,
                              severity=Severity.WARNING)

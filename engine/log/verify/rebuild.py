@@ -18,9 +18,9 @@ from engine.log.loading.epoch_repair import rebuild_leader_epochs
 from engine.log.producers.loading import advance_producer_state, rebuild_producer_state
 from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.state_manager import ProducerStateManager
-from engine.log.segment.leftovers import offset_of
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
+from engine.log.segment.replacement import offset_of
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 

@@ -1,0 +1,153 @@
+"""What a start does with the files of an interrupted compaction or split: decided once, for what changes them and what looks.
+
+Names decide which `.swap` files a start completes; their batches decide which segments go, and what is lost with them.
+Mirrors the passes of LogLoader.load over `.cleaned` and `.swap` files. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.formats import BatchField
+from engine.layout import FileKind, is_log_file_name, parse_long
+from engine.log.scan.sound_runs import as_runs, sound_batches
+from engine.log.segment.splitting import CLEANED, SWAP
+from engine.record.windows import LogWalk, Stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.files import ReadOnlyFiles
+    from engine.log.scan.sound_runs import Run
+
+LOG_SWAP = FileKind.LOG.value + SWAP
+
+
+def offset_of(name: str) -> int | None:
+    """The offset before the first dot; None where there is none. Mirrors LogFileUtils.offsetFromFileName."""
+    number, dot, _ = name.partition(".")
+    return parse_long(number) if dot else None
+
+
+class Unfinished(NamedTuple):
+    """Names of files of all kinds that an interrupted compaction or split left.
+
+    cleaned  not whole, and deleted          invalid  `.swap` of a split that did not come to its end: deleted as well
+    swaps    completed                       lowest   the least offset of `cleaned`
+    """
+
+    cleaned: list[str]
+    invalid: list[str]
+    swaps: list[str]
+    lowest: int | None
+
+    @property
+    def log_swaps(self) -> list[str]:
+        """Those of `swaps` that hold batches."""
+        return [name for name in self.swaps if name.endswith(LOG_SWAP)]
+
+
+def find_unfinished(names: Iterable[str]) -> Unfinished:
+    """Those of `names` that have an offset."""
+    offsets = {name: offset for name in names if name.endswith((CLEANED, SWAP)) and (offset := offset_of(name)) is not None}
+    cleaned = [name for name in offsets if name.endswith(CLEANED)]
+    lowest = min((offsets[name] for name in cleaned), default=None)
+    swaps = [name for name in offsets if name.endswith(SWAP)]
+    invalid = [name for name in swaps if lowest is not None and offsets[name] >= lowest]
+    return Unfinished(cleaned, invalid, [name for name in swaps if name not in invalid], lowest)
+
+
+class Swap(NamedTuple):
+    """A `.log.swap`.
+
+    end_offset  after its last batch, sound or not: a start asks no checksum
+    fault       why it is not as it was written; None: its batches are sound up to the end of the file
+    """
+
+    name: str
+    base_offset: int
+    end_offset: int
+    runs: list[Run]
+    fault: str | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Is it all that a cleaner wrote? A file without a batch proves nothing."""
+        return self.fault is None and bool(self.runs)
+
+
+class Replacement(NamedTuple):
+    """What `.log.swap` files do at a start, taken together: they replace the files of the offsets [first, end).
+
+    replaced       names without SWAP, of logs and their indexes, that are removed
+    lost           by name of a replaced log, the offsets [first, end) that no `.log.swap` has, and nothing says why
+    is_compaction  the swaps are what the cleaner kept: the records of all other batches have newer ones of their keys
+    """
+
+    swaps: list[Swap]
+    first: int
+    end: int
+    replaced: list[str]
+    lost: dict[str, tuple[int, int]]
+    is_compaction: bool
+
+    @property
+    def what(self) -> str:
+        """The `.swap` files, in words."""
+        return f"the {SWAP} files of offsets {self.first} to {self.end}" if self.end > self.first else f"an empty {SWAP} file"
+
+
+def plan_replacement(
+    files: ReadOnlyFiles, directory: str, names: Iterable[str], log_swaps: list[str], *, is_compacted: bool
+) -> Replacement:
+    """What the `.log.swap` files with the names `log_swaps` replace, of the files `names` in `directory`.
+
+    is_compacted  the topic is known to be compacted
+    """
+    swaps = sorted((_read_swap(files, directory, name) for name in log_swaps), key=lambda swap: swap.base_offset)
+    first, end = swaps[0].base_offset, max(swap.end_offset for swap in swaps)
+    taken = {name.removesuffix(SWAP) for name in log_swaps}
+    replaced = [name for name in names if not name.endswith(SWAP) and (offset := offset_of(name)) is not None
+                and (first <= offset < end or name in taken)]
+    is_compaction = is_compacted and all(swap.is_whole for swap in swaps)
+    new = [run for swap in swaps for run in swap.runs]
+    lost = {} if is_compaction else {
+        name: offsets for name in replaced
+        if is_log_file_name(name) and (offsets := _lost(read_runs(files, directory, name), new)) is not None
+    }  # fmt: skip
+    return Replacement(swaps, first, end, replaced, lost, is_compaction)
+
+
+def read_runs(files: ReadOnlyFiles, directory: str, name: str) -> list[Run]:
+    """The sound runs of the log with that name."""
+    with files.open(f"{directory}/{name}") as file:
+        return list(as_runs(sound_batches(file, lambda _: None)))
+
+
+def _read_swap(files: ReadOnlyFiles, directory: str, name: str) -> Swap:
+    base = end = sound_end = offset_of(name) or 0
+    fault = None
+    with files.open(f"{directory}/{name}") as file:
+        walk = LogWalk(file)
+        for window in walk:
+            table = window.batches.table
+            for row in range(window.rows):
+                if fault is None and not table[BatchField.VALID, row]:
+                    fault = f"a batch with a wrong checksum at byte {window.base + table[BatchField.POSITION, row]}"
+                end = table[BatchField.LAST_OFFSET, row] + 1
+                sound_end = end if fault is None else sound_end
+        if walk.stop is Stop.BAD_SIZE:  # a start gives up there; recovery goes on with what is before
+            end = sound_end
+        if walk.stop is not Stop.END and fault is None:
+            fault = f"it ends inside a batch, which begins at byte {walk.position}"
+    return Swap(name, base, end, read_runs(files, directory, name), fault)
+
+
+def _lost(old: list[Run], new: list[Run]) -> tuple[int, int] | None:
+    """The offsets of `old` before or after all of `new`; None: there are none."""
+    start, end = min((run.first_offset for run in new), default=0), max((run.end_offset for run in new), default=0)
+    lost = [run for run in old if run.first_offset < start or run.end_offset > end]
+    if not lost:
+        return None
+    return (min(run.first_offset if run.first_offset < start else max(end, run.first_offset) for run in lost),
+            max(run.end_offset if run.end_offset > end else start for run in lost))
