@@ -12,10 +12,11 @@ from tests.crash.cases_append import CASES_APPEND
 from tests.crash.cases_compact import CASES_COMPACT
 from tests.crash.cases_log import CASES_LOG
 from tests.crash.cases_manager import CASES_MANAGER
+from tests.crash.cases_salvage import CASES_SALVAGE
 from tests.crash.sweep import ERRORS, cuts, passes, play, sites_in, stops, sync_sites, troubles
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
-CASES = [*CASES_07, *CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_MANAGER]
+CASES = [*CASES_07, *CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_MANAGER, *CASES_SALVAGE]
 BY_NAME = {case.name: case for case in CASES}
 
 # which operation notices that a sync is missing
@@ -41,8 +42,8 @@ NOTICES = {
     "engine/log/operations/operation.py:take_marker:0": "log-dir-delete-records",
     "engine/log/operations/room.py:_remove:0": "make-room",
     "engine/log/operations/salvage.py:_write_all:0": "log-dir-salvage-below",
-    "engine/log/operations/salvage.py:_write_all:1": "log-dir-salvage-moved",
-    "engine/log/operations/salvage.py:_write_all:2": "log-dir-salvage-moved",
+    "engine/log/operations/salvage.py:_write_all:1": "log-dir-salvage-rotated",
+    "engine/log/operations/salvage.py:_write_all:2": "log-dir-salvage-twice",
     "engine/log/operations/salvage.py:_write_aside:0": "log-dir-salvage",
     "engine/log/partition/local_log.py:flush:0": "append-flush",
     "engine/log/partition/local_log.py:roll:0": "append-new",

@@ -8,6 +8,7 @@ removed, so that recovery rebuilds them.
 from __future__ import annotations
 
 from bisect import bisect_right
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
@@ -25,11 +26,12 @@ from engine.layout import (
 from engine.log.errors import refuse_too_large
 from engine.log.operations.arrangement import Segment, arrange
 from engine.log.report import Action
-from engine.log.scan.sound_runs import as_runs, batches_in, sound_batches, with_offsets_restored
+from engine.log.scan.sound_runs import as_runs, batches_in, checked_batches, with_offsets_restored
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import Files, OpenFile
@@ -49,15 +51,16 @@ class _Source(NamedTuple):
     gave_up: int | None
 
 
-def salvage(files: Files, directory: str, report: Report) -> int:
+def salvage(files: Files, directory: str, report: Report, claimed_end: int | None = None) -> int:
     """Rewrite every segment of the partition in `directory` that has damage, batches out of order or twice.
 
+    claimed_end  where the log ended, as far as files beside it say
     A torn end of the last segment is left to recovery. Returns how many files were changed. Raises UnreadableFile,
     UnwritableFile, SegmentTooLarge.
     """
     bases = sorted(int(name[:20]) for name in files.list(directory) if is_log_file_name(name))
     sources: dict[int, _Source] = {}
-    for base, following in zip(bases, (*bases[1:], None), strict=False):
+    for base, following in zip(bases, (*bases[1:], claimed_end), strict=False):
         with files.open(f"{directory}/{log_file_name(base)}") as file:
             refuse_too_large(file.path, file.size())
             sources[base] = _read(file, base, following)
@@ -84,7 +87,7 @@ def _epochs(files: Files, path: str) -> list[EpochEntry]:
 
 def _read(file: OpenFile, base: int, following: int | None) -> _Source:
     ends: list[int] = []
-    batches = with_offsets_restored(sound_batches(file, ends.append), base, following)
+    batches = with_offsets_restored(checked_batches(file, ends.append), base, following)
     return _Source(base, file.size(), list(as_runs(batches)), ends[0] if ends else None)
 
 
@@ -122,7 +125,7 @@ def _write_all(
 ) -> None:
     """Write the changed segments aside, give them their names, and remove the files of which nothing is left.
 
-    Segments that take batches from other files come first: a stop in between leaves these batches twice, never none.
+    At any time the files that are named .log hold every batch that stays: what is written aside may be removed after a stop.
     """
     for segment in changed:
         _write_aside(files, directory, segment, sources[segment.named])
@@ -130,15 +133,60 @@ def _write_all(
         _remove_indexes(files, directory, base)
     files.sync_directory(directory)
     read = {segment.named for segment in changed} | set(gone)  # their bytes are in the new files, or reported
-    for segment in sorted(changed, key=lambda segment: all(part.base == segment.named for part in segment.parts)):
-        aside, path = (f"{directory}/{log_file_name(segment.base, suffix)}" for suffix in (ASIDE, ""))
-        files.rename(aside, path, replaces=segment.base in read)
-    files.sync_directory(directory)
-    left = sorted(read - {segment.base for segment in changed})
-    for base in left:
+    left = read - {segment.base for segment in changed}
+    for turn in _in_turns(changed):
+        if turn.is_needed:
+            base = turn.segments[0].base
+            free = _free_name(sources[base], sources.keys() | left | {segment.base for segment in changed})
+            files.rename(f"{directory}/{log_file_name(base)}", f"{directory}/{log_file_name(free)}")
+            left.add(free)
+        for segment in turn.segments:
+            aside, path = (f"{directory}/{log_file_name(segment.base, suffix)}" for suffix in (ASIDE, ""))
+            files.rename(aside, path, replaces=segment.base in read)
+        files.sync_directory(directory)
+    for base in sorted(left):
         files.remove(f"{directory}/{log_file_name(base)}")
     if left:
         files.sync_directory(directory)
+
+
+class _Turn(NamedTuple):
+    """Segments that get their names before those of the next turn.
+
+    is_needed  the file whose name the only segment takes holds batches of segments of later turns
+    """
+
+    segments: list[Segment]
+    is_needed: bool
+
+
+def _in_turns(changed: list[Segment]) -> Iterator[_Turn]:
+    """The order in which `changed` segments replace files: a file is replaced after all segments that take batches from it."""
+    waiting = {segment.base: segment for segment in changed}
+    takers: dict[int, set[int]] = {}  # by base offset of a file, those of the waiting segments that take batches from it
+    for segment in changed:
+        for part in segment.parts:
+            takers.setdefault(part.base, set()).add(segment.base)
+    while waiting:
+        turn = [segment for base, segment in waiting.items() if takers.get(base, set()) <= {base}]
+        is_cycle = not turn
+        if is_cycle:
+            turn = [next(iter(waiting.values()))]
+        yield _Turn(turn, is_needed=is_cycle)
+        for segment in turn:
+            del waiting[segment.base]
+            for part in segment.parts:
+                takers[part.base].discard(segment.base)
+
+
+def _free_name(source: _Source, taken: AbstractSet[int]) -> int:
+    """A base offset that no file has, for a file that is kept until others have its batches.
+
+    It is close to the offsets of these batches, and a stop leaves it to the next salvage, which must not take the first of
+    them for one with a wrong bit (see `with_offsets_restored`).
+    """
+    first = source.runs[0].first_offset
+    return next(base for base in count(first + 1) if base not in taken and (base ^ first).bit_count() > 1)
 
 
 def _write_aside(files: Files, directory: str, segment: Segment, source: _Source) -> None:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.advice import argument
+from engine.discovery import FOREIGN_DIRECTORIES, is_log_dir
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile
 from engine.files import ROOT, acting_as, is_root, look, owner_of
 from engine.half_commits import STAGING, half_commit
@@ -16,7 +17,7 @@ from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, Quarantin
 from engine.log.quarantine.steps import read_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import Files, ReadOnlyFiles
 
@@ -34,6 +35,7 @@ class State(Enum):
     UNFINISHED = "its command was stopped, or still runs: what it did can be undone with --salvage"
     HALF_RESTORED = "restoring was begun: call it again"
     RESTORED = "was put back"
+    INCOMPLETE = "was not put back whole: what it still keeps may be the only copy"
     DAMAGED = "damaged"
     HALF_COMMITTED = "the commit was stopped, or still runs: restore undoes it"
 
@@ -65,52 +67,54 @@ def is_quarantine(files: ReadOnlyFiles, directory: str) -> bool:
     return files.exists(f"{directory}/{MANIFEST}")
 
 
-def find_kept(files: ReadOnlyFiles, directories: Iterable[str]) -> list[Kept]:
+def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable[[UnreadableFile], object]) -> list[Kept]:
     """Quarantines in and below `directories` and beside log dirs among them, and commits of Spark's sink that were stopped.
 
-    In the order of their paths, each once. Links are not followed. Raises UnreadableFile.
+    In the order of their paths, each once. Links are not followed. missed() is told of each place that can not be looked into;
+    raises UnreadableFile where that is one of `directories` itself.
     """
     found: dict[str, Kept] = {}
     for directory in directories:
         real = files.resolve(directory)
         places = [real]
-        if _is_log_dir(files, real):
+        if is_log_dir(files, real):
             beside = parent_of(real)
-            places += [path for path in _directories(files, beside) if file_name(path).startswith(f"{file_name(real)}.")]
+            prefix = f"{file_name(real)}."
+            places += [path for path in _directories(files, beside, missed) if file_name(path).startswith(prefix)]
         for place in places:
-            for kept in _below(files, place, _DEPTH):
+            for kept in _below(files, place, _DEPTH, missed):
                 found[kept.path] = kept
     return [found[path] for path in sorted(found)]
 
 
-def _is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
-    names = files.list(path)
-    return FileKind.META_PROPERTIES.value in names or any(parse_partition_dir(name) is not None for name in names)
-
-
-def _directories(files: ReadOnlyFiles, directory: str) -> list[str]:
-    """The directories in it that can be looked into, without links."""
+def _directories(files: ReadOnlyFiles, directory: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
+    """The directories in it, without links."""
     try:
         special = files.special(directory)
         paths = [f"{directory.rstrip('/')}/{name}" for name in files.list(directory) if name not in special]
-    except UnreadableFile:
+        return [path for path in paths if (info := look(files, path)) is not None and info.is_directory]
+    except UnreadableFile as error:
+        missed(error)
         return []
-    return [path for path in paths if (info := look(files, path)) is not None and info.is_directory]
 
 
-def _below(files: ReadOnlyFiles, directory: str, depth: int) -> Iterator[Kept]:
-    if is_quarantine(files, directory):
-        kept = describe(files, directory)
-        if kept is not None:
-            yield kept
+def _below(files: ReadOnlyFiles, directory: str, depth: int, missed: Callable[[UnreadableFile], object]) -> Iterator[Kept]:
+    try:
+        is_one, kept = is_quarantine(files, directory), None
+        if is_one:
+            kept = describe(files, directory)
+        elif half_commit(files, directory) is not None:
+            size = _size(files, f"{directory}/{STAGING}")
+            kept = Kept(directory, SINK, None, (directory,), size, State.HALF_COMMITTED)
+    except UnreadableFile as error:  # of one directory, which hides no other
+        missed(error)
         return
-    if half_commit(files, directory) is not None:
-        size = _size(files, f"{directory}/{STAGING}")
-        yield Kept(directory, SINK, None, (directory,), size, State.HALF_COMMITTED)
-    if depth and parse_partition_dir(file_name(directory)) is None:
-        for path in _directories(files, directory):
-            if file_name(path) != STAGING:
-                yield from _below(files, path, depth - 1)
+    if kept is not None:
+        yield kept
+    if not is_one and depth and parse_partition_dir(file_name(directory)) is None:
+        for path in _directories(files, directory, missed):
+            if file_name(path) not in (STAGING, *FOREIGN_DIRECTORIES):
+                yield from _below(files, path, depth - 1, missed)
 
 
 def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
@@ -123,7 +127,7 @@ def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
         return Kept(directory, "", None, (), size, State.DAMAGED) if is_ours else None
     progress = read_progress(files, directory)
     if progress.steps > summary.entries:
-        state = State.RESTORED
+        state = State.RESTORED if progress.is_as_before else State.INCOMPLETE
     elif progress.is_begun:
         state = State.HALF_RESTORED
     elif not summary.is_finished:
@@ -162,8 +166,8 @@ def in_use(files: Files, directory: str) -> Iterator[None]:
 
 
 def can_go(kept: Kept, before_ms: int) -> bool:
-    """Is it a quarantine that was begun before that time, and that no half-done work needs?"""
-    is_needed = kept.state in (State.HALF_RESTORED, State.HALF_COMMITTED)
+    """Is it a quarantine that was begun before that time, and that nobody needs for what is not put back yet?"""
+    is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED)
     return kept.created_ms is not None and kept.created_ms < before_ms and not is_needed
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import ReadOnlyFiles
-    from engine.log.logdir.log_manager import TopicPolicy
+    from engine.log.tiering import Policy
 
     Report = Callable[[Finding], None]
 
@@ -29,7 +29,7 @@ class _Extent(NamedTuple):
     fault: str | None
 
 
-def check_leftovers(files: ReadOnlyFiles, directory: str, policy: TopicPolicy, report: Report) -> None:
+def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report: Report) -> None:
     """Report `.cleaned` and `.swap` files in the partition `directory`. Raises UnreadableFile."""
     directory = directory.rstrip("/") or "/"
     names = files.plain(directory)
@@ -51,7 +51,7 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: TopicPolicy, r
 
 
 def _check_swaps(
-    files: ReadOnlyFiles, directory: str, names: list[str], swaps: dict[int, _Extent], policy: TopicPolicy, report: Report
+    files: ReadOnlyFiles, directory: str, names: list[str], swaps: dict[int, _Extent], policy: Policy, report: Report
 ) -> None:
     """A start replaces all segments that begin within the offsets of `swaps`, taken together."""
     first, end = min(swaps), max(extent.end_offset for extent in swaps.values())
@@ -66,7 +66,7 @@ def _check_swaps(
         if base in faults:
             gone = f", and offsets {end} to {lost - 1} are lost" if lost > end else ""
             report(Finding("swap-loses-records", where, f"{faults[base]}: the file is not whole; {does}{gone}"))
-        elif base == max(swaps) and lost > end and policy.compacted is False:
+        elif base == max(swaps) and lost > end and policy().compacted is False:
             what = f"{does}; offsets {end} to {lost - 1} are only there, and the topic is not compacted: they are lost"
             report(Finding("swap-loses-records", where, what))
         else:
@@ -74,7 +74,7 @@ def _check_swaps(
     for base in replaced:
         name = transaction_index_file_name(base)
         kept = f"{name}{SWAP}" in names
-        if name in names and not kept and policy.compacted is False and files.info(f"{directory}/{name}").size:
+        if name in names and not kept and files.info(f"{directory}/{name}").size and policy().compacted is False:
             what = f"a start deletes it with {log_file_name(base)}, and no {SWAP} file takes its place: not harmless"
             report(Finding("txnindex-incomplete", Where(f"{directory}/{name}"), what))
 

@@ -1,0 +1,54 @@
+"""Salvages whose segments take the places of one another: after a stop the next salvage has every sound batch."""
+
+from __future__ import annotations
+
+from engine.layout import ASIDE
+from engine.log.operations.recover import RecoverOptions, recover
+from tests.crash.cases_manager import broker_sees, log_dir, managed
+from tests.crash.partitions import batches_of, closed, name, segments
+from tests.crash.sweep import Case
+from tests.support.crash_files import CrashFiles
+
+FIRST, SECOND, THIRD, LAST = (batches for _, batches in segments())
+BASES = [0, 12, 23, 33, 50]
+# what is in the files named after these offsets
+PLACES = {
+    "exchanged": [SECOND, FIRST, THIRD, LAST],
+    "exchanged-ends": [LAST, SECOND, THIRD, FIRST],
+    "two-exchanges": [SECOND, FIRST, LAST, THIRD],
+    "rotated": [SECOND, THIRD, FIRST, LAST],
+    "rotated-back": [THIRD, FIRST, SECOND, LAST],
+    "all-rotated": [LAST, FIRST, SECOND, THIRD],
+    "batches-exchanged": [[*FIRST[:2], THIRD[2], *FIRST[3:]], SECOND, [*THIRD[:2], FIRST[2], *THIRD[3:]], LAST],
+    "batches-rotated": [[*FIRST[:-1], SECOND[0]], [THIRD[1], *SECOND[1:]], [THIRD[0], FIRST[-1], *THIRD[2:]], LAST],
+    "twice": [FIRST, SECOND, THIRD, LAST, FIRST],
+    "exchanged-and-damaged": [[SECOND[0], SECOND[1][:-1] + b"\0", *SECOND[2:]], FIRST, THIRD, LAST],
+}
+
+
+def salvage(files, _acknowledge=None):
+    managed(files, lambda manager, errors: recover(manager, RecoverOptions(salvage=True), errors))
+
+
+def misplaced_case(case_name, places):
+    """A stop at any operation, then another salvage: it has every batch; one more segment may begin where a file was kept."""
+    disk = log_dir(closed(segments()), clean=False)
+    logs = {name(base): b"".join(batches) for base, batches in zip(BASES, places, strict=False)}
+    disk = disk._replace(contents=disk.contents | logs, unsynced=frozenset())
+    found = [batch for place in places for batch in place]
+    wanted = {base: batch for base, batch in batches_of(segments()).items() if batch in found}
+
+    def check(after, _acknowledged, done):
+        if not done:
+            again = CrashFiles(after)
+            salvage(again)
+            after = again.disk()
+        assert broker_sees(after).batches == wanted
+        assert not any(path.endswith(ASIDE) for path in after.contents)
+        logs = {path for path in after.contents if path.endswith(".log")}
+        assert not done or logs == {name(base) for base, _ in segments()}
+
+    return Case(f"log-dir-salvage-{case_name}", disk, salvage, check)
+
+
+CASES_SALVAGE = [misplaced_case(case_name, places) for case_name, places in PLACES.items()]
