@@ -346,3 +346,21 @@ def test_several_log_dirs_are_asked_for(log_dir, tmp_path):
     assert status == 4
     assert f"recover: 2 log dirs ({log_dir}, {other}), 2 partitions, bytes to go: at most " in said
     assert not list(tmp_path.glob("*.quarantine*"))
+
+
+def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):
+    from types import SimpleNamespace
+
+    from kafkalog_cli import spark
+
+    begun, stop = [], SimpleNamespace(status=0)
+
+    def undo_commits(_files, path, _form):
+        begun.append(path)
+        stop.status = 130
+        return 130
+
+    monkeypatch.setattr(spark, "INTERRUPTION", stop)
+    monkeypatch.setattr(spark, "undo_commits", undo_commits)
+    assert spark.undo(("a/", "b")) == 130
+    assert begun == ["a"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,16 @@ from hypothesis import strategies as st
 
 from engine.errors import UnwritableFile
 from engine.files import Files, ReadOnlyFiles, WritableFile
-from engine.log.quarantine.manifest import MANIFEST, Do, QuarantineDamaged, read_manifest
+from engine.log.quarantine.kept import State, describe
+from engine.log.quarantine.manifest import (
+    MANIFEST,
+    Do,
+    Entry,
+    ManifestWriter,
+    QuarantineDamaged,
+    read_manifest,
+    read_summary,
+)
 from engine.log.quarantine.restore import ChangedSince, restore
 from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.file_work import make_tree, tree
@@ -153,3 +164,45 @@ def test_a_refusal_behind_a_failed_sync_is_that_of_its_own_line(tmp_path, monkey
     files.finish()
     assert restore(Files(), str(tmp_path / "kept")).differences == []
     assert tree(ReadOnlyFiles(), str(data)) == before
+
+
+# ---- in short, for a list
+
+
+@pytest.mark.parametrize("hole", ["behind the header", "in the header", "in what was restored"])
+def test_a_list_takes_little_memory(tmp_path, hole):
+    """Anybody may put a sparse file where somebody else looks for quarantines."""
+    (tmp_path / "files").mkdir()
+    header = json.dumps({"quarantine": 1, "command": "recover", "created_ms": 1, "log_dirs": ["/d"]}).encode() + b"\n"
+    (tmp_path / "manifest.jsonl").write_bytes(b"{" if hole == "in the header" else header)
+    (tmp_path / "restored").write_bytes(b"+\n" if hole == "in what was restored" else b" ")
+    name, size = ("restored", 1 << 25) if hole == "in what was restored" else ("manifest.jsonl", 1 << 28)
+    os.truncate(tmp_path / name, size)
+    tracemalloc.start()
+    try:
+        kept = describe(Files(), str(tmp_path))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert kept.state is {"behind the header": State.UNFINISHED, "in the header": State.DAMAGED}.get(hole, State.HALF_RESTORED)
+    assert peak < 5 * (1 << 25)
+
+
+@pytest.mark.parametrize("length", [1, 100, (1 << 20) - 90, 1 << 20, 3 << 20])
+def test_a_summary_is_that_of_the_whole_manifest(tmp_path, length):
+    """Wherever lines end in what is read at a time."""
+    (tmp_path / "files").mkdir()
+    writer = ManifestWriter(Files(), str(tmp_path), "recover", 1, ("/d",))
+    for path in ("/d/a", "/d/" + "b" * length, "/d/c"):
+        writer.append(Entry(Do.MAKE_DIRECTORY, path))
+    writer.close({"/d/" + "e" * length: (1, 2)})
+    found = read_summary(Files(), str(tmp_path))
+    assert found == ("recover", 1, ("/d",), 3, True, True)
+    path = tmp_path / "manifest.jsonl"
+    data = path.read_bytes()
+    for changed, expected in ((data.replace(b"/d/a", b"/d/x"), (3, True, False)), (data[:-1], (3, False, False)),
+                              (data + b"{", (3, True, False)), (data.rpartition(b"{\"left")[0], (3, False, False))):  # fmt: skip
+        path.write_bytes(changed)
+        assert read_summary(Files(), str(tmp_path))[3:] == expected
+        whole = read_manifest(Files(), str(tmp_path), salvage=True)
+        assert (len(whole.entries), whole.left is not None) == expected[:2]

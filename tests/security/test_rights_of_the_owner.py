@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -275,6 +276,30 @@ def test_nothing_is_imported_with_the_rights_of_the_owner(words, log_dir):
     """Who may not read root's Python would fail in the middle."""
     done = subprocess.run([sys.executable, "-c", SPY, *words, str(log_dir / "u-rolls-0")], capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1, 4), done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("LATE")] == []
+
+
+@pytest.mark.parametrize("words", [("restore",), ("restore", "--prune", "--older-than", "0s", "--yes")])
+def test_nothing_is_imported_with_the_rights_of_the_owner_of_a_quarantine(words, log_dir, top):
+    assert kafkalog("truncate", "--to", "3", "--now", NOW, str(log_dir / "u-rolls-0")).status == 0
+    [kept] = [path for path in top.iterdir() if "quarantine" in path.name]
+    done = subprocess.run([sys.executable, "-c", SPY, *words, str(kept)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("LATE")] == []
+
+
+def test_nothing_is_imported_while_a_commit_is_undone(log_dir):
+    """Of Spark's sink: a journal, and a job that is dead."""
+    job = log_dir / ".kafkalog-staging/job"
+    job.mkdir(parents=True)
+    own = dict.fromkeys(("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint",
+                         "cleaner-offset-checkpoint", ".kafka_cleanshutdown"))  # fmt: skip
+    journal = {"version": 1, "commit": "c", "ends": {"u-rolls-0": 3}, "new": [], "replaced": [], "own": own, "settings": {}}
+    (job / "commit.json").write_text(json.dumps(journal))
+    give(log_dir / ".kafkalog-staging")
+    words = [sys.executable, "-c", SPY, "restore", str(log_dir)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, "undone" in done.stdout) == (1, True), done.stdout + done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("LATE")] == []
 
 
