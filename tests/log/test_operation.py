@@ -122,11 +122,11 @@ def test_nor_does_one_that_can_not_be_recovered_for_want_of_it(partition, monkey
     files, errors, first = Files(), [], []
     one = recovering._one
 
-    def scarce(manager, options, place, jobs, report):
+    def scarce(manager, options, place, *more):
         first.append(place.path)
         if len(first) == 1:
             raise MemoryError
-        return one(manager, options, place, jobs, report)
+        return one(manager, options, place, *more)
 
     monkeypatch.setattr(recovering, "_one", scarce)
     manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition), str(other)])), Settings(), NOW)
