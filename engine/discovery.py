@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 6  # directories below the one that was named: a tree, its log dirs, their partitions, and some more
 REMOTE_INDEX_CACHE = "remote-log-index-cache"  # directory in a log dir: indexes of segments in remote storage
-_FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))
+FOREIGN_DIRECTORIES = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))  # of file systems
 _PARTITION_FILES = frozenset(
     (*NUMBERED, FileKind.LEADER_EPOCH_CHECKPOINT, FileKind.PARTITION_METADATA, FileKind.QUORUM_STATE)
 )
@@ -43,6 +43,11 @@ class DirectoryKind(Enum):
 def is_brokers_log_dir(files: ReadOnlyFiles, path: str) -> bool:
     """Does a broker keep its checkpoints in the directory at `path`, which partitions lie in, or were they copied there?"""
     return any(files.exists(f"{path}/{kind.value}") for kind in (FileKind.META_PROPERTIES, FileKind.RECOVERY_POINT_CHECKPOINT))
+
+
+def is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
+    """Do partitions lie in the directory at `path`, or does a broker keep its checkpoints there?"""
+    return any(parse_partition_dir(name) is not None for name in files.list(path)) or is_brokers_log_dir(files, path)
 
 
 class Discovery(NamedTuple):
@@ -110,7 +115,7 @@ def _sort_out(files: ReadOnlyFiles, prefix: str, names: list[str], found: Discov
 
 
 def _is_foreign(name: str, parent: DirectoryKind) -> bool:
-    if name in _FOREIGN_DIRECTORIES or name.startswith("."):
+    if name in FOREIGN_DIRECTORIES or name.startswith("."):
         return True
     if parent is DirectoryKind.OTHER:
         return False

@@ -72,6 +72,12 @@ class FilesAbove(Files):
         with self._below.held_open(directory):
             yield
 
+    @contextmanager
+    def held_to_go(self, directory: str) -> Iterator[None]:
+        """As Files does."""
+        with self._below.held_to_go(directory):
+            yield
+
     # ---- changing
 
     def open_writable(self, path: str, *, create: bool = False) -> WritableFile:

@@ -38,12 +38,13 @@ class Where(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something wrong that was seen. `stands_for`: how many of the sort."""
+    """Something wrong that was seen. `stands_for`: how many of the sort; `milder`: how bad, where less than its code."""
 
     code: str
     where: Where
     what: str
     stands_for: int = 1
+    milder: Severity | None = None
 
     @property
     def kind(self) -> Kind:
@@ -60,8 +61,8 @@ class Finding(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """Shorthand for `kind.severity`."""
-        return KINDS[self.code].severity
+        """How bad it is here."""
+        return self.milder or KINDS[self.code].severity
 
 
 _DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full --dry-run {directory}` shows what a repair "
@@ -73,7 +74,7 @@ _RECOVER = "look at what `kafkalog recover --dry-run` says of the log dir"
 
 # of these codes only offsets are missing: what is there is as it should be
 LOSSES = frozenset((
-    "offset-gap", "checkpoint-beyond-log", "snapshot-beyond-log", "epochs-beyond-log", "epochs-before-log",
+    "offset-gap", "checkpoint-beyond-log", "snapshot-beyond-log", "epochs-beyond-log", "epochs-before-log", "start-before-log",
 ))  # fmt: skip
 
 KINDS: dict[str, Kind] = {
@@ -272,8 +273,10 @@ KINDS: dict[str, Kind] = {
     ),
     "records-in-remote-storage": Kind(
         Severity.WARNING,
-        "the topic has remote.storage.enable: the broker copied these segments and deleted them here",
-        "read them with a consumer while a broker of the cluster runs",
+        "the log starts before its first local segment, as logs with remote storage do: the broker copied the segments before "
+        "it and deleted them here. Of a check, which does not look for them, only an info",
+        "read them with a consumer while a broker of the cluster runs; if the topic never had remote storage, compare with a "
+        "replica of the partition",
     ),
     "open-transaction": Kind(
         Severity.WARNING,
@@ -296,13 +299,13 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "the first leader epoch begins before the first segment, and no log start offset explains it: "
         "segments at the start of the log were lost", _COMPARE_LOSS,
     ),
+    "start-before-log": Kind(
+        Severity.WARNING, "log-start-offset-checkpoint has the log begin before its first segment, and no leader epoch tells "
+        "that segments were deleted: segments at the start of the log were lost", _COMPARE_LOSS,
+    ),
     "checkpoint-beyond-log": Kind(
         Severity.WARNING, "the checkpoint counts records that the log does not have: it lost its end, or is an older copy",
         _COMPARE_LOSS,
-    ),
-    "records-remote": Kind(
-        Severity.INFO, "the log starts before its first local segment, as logs with remote storage do; what is in remote "
-        "storage was not checked", "if the topic never had remote storage, compare with a replica of the partition",
     ),
     "leftover-file": Kind(
         Severity.INFO, "a compaction or a split was interrupted; a broker that starts completes or undoes it", _RECOVER,

@@ -117,7 +117,7 @@ class Outcome:
             place += f" at byte {finding.where.position}"
         if finding.where.offset is not None:
             place += f", offset {finding.where.offset}"
-        _line(kind.severity.value, finding.code, _COLOURS[kind.severity], f"{place}: {finding.what}", None)
+        _line(finding.severity.value, finding.code, _COLOURS[finding.severity], f"{place}: {finding.what}", None)
         if self._explain and finding.code not in self._explained:
             self._explained.add(finding.code)
             click.echo(f"  why  {kind.why}\n  do   {finding.do}", err=True)

@@ -32,6 +32,7 @@ _CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more wh
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
+    from engine.log.append.damaged_end import refuse_damaged_end
     from engine.log.operations.topic_id import settle_topic_id
     from kafkalog_cli.app import Outcome
     from kafkalog_cli.new_partition import make_partition
@@ -47,6 +48,7 @@ def append(values: dict[str, Any]) -> int:
             managers: list[LogManager] = []
 
             def work(log: UnifiedLog) -> None:
+                refuse_damaged_end(log)
                 session = Session(log, values, descriptor)
                 [place] = managers[0].cluster.log_dirs[0].places
                 settle_topic_id(

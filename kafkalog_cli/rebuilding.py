@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.files import Files, ReadOnlyFiles
     from engine.findings import Finding
+    from engine.log.tiering import Tiering
     from kafkalog_cli.quarantining import Quarantines
 
 
 class Begun(NamedTuple):
-    """What rebuilds one of the partitions: path, settings, findings → names of files. `files`: with what was rebuilt."""
+    """What rebuilds one of the partitions: path, settings, tiering, findings → names of files. `files`: with them."""
 
     files: ReadOnlyFiles
-    rebuild: Callable[[str, LogConfig, list[Finding]], list[str]]
+    rebuild: Callable[[str, LogConfig, Tiering, list[Finding]], list[str]]
 
 
 class Rebuild:
@@ -76,8 +77,9 @@ class Rebuild:
                     with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
                         seams = {log_dir: self._quarantines.around(files, log_dir) for log_dir in log_dirs}
 
-                def rebuild(directory: str, config: LogConfig, findings: list[Finding]) -> list[str]:
-                    return list(Rebuilder(seams[log_dir_of[directory]], directory, config, findings, self.now).run())
+                def rebuild(directory: str, config: LogConfig, tiering: Tiering, findings: list[Finding]) -> list[str]:
+                    seam = seams[log_dir_of[directory]]
+                    return list(Rebuilder(seam, directory, config, findings, self.now, tiering).run())
 
                 yield Begun(files, rebuild)
             finally:

@@ -75,7 +75,7 @@ def _standing(report: Report) -> str:
     records = f", {sum(event.records or 0 for event in kept)} records read" if kept else ""
     end = report.log_end_offset if report.next_end_offset is None else report.next_end_offset
     return (
-        f"offsets {report.log_start_offset} to {end} in {report.segments} segments, "
+        f"offsets {min(report.log_start_offset or 0, end or 0)} to {end} in {report.segments} segments, "
         f"{report.size} bytes{records}; {_verdict(report)}{_unread(report)}"
     )
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UnreadableFile
 from engine.half_commits import STAGING
 from engine.log.quarantine.naming import time_text
 from engine.log.quarantine.restore import Restored, Undone
-from kafkalog_cli.app import Outcome, kept_in, printable
+from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
 from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
@@ -85,6 +85,7 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
         with INTERRUPTION:
             files.info(log_dir)  # it is there
             if files.exists(f"{log_dir}/{STAGING}"):
+                load_everything(files, [log_dir, *(f"{log_dir}/{name}" for name in files.list(log_dir))])
                 with holding(files, log_dir):
                     journal = half_commit(files, log_dir)
                     clear_leftovers(files, log_dir, now_ms())
@@ -149,7 +150,7 @@ def show(paths: tuple[str, ...], form: str) -> int:
 
     outcome = Outcome()
     try:
-        kept = _found(ReadOnlyFiles(), paths)
+        kept = _found(ReadOnlyFiles(), paths, outcome)
     except KafkalogError as error:
         outcome.error(error)
         return outcome.finish()
@@ -169,13 +170,14 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
     outlive_output()
     outcome, files = Outcome(), _files(dry_run=dry_run)
     before_ms = now_ms() - older_than_ms
-    gone = 0
+    gone, verb = 0, "would delete" if dry_run else "deleted"
     try:
-        old = [one for one in _found(files, paths) if can_go(one, before_ms)]
+        old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
         summary = f"restore --prune: {len(old)} quarantines, {sum(one.size for one in old)} bytes to go; it cannot be undone"
         if old and not (dry_run or yes) and not agreed(summary):
             return DECLINED
         with INTERRUPTION:
+            load_everything(files, [one.path for one in old])
             for one in old:
                 try:
                     size = delete(files, one.path, before_ms)
@@ -184,23 +186,29 @@ def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: boo
                     continue
                 gone += size
                 fields = {**_kept_fields(one), "pruned": True, "dryRun": dry_run}
-                click.echo(json.dumps(fields) if form == "json" else f"deleted {_kept_line(one)}")
+                click.echo(json.dumps(fields) if form == "json" else f"{verb} {_kept_line(one)}")
     except KafkalogError as error:
         outcome.error(error)
     except Interrupted:
         say_interrupted("what is left of the quarantine in work is deleted by the same command")
         return INTERRUPTION.status
     if form == "text":
-        click.echo(f"{gone} bytes deleted")
+        click.echo(f"{gone} bytes would be deleted" if dry_run else f"{gone} bytes deleted")
         if dry_run:
             click.echo("dry run: nothing was changed")
     return outcome.finish()
 
 
-def _found(files: ReadOnlyFiles, paths: tuple[str, ...]) -> list[Kept]:
+def _found(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> list[Kept]:
+    """What can be undone; a place that can not be looked into is a finding, and hides nothing else."""
+    from engine.findings import Finding, Where
     from engine.log.quarantine.kept import find_kept
 
-    return find_kept(files, paths or (".",))
+    def missed(error: UnreadableFile) -> None:
+        path, what = error.path or "", str(error)
+        outcome.finding(Finding(UNREADABLE, Where(path), what.removeprefix(f"{path}: ")))
+
+    return find_kept(files, paths or (".",), missed)
 
 
 def _kept_line(kept: Kept) -> str:

@@ -91,8 +91,13 @@ def _done(job: str, spark: SparkSession, given: Given) -> int:
 
 
 def undo(paths: tuple[str, ...]) -> int:
-    """Another name of `restore` for log dirs → exit status."""
-    return max(undo_commits(HeedingFiles(), path.rstrip("/") or path, "text") for path in paths)
+    """Another name of `restore` for log dirs → exit status. After a signal no other log dir is begun."""
+    status = 0
+    for path in paths:
+        status = max(status, undo_commits(HeedingFiles(), path.rstrip("/") or path, "text"))
+        if INTERRUPTION.status:
+            return INTERRUPTION.status
+    return status
 
 
 def _interrupted(job: str, work: Work[int]) -> int:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict
 from functools import partial
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -21,7 +21,8 @@ from engine.findings import Finding, Severity
 from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.nameless import KINDS as NAMELESS
-from engine.log.verify.partition import UNKNOWN_POLICY, Verification, verify_partition
+from engine.log.tiering import TopicPolicy
+from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
 from kafkalog_cli.app import Outcome, printable, say_interpreted
 from kafkalog_cli.asking import DECLINED, Declined
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import ReadOnlyFiles
     from engine.layout import PartitionDir
-    from engine.log.logdir.log_manager import LogManager, Settings, TopicPolicy
+    from engine.log.logdir.log_manager import LogManager, Settings
     from engine.log.logdir.startup import Cluster
     from kafkalog_cli.rebuilding import Begun, Rebuild
 
@@ -158,14 +159,10 @@ class _Topics:
     """What is known of the topics of partitions: the metadata log beside them says it, and the user's own settings."""
 
     def __init__(self, files: ReadOnlyFiles, clusters: Iterable[Cluster], settings: Settings) -> None:
-        from engine.log.logdir.log_manager import LogManager
-        from engine.overlay import OverlayFiles
-
         self._files, self._settings = files, settings
-        self._managers = {
-            files.resolve(log_dir.path): LogManager(lambda _log_dir: OverlayFiles(files, 0), cluster, settings, 0)
-            for cluster in clusters for log_dir in cluster.log_dirs
-        }
+        self._clusters = {files.resolve(log_dir.path): cluster for cluster in clusters for log_dir in cluster.log_dirs}
+        self._managers: dict[int, LogManager] = {}  # by the identity of their clusters
+        self._lock = Lock()  # partitions are verified side by side
 
     def config(self, directory: str) -> LogConfig:
         """The settings of the partition in `directory`, as other commands find them."""
@@ -175,17 +172,29 @@ class _Topics:
     def policy(self, directory: str) -> TopicPolicy:
         """What becomes of its old records, as far as it is known."""
         manager, name = self._find(directory)
-        return UNKNOWN_POLICY if manager is None or name is None else manager.policy(name.topic)
+        return TopicPolicy() if manager is None or name is None else manager.policy(name.topic)
 
     def _find(self, directory: str) -> tuple[LogManager | None, PartitionDir | None]:
         absolute = self._files.absolute(directory)
-        return self._managers.get(self._files.resolve(parent_of(absolute))), parse_partition_dir(file_name(absolute))
+        cluster = self._clusters.get(self._files.resolve(parent_of(absolute)))
+        return None if cluster is None else self._manager(cluster), parse_partition_dir(file_name(absolute))
+
+    def _manager(self, cluster: Cluster) -> LogManager:
+        """Made when something is asked of it: most partitions are sound, and nothing is."""
+        from engine.log.logdir.log_manager import LogManager
+        from engine.overlay import OverlayFiles
+
+        with self._lock:
+            if id(cluster) not in self._managers:
+                files = OverlayFiles(self._files, 0)
+                self._managers[id(cluster)] = LogManager(lambda _log_dir: files, cluster, self._settings, 0)
+            return self._managers[id(cluster)]
 
 
 def _rebuilt(result: _Verified, directory: str, topics: _Topics, begun: Begun) -> _Verified:
     """Rebuild what is broken in `directory`, and verify it again."""
     try:
-        names = begun.rebuild(directory, topics.config(directory), result.findings)
+        names = begun.rebuild(directory, topics.config(directory), topics.policy(directory).tiering, result.findings)
         after = _verify(begun.files, topics, directory, Event())
     except KafkalogError as error:
         return result._replace(error=error)
@@ -280,8 +289,7 @@ def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
 def _verify(files: ReadOnlyFiles, topics: _Topics, directory: str, stop: Event) -> _Verified:
     findings: list[Finding] = []
     try:
-        policy = topics.policy(directory)
-        done = verify_partition(files, directory, findings.append, lambda: not stop.is_set(), policy)
+        done = verify_partition(files, directory, findings.append, lambda: not stop.is_set(), partial(topics.policy, directory))
         return _Verified(findings, done, None)
     except KafkalogError as error:
         return _Verified(findings, None, error)

@@ -163,14 +163,14 @@ def report_gaps(
     losses = gaps.losses()
     if not losses:
         return
-    from engine.dump.skipping import segments_behind
+    from engine.dump.skipping import segments_around
     from engine.log.scan.cleaned import has_traces
     from engine.log.scan.keys import keys_explain_gaps
 
-    following = segments_behind(files, path, name)
+    earlier, following = segments_around(files, path, name)
     if has_traces(files, following):
         return  # the cleaner works from the beginning on: it was here, too
-    if keys_explain_gaps(files, path, [gap.position for gap in losses], following):
+    if keys_explain_gaps(files, path, [gap.position for gap in losses], earlier, following):
         report(explained_finding(gaps, path))
         return
     for gap in losses:

@@ -52,9 +52,9 @@ class JsonStream:
     def finding(self, finding: Finding) -> None:
         """Write something wrong that was seen."""
         kind, where = finding.kind, finding.where
-        self._findings[kind.severity.value] += 1
+        self._findings[finding.severity.value] += 1
         self.put("finding", {
-            "code": finding.code, "severity": kind.severity.value, **text_field("file", where.file),
+            "code": finding.code, "severity": finding.severity.value, **text_field("file", where.file),
             "position": where.position, "offset": where.offset, "what": sentence(finding.what), "why": kind.why,
             "do": finding.do,
         })  # fmt: skip

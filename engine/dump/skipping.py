@@ -23,7 +23,7 @@ def may_hold_matches(files: ReadOnlyFiles, path: str, name: FileName, selection:
         return False
     if selection.first_offset <= name.base_offset:
         return True
-    following = segments_behind(files, path, name)
+    _, following = segments_around(files, path, name)
     parsed = parse_file_name(file_name(following[0])) if following else None
     return parsed is None or parsed.base_offset is None or selection.first_offset < parsed.base_offset
 
@@ -50,18 +50,22 @@ def start_position(files: ReadOnlyFiles, path: str, name: FileName, log: OpenFil
     return position if not isinstance(batch, str) and name.base_offset <= batch.base_offset <= first_offset else 0
 
 
-def segments_behind(files: ReadOnlyFiles, path: str, name: FileName) -> list[str]:
-    """Paths of the segments behind this one in its directory, in order."""
+def segments_around(files: ReadOnlyFiles, path: str, name: FileName) -> tuple[list[str], list[str]]:
+    """Paths of the segments before and behind this one in its directory, in order."""
     if name.base_offset is None:
-        return []
+        return [], []
     prefix = path[: len(path) - len(file_name(path))]
     try:
         entries = files.list(prefix or ".")
     except UnreadableFile:
-        return []
-    behind = {}
+        return [], []
+    paths = {}
     for entry in entries:
         other = parse_file_name(entry)
         if other and other.kind is name.kind and other.suffix == name.suffix and other.base_offset is not None:
-            behind[other.base_offset] = prefix + entry
-    return [behind[base] for base in sorted(behind) if base > name.base_offset]
+            paths[other.base_offset] = prefix + entry
+    bases = sorted(paths)
+    return (
+        [paths[base] for base in bases if base < name.base_offset],
+        [paths[base] for base in bases if base > name.base_offset],
+    )

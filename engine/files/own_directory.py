@@ -1,20 +1,22 @@
-"""Directories for the owner of a log dir outside of it, as a quarantine: made while root has the owner's rights, or by root."""
+"""Directories of the owner of a log dir elsewhere, such as quarantines: made and removed with its rights, or by root."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnwritableFile
-from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of
-from engine.files.pins import OPEN_DIRECTORY, real_path, spelled
+from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of, user_name
+from engine.files.pins import OPEN_DIRECTORY, pinned, real_path, spelled
 from engine.files.refusals import unwritable
 
 if TYPE_CHECKING:
     from engine.files.owner import Acting
 
-_PRIVATE = 0o700
+PRIVATE = 0o700
 
 
 def make_for_owner(path: str) -> bool:
@@ -26,29 +28,37 @@ def make_for_owner(path: str) -> bool:
     now = acting()
     if now is None:
         return False
-    parent, _, name = spelled(path).rpartition("/")
     with acting_as_root():
-        try:
-            real = real_path(parent or "/")
-            above = directories_around(spelled(path), f"{real}/{name}")
-        except (OSError, ValueError) as error:
-            raise unwritable(path, error) from error
-        descriptor = _roots_own(real)
-        is_roots = descriptor is not None
-        if descriptor is None:
-            descriptor = _opened(real, path, now)
-        now.stack.callback(os.close, descriptor)
-        made = _make_in(descriptor, name, path, now, is_roots=is_roots)
-        now.stack.callback(os.close, made)
-
-        def remove() -> None:
-            with acting_as_root() if is_roots else rights_of(*now.owner[:2]):
-                os.rmdir(name, dir_fd=descriptor)
-                os.fsync(descriptor)
-
-        now.made[spelled(path)] = remove
+        place = _place_of(path, now)
+        made = _make_in(place, path, now)
+        _note_removal(place, path, made, now)
         with rights_of(*now.owner[:2]):
-            pin(now, Opened(path, f"{real.rstrip('/')}/{name}", made, above))
+            pin(now, Opened(path, place.real, made, place.above))
+    return True
+
+
+def hold_for_owner(path: str) -> bool:
+    """Hold the directory at `path` of the user whose rights root has taken, and the one around it; False: root has not.
+
+    Until root has its own rights again, what is in the directory is reached through its descriptor, and `remove_made` removes
+    its name in the directory around it, wherever the names on the way lead by then. Root removes it only where root would make
+    it, see make_for_owner. Raises UnwritableFile, also if it is not a directory of that user.
+    """
+    now = acting()
+    if now is None:
+        return False
+    with acting_as_root():
+        place = _place_of(path, now)
+        try:
+            held = os.open(place.name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.parent)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        if os.fstat(held).st_uid != now.owner.user:
+            os.close(held)
+            raise UnwritableFile(f"{path}: does not belong to user {user_name(now.owner.user)} now")
+        _note_removal(place, path, held, now)
+        for name in {spelled(path), place.real}:
+            now.stack.enter_context(pinned(name, os.dup(held), place.above))
     return True
 
 
@@ -59,6 +69,49 @@ def remove_made(path: str) -> bool:
     if remove is not None:
         remove()
     return remove is not None
+
+
+class _Place(NamedTuple):
+    """Where a directory is, or is about to be: `name` in the directory of the descriptor `parent`.
+
+    above     what root sees of the directories around it
+    is_roots  only root can exchange a directory on the way there
+    """
+
+    parent: int
+    name: str
+    real: str
+    above: dict[str, os.stat_result]
+    is_roots: bool
+
+
+def _place_of(path: str, now: Acting) -> _Place:
+    """Where `path` is; its descriptor is closed when root has its own rights again. Raises UnwritableFile."""
+    parent, _, name = spelled(path).rpartition("/")
+    try:
+        around = real_path(parent or "/")
+        real = f"{around.rstrip('/')}/{name}"
+        above = directories_around(spelled(path), real)
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from error
+    descriptor = _roots_own(around)
+    is_roots = descriptor is not None
+    if descriptor is None:
+        descriptor = _opened(around, path, now)
+    now.stack.callback(os.close, descriptor)
+    return _Place(descriptor, name, real, above, is_roots)
+
+
+def _note_removal(place: _Place, path: str, held: int, now: Acting) -> None:
+    """Remember how to remove the directory `held` at `path`."""
+    now.stack.callback(os.close, held)
+
+    def remove() -> None:
+        with acting_as_root() if place.is_roots else rights_of(*now.owner[:2]):
+            _remove(place, path, held)
+            os.fsync(place.parent)
+
+    now.made[spelled(path)] = remove
 
 
 def _roots_own(path: str) -> int | None:
@@ -101,19 +154,25 @@ def _opened(real: str, path: str, now: Acting) -> int:
         raise unwritable(path, error) from error
 
 
-def _make_in(parent: int, name: str, path: str, now: Acting, *, is_roots: bool) -> int:
-    """Make a directory that belongs to the owner, that one and nothing else, whatever has its name meanwhile → a descriptor."""
-    made, user = -1, ROOT if is_roots else now.owner.user
+def _make_in(place: _Place, path: str, now: Acting) -> int:
+    """Make a directory that belongs to the owner, that one and nothing else, whatever has its name meanwhile → a descriptor.
+
+    Where that fails, it is removed again.
+    """
+    user, group = (ROOT, now.group) if place.is_roots else (now.owner.user, now.owner.group)
+    made = -1
     try:
-        with rights_of(user, now.group if is_roots else now.owner.group):
-            os.mkdir(name, _PRIVATE, dir_fd=parent)
-            made = os.open(name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-        _check_new(parent, name, path, made, user)
-        if is_roots:
+        with rights_of(user, group):
+            os.mkdir(place.name, PRIVATE, dir_fd=place.parent)
+            made = os.open(place.name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.parent)
+        _check_new(place, path, made, user)
+        if place.is_roots:
             os.fchown(made, now.owner.user, now.owner.group)
-        os.fsync(parent)
+        os.fsync(place.parent)
     except BaseException as error:
         if made >= 0:
+            with suppress(OSError), rights_of(user, group):
+                _remove(place, path, made)
             os.close(made)
         if isinstance(error, (OSError, ValueError)):
             raise unwritable(path, error) from error
@@ -121,9 +180,16 @@ def _make_in(parent: int, name: str, path: str, now: Acting, *, is_roots: bool) 
     return made
 
 
-def _check_new(parent: int, name: str, path: str, made: int, user: int) -> None:
-    """Raise UnwritableFile if `made` is not a new directory of `user`, called `name`, on the file system of `parent`."""
-    found, named = os.fstat(made), os.stat(name, dir_fd=parent, follow_symlinks=False)
-    is_ours = found.st_uid == user and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID == _PRIVATE and not os.listdir(made)
-    if not (is_ours and os.path.samestat(found, named) and found.st_dev == os.fstat(parent).st_dev):
+def _remove(place: _Place, path: str, held: int) -> None:
+    """Remove the empty directory `held` from the directory around it. Raises OSError, also if another one has its name."""
+    if not os.path.samestat(os.fstat(held), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)):
+        raise FileNotFoundError(errno.ENOENT, "somebody exchanged it for something else", path)
+    os.rmdir(place.name, dir_fd=place.parent)
+
+
+def _check_new(place: _Place, path: str, made: int, user: int) -> None:
+    """Raise UnwritableFile if `made` is not a new directory of `user`, at `place`, on the file system of the one around it."""
+    found, named = os.fstat(made), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
+    is_ours = found.st_uid == user and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID == PRIVATE and not os.listdir(made)
+    if not (is_ours and os.path.samestat(found, named) and found.st_dev == os.fstat(place.parent).st_dev):
         raise UnwritableFile(f"{path}: somebody exchanged the new directory for something else")

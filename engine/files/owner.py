@@ -236,6 +236,9 @@ def pin(now: Acting, directory: Opened) -> None:
 # ---- what the owner may change
 
 
+HARD_LINK = "find / -xdev -samefile"  # shows the other names of a file
+
+
 class Fault(NamedTuple):
     """Why the owner can not change what is at a path, and the command that mends it for a directory."""
 
@@ -265,8 +268,10 @@ def ownership_fault(path: str) -> Fault | None:
         return None
     if status.st_uid != owner.user:
         mine, theirs = user_name(owner.user), user_name(status.st_uid)
-        what = f"{path}: belongs to user {theirs}, and the log dir to {mine}, who may not change it"
-        return Fault(what, f"chown -R {owner.user}:{owner.group}")
+        what = f"{path}: belongs to user {theirs}; root works here with the rights of user {mine}, who may not change it"
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            return Fault(f"{what}; it is a hard link: what is done to it is done to the same file elsewhere", HARD_LINK)
+        return Fault(what, f"chown {owner.user}:{owner.group}")
     wanted = stat.S_IRWXU if stat.S_ISDIR(status.st_mode) else stat.S_IRUSR | stat.S_IWUSR
     if status.st_mode & wanted == wanted:
         return None  # the file system is read-only: who changes something there learns it from the system

@@ -32,6 +32,13 @@ def at(path: str) -> tuple[str, int | None]:
     return path, None
 
 
+def named_in(path: str) -> tuple[str, int | None]:
+    """As `at`, for a call that changes the name of the directory at `path`, which may be held open itself."""
+    around, _, name = spelled(path).rpartition("/")
+    directory, descriptor = at(around or "/")
+    return (path, None) if descriptor is None else (f"{directory}/{name}", descriptor)
+
+
 def spelled(path: str) -> str:
     """`path` absolute, without empty words and dots."""
     full = path if path.startswith("/") else f"{os.getcwd()}/{path}"

@@ -30,7 +30,10 @@ def unwritable(path: str, error: OSError | ValueError | OverflowError, do: str |
 
 def taken(path: str) -> UnwritableFile:
     """The error to raise where a step that does not replace files would replace one; `path` names both."""
-    return unwritable(path, FileExistsError(errno.EEXIST, "a file of this name exists already and would be replaced"))
+    cause = FileExistsError(errno.EEXIST, "a file of this name exists already and would be replaced")
+    error = unwritable(path, cause)
+    error.__cause__ = cause
+    return error
 
 
 def is_full(error: UnwritableFile) -> bool:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
 from engine.files.open_file import OpenFile, WritableFile
-from engine.files.own_directory import make_for_owner, remove_made
+from engine.files.own_directory import PRIVATE, hold_for_owner, make_for_owner, remove_made
 from engine.files.owner import ROOT
-from engine.files.pins import OPEN_DIRECTORY, at, names_in, open_below, pinned, real_path, space_of, status_of
+from engine.files.pins import OPEN_DIRECTORY, at, named_in, names_in, open_below, pinned, real_path, space_of, status_of
 from engine.files.refusals import kind_of, taken, unreadable, unwritable
 
 if TYPE_CHECKING:
@@ -222,7 +222,11 @@ class Files(ReadOnlyFiles):
         """
         if make_for_owner(path):
             return True
-        self.make_directory(path)
+        try:
+            name, descriptor = at(path)
+            os.mkdir(name, PRIVATE, dir_fd=descriptor)  # it may hold what only the owner may read
+        except (OSError, ValueError) as error:
+            raise unwritable(path, error) from error
         return False
 
     def remove_directory(self, path: str) -> None:
@@ -230,7 +234,7 @@ class Files(ReadOnlyFiles):
         try:
             if remove_made(path):
                 return
-            name, descriptor = at(path)
+            name, descriptor = named_in(path)
             os.rmdir(name, dir_fd=descriptor)
         except (OSError, ValueError) as error:
             raise unwritable(path, error) from error
@@ -281,6 +285,19 @@ class Files(ReadOnlyFiles):
         except (OSError, ValueError) as error:
             raise unwritable(directory, error) from error
         with pinned(directory, descriptor):
+            yield
+
+    @contextmanager
+    def held_to_go(self, directory: str) -> Iterator[None]:
+        """As `held_open`, and `remove_directory` removes the directory from the one that is around it now.
+
+        The counterpart of `make_own_directory`: `directory`, absolute and without links, is not a log dir's. If root has the
+        rights of a user, it must belong to that user.
+        """
+        if hold_for_owner(directory):
+            yield
+            return
+        with self.held_open(directory.rpartition("/")[0] or "/"), self.held_open(directory):
             yield
 
 

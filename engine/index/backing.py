@@ -137,13 +137,13 @@ class Backing:
             self.sync()
 
     def rename(self, path: str) -> None:
-        """Give the file, if it exists, another name."""
+        """Give the file, if it exists, another name; an index of that name is replaced, which its log can rebuild."""
         if self._is_anew:
             self._replace(b"")
         if self.exists:
             if self._on_disk < self.length:
                 self._truncate(self.length)
-            self._files.rename(self.path, path)
+            self._files.rename(self.path, path, replaces=True)
         self.path = path
 
     def remove(self) -> None:

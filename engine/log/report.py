@@ -48,6 +48,7 @@ class Event(NamedTuple):
     to            a new name
     producer_id, age_ms        of a transaction: whose, and for how long it has been open; None where unknown or meaningless
     keys, tombstones           of a compaction: distinct keys of what was dirty, tombstones that go; None where meaningless
+    is_torn       of bytes that are truncated: they are the rest of a write that was cut off, not a whole batch
     """
 
     action: Action
@@ -63,6 +64,7 @@ class Event(NamedTuple):
     age_ms: int | None = None
     keys: int | None = None
     tombstones: int | None = None
+    is_torn: bool = False
 
 
 def leaves_doubt(action: Action, severity: Severity) -> bool:
@@ -71,13 +73,13 @@ def leaves_doubt(action: Action, severity: Severity) -> bool:
 
 
 def loses_records(event: Event) -> bool:
-    """Were records lost that stood whole on the disk, or what tells of lost ones?
+    """Were bytes lost that stood whole on the disk, damaged or not, or what tells of lost ones?
 
     The rest of a write that was cut off is none, nor is what is wrong and stays.
     """
     if event.severity is not Severity.ERROR or event.action is Action.KEPT:
         return False
-    return event.action is not Action.TRUNCATED or bool(event.records)
+    return not event.is_torn or bool(event.records)
 
 
 @dataclass(slots=True)
@@ -125,10 +127,12 @@ class Report:
     def add(
         self, action: Action, path: str, reason: str, *, offsets: tuple[int | None, int | None] = (None, None),
         records: int | None = None, size: int | None = None, severity: Severity = Severity.INFO, to: str | None = None,
-        keys: int | None = None, tombstones: int | None = None,
+        keys: int | None = None, tombstones: int | None = None, is_torn: bool = False,
     ) -> None:
         """Note one event."""
-        event = Event(action, path, reason, *offsets, records, size, severity, to, keys=keys, tombstones=tombstones)
+        event = Event(
+            action, path, reason, *offsets, records, size, severity, to, keys=keys, tombstones=tombstones, is_torn=is_torn
+        )
         self._events.append(event)
 
     def drop(self, action: Action, path: str) -> None:

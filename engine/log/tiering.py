@@ -14,8 +14,12 @@ from engine.checkpoint.offsets import known_offsets
 from engine.layout import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_log_file_name, parent_of, partition_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.config import LogConfig
     from engine.files import ReadOnlyFiles
+
+    Policy = Callable[[], "TopicPolicy"]  # asked only where something depends on it: settings may have to be read
 
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 _NEVER_TIERED = INTERNAL_TOPICS | {METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}
@@ -27,6 +31,21 @@ class Tiering(Enum):
     TIERED = "tiered"
     UNTIERED = "untiered"
     UNKNOWN = "unknown"
+
+
+class TopicPolicy(NamedTuple):
+    """What becomes of old records of a topic, as far as somebody says it; None: nobody does.
+
+    compacted  the cleaner may take records out of the log      tiering  older segments may be in remote storage
+    """
+
+    compacted: bool | None = None
+    tiering: Tiering = Tiering.UNKNOWN
+
+
+def nothing_known() -> TopicPolicy:
+    """The policy of a topic of which nobody says anything."""
+    return TopicPolicy()
 
 
 def tiering_of(topic: str, config: LogConfig, *, is_known: bool) -> Tiering:
@@ -60,10 +79,11 @@ class Starts(NamedTuple):
 
         Where the settings are not available the files decide: when a broker deletes segments of a log that is not tiered, it
         moves the log start offset, and with it the first epoch, up to the first segment. Both are below it in a tiered log.
+        Lost epochs say nothing: then the line alone decides, as moving it up would be final.
         """
         if tiering is not Tiering.UNKNOWN:
             return tiering is Tiering.TIERED
-        return None not in (self.line, self.first_epoch) and max(self.line or 0, self.first_epoch or 0) < self.first_segment
+        return self.line is not None and max(self.line, self.first_epoch or 0) < self.first_segment
 
 
 def read_starts(files: ReadOnlyFiles, directory: str) -> Starts:

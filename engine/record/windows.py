@@ -156,9 +156,10 @@ class LogWalk:
                 self.gave_up = at
                 return None
             if at >= behind:
-                at = self.file.next_data(at, self.end)
-                if at == self.end:
+                data_at = self.file.next_data(at, self.end)
+                if data_at == self.end:
                     return None
+                at = max(at, data_at - (BATCH_HEADER.size - 1))  # the first bytes of a header may be zeros in the hole
                 count = self.file.read_into(memoryview(buffer)[: self.end - at], at)
                 data, start = memoryview(buffer)[:count], at
                 is_last = start + len(data) >= self.end

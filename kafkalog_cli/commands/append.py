@@ -70,8 +70,9 @@ def command(**values: Any) -> int:
     PATH is the directory of a partition. Offsets are printed when their records are on the disk, not before. A log of Kafka
     0.7 takes values only, and its own entries as raw input.
 
-    A log that would lose records when it is opened is refused: `kafkalog recover` comes first. With --quarantine DIR it is
-    truncated at the damage, as a broker does, and records are appended there; `kafkalog restore` undoes both.
+    A log that would lose records when it is opened is refused, and so is one whose last batch is damaged: `kafkalog recover`
+    comes first. With --quarantine DIR a log that has to be recovered is truncated at the damage, as a broker does, and records
+    are appended there; `kafkalog restore` undoes both. The rest of a write that was cut off is truncated and reported.
     """
     from kafkalog_cli.appending import append
 

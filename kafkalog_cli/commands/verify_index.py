@@ -50,7 +50,8 @@ def command(
     offsets that run backwards, gaps between segments that no compaction explains, a log start behind the log's end.
     PATHS are partition directories, log directories, trees of them, quoted patterns, or a file of a partition. Without
     --rebuild nothing is ever written; with it, what is replaced or removed is kept in a quarantine, from which
-    `kafkalog restore` puts it back.
+    `kafkalog restore` puts it back. --rebuild locks the log dir of every partition named, also of those where nothing is to be
+    rebuilt: no broker may run there.
     """
     from engine.files import now_ms
     from kafkalog_cli.quarantining import quarantines_for

@@ -21,6 +21,7 @@ from engine.files import remove_tree
 from engine.half_commits import STAGING
 from engine.layout import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
 from engine.log.append.adoption import adopt_segment, move_batches, move_in_memory
+from engine.log.append.damaged_end import damage_at_end
 from engine.log.append.intake import FollowerIntake
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
@@ -29,7 +30,6 @@ from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, leaves_doubt
-from engine.log.scan.batch_search import find_end
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.kept import Journal, Manifest
@@ -304,11 +304,7 @@ def _refuse_a_damaged_end(log: UnifiedLog) -> None:
     for event in log.report.events:
         if event.action is Action.TRUNCATED or (event.path == name and leaves_doubt(event.action, event.severity)):
             name, why = event.path, event.reason.partition(". ")[0]
-    if not why and segment.size:
-        indexed = segment.offset_index.lookup(segment.offset_index.last_offset).position
-        end = find_end(segment.log_file, indexed if indexed < segment.size else 0, segment.size, segment.base_offset)
-        if end.sound_offset != end.next_offset:
-            why = f"the checksum of the batch from offset {end.sound_offset} does not fit"
+    why = why or damage_at_end(log) or ""
     if why:
         what = f"{log.directory}/{name}: {why}; kafkalog recover cuts it, and keeps what it cuts"
         raise NotAppended(what, do=f"kafkalog recover --dry-run {argument(log.directory)}")

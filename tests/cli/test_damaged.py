@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
@@ -84,3 +85,31 @@ def test_what_no_topic_can_be_called_is_left_alone(log_dir, name, command):
     assert done.status == 8
     assert "no topic can have this name" in done.err
     assert state(log_dir) == before
+
+
+# ---- the last batch
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("damage", ["corrupt", "torn", "junk"])
+def test_append_and_the_end_of_the_log(log_dir, damage, is_clean, tmp_path):
+    """A last batch that is complete but corrupt is never truncated on the way, and nothing is appended behind damage."""
+    (tmp_path / "more").write_text("new\n")
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}') if is_clean else None
+    segment = max((log_dir / "u-rolls-0").glob("*.log"))
+    whole = segment.read_bytes()
+    segment.write_bytes({"corrupt": whole[:-3] + b"bad", "torn": whole[:-3], "junk": whole + b"\1" * 40}[damage])
+    before = segment.read_bytes()
+    words = ("append", "--input-format", "text", "--input", str(tmp_path / "more"), str(log_dir / "u-rolls-0"))
+    done = kafkalog(*words)
+    if is_clean or damage == "corrupt":
+        assert (done.status, "error[log-damaged]" in done.err) == (4, True), done.err
+        assert "kafkalog recover" in done.err
+        assert segment.read_bytes() == before
+        assert kafkalog("recover", str(log_dir / "u-rolls-0")).status == 1
+        assert kafkalog(*words).status == 0
+    else:
+        assert done.status == 1, done.err
+        assert re.search(r"truncated 0+[0-9]+\.log \(.*[0-9]+ bytes\) - at byte [0-9]+: the file ends inside a batch", done.out.decode())
+    assert kafkalog("dump-log", "--files", str(segment)).status == 0
+    assert kafkalog("verify-index", str(log_dir / "u-rolls-0")).status == 0

@@ -10,6 +10,12 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.findings import LOSSES
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_manager import LogManager, Settings
+from engine.log.logdir.startup import survey
+from engine.log.tiering import Tiering
+from engine.overlay import OverlayFiles
+from engine.server_config import server_config
 from tests.support.file_work import tree
 from tests.support.run import kafkalog
 
@@ -126,10 +132,104 @@ def test_a_log_start_before_the_first_segment_is_not_called_lost_nor_silently_so
     drop(tmp_path / PARTITION, 0)
     done = kafkalog("verify-index", "--format", "jsonl", str(tmp_path / PARTITION))
     [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
-    assert (finding["code"], finding["severity"], finding["offset"], done.status) == ("records-remote", "info", 3, 0)
+    assert (finding["code"], finding["severity"], finding["offset"], done.status) == ("records-in-remote-storage", "info", 3, 0)
     assert "offsets 3 to 21, which were not checked" in finding["what"]
     known = verified("--config", "remote.storage.enable=false", tmp_path / PARTITION)
-    assert known[0] in ({}, {"epochs-before-log": [3]})
+    assert known[0] == {"epochs-before-log": [3]}
+
+
+NOT_TIERED = ("--config", "remote.storage.enable=false")
+
+
+def begin_late(partition, line, epochs):
+    """The segments before 42 are gone; a line of the log start, and leader epochs."""
+    for base in (0, 22):
+        drop(partition, base)
+    set_line(partition.parent / "log-start-offset-checkpoint", "small_segments", line)
+    (partition / "leader-epoch-checkpoint").write_text(epochs)
+    return partition
+
+
+@pytest.fixture
+def alone(own_corpus, tmp_path):
+    """The partition in a log dir without the metadata log."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1" / PARTITION, tmp_path / "alone" / PARTITION)
+    (tmp_path / "alone/log-start-offset-checkpoint").write_text("0\n0\n")
+    return tmp_path / "alone" / PARTITION
+
+
+def test_a_log_start_below_the_first_segment_is_evidence_without_epochs(alone):
+    begin_late(alone, 25, "0\n0\n")
+    assert verified(*NOT_TIERED, alone)[0]["start-before-log"] == [25]
+    assert recovered(*NOT_TIERED, alone) == ([(25, 42)], 4)
+
+
+def test_without_epochs_and_settings_the_log_start_stays(alone):
+    """It may be tiered: moved up to the first segment the line would have a leader delete what is in remote storage."""
+    begin_late(alone, 25, "0\n0\n")
+    done = kafkalog("verify-index", "--format", "jsonl", str(alone))
+    assert b'"code":"records-in-remote-storage","severity":"info"' in done.out.replace(b'": "', b'":"').replace(b", ", b",")
+    done = kafkalog("recover", "--now", NOW, "--no-quarantine", str(alone.parent))
+    assert (done.status, "--config remote.storage.enable=false" in done.out.decode() + done.err) == (4, True)
+    assert "small_segments 0 25" in (alone.parent / "log-start-offset-checkpoint").read_text()
+
+
+def test_malformed_epochs_of_a_log_that_is_not_tiered_are_made_anew(alone):
+    begin_late(alone, 25, "0\n1\nno epoch\n")
+    refused = kafkalog("recover", "--now", NOW, "--no-quarantine", str(alone))
+    assert refused.status == 4
+    assert "--config remote.storage.enable=false" in refused.out.decode() + refused.err
+    tiered = kafkalog("recover", "--now", NOW, "--no-quarantine", "--config", "remote.storage.enable=true", str(alone))
+    assert (tiered.status, "--config" in tiered.out.decode() + tiered.err) == (4, False)
+    assert recovered(*NOT_TIERED, alone) == ([(25, 42)], 4)
+    assert (alone / "leader-epoch-checkpoint").read_text().splitlines()[2:] == ["0 42", "2 88"]
+
+
+def test_malformed_epochs_that_verify_index_rebuilds(alone):
+    begin_late(alone, 25, "0\n1\nno epoch\n")
+    words = ("verify-index", "--rebuild", "--no-quarantine", "--yes")
+    refused = kafkalog(*words, str(alone))
+    assert "--config remote.storage.enable=false" in refused.out.decode() + refused.err
+    kafkalog(*words, *NOT_TIERED, str(alone))
+    assert (alone / "leader-epoch-checkpoint").read_text().splitlines()[2:] == ["0 42", "2 88"]
+
+
+def test_the_metadata_log_says_that_a_log_is_not_tiered(partition):
+    begin_late(partition, 25, "0\n1\nno epoch\n")
+    assert recovered(partition.parent.parent / "d0", partition.parent) == ([(25, 42)], 4)
+
+
+def policy_of(top, topic="small_segments", settings=None):
+    """What a manager of these log dirs knows of a topic."""
+    files = ReadOnlyFiles()
+    log_dirs = find_log_dirs(files, [str(top / "d0"), str(top / "d1")])
+    overlay = OverlayFiles(files, 0)
+    return LogManager(lambda _log_dir: overlay, survey(files, log_dirs), settings or Settings(), 0).policy(topic)
+
+
+def test_what_brokers_clean_by_default_is_not_known_to_be_uncompacted(partition):
+    """A topic without a policy of its own has that of its brokers, which only server.properties or the cleaner tells."""
+    top = partition.parent.parent
+    assert policy_of(top) == (False, Tiering.UNTIERED)
+    set_line(partition.parent / "cleaner-offset-checkpoint", "records-deleted", 50)
+    assert policy_of(top) == (None, Tiering.UNTIERED), "the cleaner was in another topic without a policy of its own"
+    for policy in ("delete", "compact"):
+        settings = Settings(server_config({"log.cleanup.policy": policy}))
+        assert policy_of(top, settings=settings) == (policy == "compact", Tiering.UNTIERED)
+    assert policy_of(top, settings=Settings(overrides=(("cleanup.policy", "delete"),))).compacted is False
+    set_line(partition.parent / "cleaner-offset-checkpoint", "records-deleted", None)
+    set_line(partition.parent / "cleaner-offset-checkpoint", "deleted-long-ago", 50)
+    assert policy_of(top).compacted is False, "a topic that the metadata log does not know tells nothing"
+
+
+def test_a_damaged_metadata_log_is_no_evidence(partition):
+    """Behind the damage the topic may have got other settings, whichever is asked for."""
+    top = partition.parent.parent
+    log = next((top / "d0/__cluster_metadata-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    assert policy_of(top) == (None, Tiering.UNKNOWN)
 
 
 def cut_out(partition, base, number):
@@ -174,6 +274,38 @@ def test_what_was_truncated_on_purpose_is_no_loss(partition):
     assert int(line.split()[2]) == 46
     assert not LOSSES & set(verified(partition)[0])
     assert recovered(partition.parent) == ([], 0)
+
+
+@pytest.mark.parametrize(("to", "end"), [(49, 48), (43, 42), (86, 83), (51, 51)], ids=["inside", "first", "last", "between"])
+def test_a_truncation_within_a_batch_is_no_loss(partition, to, end):
+    """The batch goes as a whole; the snapshot has the name that Kafka gives it, and proves nothing."""
+    assert kafkalog("truncate", "--to", str(to), "--now", NOW, "--no-quarantine", str(partition)).status == 0
+    assert (partition / f"{to:020}.snapshot").exists()
+    for kind in ("recovery-point", "replication"):
+        assert f"small_segments 0 {end}" in (partition.parent / f"{kind}-offset-checkpoint").read_text().splitlines()
+    assert verified(partition) == ({}, ["sound"], 0)
+    assert recovered(partition.parent) == ([], 0)
+    assert recovered(partition.parent) == ([], 0)
+
+
+def test_a_truncation_within_a_batch_below_the_log_start_leaves_a_log_that_opens(partition):
+    line = partition.parent / "log-start-offset-checkpoint"
+    set_line(line, "small_segments", 60)
+    done = kafkalog("truncate", "--to", "49", "--now", NOW, "--no-quarantine", str(partition))
+    assert done.status == 0, done.out
+    assert "small_segments 0 48" in line.read_text().splitlines()
+    assert verified(partition)[2] == 0
+    assert recovered(partition.parent) == ([], 0)
+
+
+def test_a_snapshot_whose_producers_wrote_behind_the_end_proves_a_loss(partition):
+    for kind in ("recovery-point", "replication"):
+        (partition.parent / f"{kind}-offset-checkpoint").unlink()
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    drop(partition, 83)
+    drop(partition, 89, ".snapshot")
+    assert verified(partition)[0] == {"snapshot-beyond-log": [88]}
+    assert recovered(partition.parent) == ([(83, 88)], 4)
 
 
 def test_what_a_repair_truncates_is_named_once(partition):
@@ -292,3 +424,69 @@ def test_a_directory_with_only_a_malformed_snapshot_is_a_finding(tmp_path):
     found, _, status = verified("--rebuild", tmp_path / "t-0")
     assert ("snapshot-corrupt" in found, status) == (True, 4)
     assert tree(ReadOnlyFiles(), str(tmp_path / "t-0")) == before
+
+
+def appended(partition):
+    """`append` of one record."""
+    source = partition.parent.parent / "records"
+    source.write_text('{"value": "more"}\n')
+    return kafkalog("append", "--now", NOW, "--input", str(source), str(partition))
+
+
+@pytest.mark.parametrize("how", ["segment", "tail"])
+@pytest.mark.parametrize("words", [("append",), ("truncate", "--to", "50"), ("delete-records", "--before", "30"), ("roll",),
+                                   ("retain",), ("compact", "--force")], ids=lambda words: words[0])
+def test_no_operation_removes_the_proof_of_a_lost_end(partition, how, words):
+    """Opening the log would remove snapshots and leader epochs, and acknowledged offsets would be given away again."""
+    if how == "segment":
+        drop(partition, 83)
+    else:
+        with segment(partition, 83, ".log")[0].open("r+b") as log:
+            log.truncate(519)
+    (partition.parent / ".lock").touch()
+    before = tree(ReadOnlyFiles(), str(partition.parent))
+    lost = "83 to 88" if how == "segment" else "88 to 88"
+    done = appended(partition) if words == ("append",) else kafkalog(*words, "--now", NOW, str(partition))
+    assert done.status == 4, done.out
+    assert f"offsets {lost} were lost before" in done.err
+    assert f"kafkalog recover --dry-run {partition.parent} " in done.err
+    assert tree(ReadOnlyFiles(), str(partition.parent)) == before
+
+
+def test_after_recover_an_append_reports_the_lost_end_and_goes_on(partition):
+    drop(partition, 83)
+    assert recovered(partition.parent)[1] == 4
+    done = appended(partition)
+    assert done.status == 4
+    assert b"missing 00000000000000000083.log (offset 83 to 89)" in done.out
+    assert b"offsets 83 to 83 (1 records)" in done.out
+
+
+def test_a_gap_in_the_middle_does_not_refuse_an_append(partition):
+    drop(partition, 42)
+    assert b"offsets 89 to 89 (1 records)" in appended(partition).out
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize(("base", "end"), [(0, 5), (42, 46)])
+def test_a_lost_first_batch_of_a_segment_is_not_the_cleaners_work(partition, base, end, with_index):
+    """Before the first segment's no key can be asked, and the segments before another one have keys that come twice."""
+    log = segment(partition, base, ".log")[0]
+    data = log.read_bytes()
+    (size,) = struct.unpack_from(">i", data, 8)
+    log.write_bytes(data[12 + size :])
+    if not with_index:
+        drop(partition, base, ".index", ".timeindex")
+    found, _, status = verified(partition)
+    assert status == 4
+    assert found["offset-gap"] == [end]
+    assert recovered("--full", partition.parent) == ([(base, end)], 4)
+
+
+def test_a_segment_whose_deletion_has_begun_explains_the_offsets_that_it_holds(partition):
+    for suffix in (".log", ".index", ".timeindex"):
+        segment(partition, 0, suffix)[0].rename(partition / f"{0:020}{suffix}.deleted")
+    assert verified(partition)[2] == 0
+    drop(partition, 22)
+    assert verified(partition)[0]["epochs-before-log"] == [22]
+    assert (22, 42) in recovered(partition.parent)[0]

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from engine.files import ReadOnlyFiles
+from engine.files.owner import rights_of
 from tests.support.file_work import tree
 from tests.support.run import kafkalog
+from tests.support.users import GROUP, USER, as_root, public_directory
 
 NOW = "1700003600000"
 POLICY = ("--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0")
@@ -170,7 +172,8 @@ def test_list_and_prune(log_dir, tmp_path):
         assert all(row["bytes"] == size_of(row["path"]) for row in rows)
     assert f"{old}: truncate of {log_dir}, 2023-11-14 23:13:20 UTC" in kafkalog("restore", "--list", str(tmp_path)).out.decode()
     dry = kafkalog("restore", "--prune", "--older-than", "30d", "--dry-run", str(log_dir))
-    assert f"deleted {old}: " in dry.out.decode()
+    assert f"would delete {old}: " in dry.out.decode()
+    assert dry.out.decode().splitlines()[-2:] == [f"{size_of(old)} bytes would be deleted", "dry run: nothing was changed"]
     assert Path(old).exists()
     done = kafkalog("restore", "--prune", "--older-than", "30d", str(log_dir))
     assert done.status == 0, done.err
@@ -210,6 +213,38 @@ def test_a_quarantine_that_is_needed_stays(log_dir, tmp_path):
     done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
     assert (done.status, done.out) == (0, b"0 bytes deleted\n")
     assert "restoring was begun" in kafkalog("restore", "--list", str(log_dir)).out.decode()
+
+
+def test_what_was_not_put_back_whole_stays(log_dir, tmp_path):
+    """The rest of it is nowhere else, though all that can be done is done."""
+    partition = log_dir / "t-0"
+    kafkalog("truncate", "--to", "9", "--now", NOW, str(partition))
+    [kept] = tmp_path.glob("data.quarantine-*")
+    assert kept.stat().st_mode & 0o777 == 0o700, "nobody else may read what is kept"
+    stored = max((kept / "files").iterdir(), key=lambda path: path.stat().st_size)
+    stored.write_bytes(b"X" + stored.read_bytes()[1:])
+    assert kafkalog("restore", "--salvage", str(kept)).status == 4
+    [row] = [json.loads(line) for line in kafkalog("restore", "--list", "--format", "json", str(log_dir)).out.splitlines()]
+    assert row["state"] == "incomplete"
+    assert kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir)).out == b"0 bytes deleted\n"
+    assert stored.exists()
+
+
+@as_root
+def test_a_directory_that_nobody_may_enter_hides_no_quarantine():
+    with public_directory() as top:
+        (top / "k/closed").mkdir(parents=True)
+        (top / "k/lost+found").mkdir()  # of the file system
+        for name in ("closed", "lost+found"):
+            (top / "k" / name).chmod(0o700)
+        (top / "k/kept/files").mkdir(parents=True)
+        header = {"quarantine": 1, "command": "recover", "created_ms": 1, "log_dirs": [f"{top}/k"]}
+        (top / "k/kept/manifest.jsonl").write_text(f"{json.dumps(header)}\n")
+        with rights_of(USER, GROUP):
+            done = kafkalog("restore", "--list", str(top / "k"))
+        assert f"{top}/k/kept: recover" in done.out.decode()
+        assert (done.status, "path-unreadable" in done.err, f"{top}/k/closed" in done.err) == (8, True, True)
+        assert "lost+found" not in done.err
 
 
 def test_wrong_usage(tmp_path):

@@ -362,3 +362,16 @@ def test_what_does_not_exist_is_reported_once(tmp_path):
     (tmp_path / "server.properties").write_text("log.dirs=data\n")
     done = kafkalog("verify-index", "--config-file", "server.properties", "data", cwd=tmp_path)
     assert (done.status, done.err.count("error[")) == (8, 1), done.err
+
+
+def test_the_keys_behind_an_emptied_segment_explain_nothing(own_corpus, tmp_path):
+    """The next one bears a wrong name: its first offset is missing as well, and no record stands in front of that gap."""
+    partition = tmp_path / "u-tx-0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d1/u-tx-0", partition)
+    (partition / f"{0:020}.log").write_bytes(b"")
+    for path in list(partition.glob(f"{4:020}.*")):
+        path.rename(partition / f"{3:020}{path.suffix}")
+    done = kafkalog("recover", "--salvage", "--full", "--no-quarantine", str(partition))
+    assert done.status == 4
+    assert b"(offset 0 to 3)" in done.out
+    assert b"(offset 3 to 4)" in done.out

@@ -88,6 +88,32 @@ def test_offsets_beyond_the_log_are_wrong_in_its_middle_and_right_at_its_end():
     assert arranged({0: [*OWN, beyond]})[1] == []
 
 
+GAPPY = [batch(offset) for offset in (2, 9, 30, 34, 40, 47, 60, 66)]
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 28), (0, 50), (28, 50)])
+def test_exchanged_segments_of_a_compacted_log_get_their_names_back(first, second):
+    """A segment begins before its first batch, where compaction took that: no batch has the offset of its name."""
+    files = {0: GAPPY[:2], 28: GAPPY[2:6], 50: GAPPY[6:]}
+    exchanged = files | {first: files[second], second: files[first]}
+    assert arranged(exchanged) == ([(base, log(*batches)) for base, batches in files.items()], [])
+
+
+def test_segments_whose_names_are_wrong_keep_what_only_they_hold():
+    """The order of files is that of what they hold: by their names, the last batches stand before others."""
+    log_of = [batch(offset) for offset in range(89)]
+    exchanged = {0: log_of[:22], 22: log_of[22:42], 42: log_of[83:], 63: [*log_of[63:79], None, *log_of[80:83]], 83: log_of[42:63]}
+    segments, dropped = arranged(exchanged)
+    assert ([base for base, _ in segments], dropped) == ([0, 22, 42, 63, 83], [])
+    renamed = {0: log_of[:22], 22: log_of[22:42], 1042: log_of[42:63], 63: [*log_of[63:69], None, *log_of[74:83]], 83: log_of[83:]}
+    segments, dropped = arranged(renamed)
+    assert ([base for base, _ in segments], dropped) == ([0, 22, 42, 63, 83], [])
+
+
+def test_the_last_batch_of_a_compacted_log_stays_where_it_stands_before_others():
+    assert arranged({0: GAPPY[:6], 50: [batch(75), *GAPPY[6:]]})[1] == []
+
+
 def test_what_was_moved_fills_the_gap_that_it_left():
     segments, dropped = arranged({0: [*OWN[:2], None, *OWN[3:5]], 10: [*OWN[5:], OWN[2]]})
     assert (segments, dropped) == ([(0, log(*OWN[:5])), (10, log(*OWN[5:]))], [])
@@ -121,3 +147,13 @@ def test_one_wrong_bit_of_a_base_offset_is_put_right_between_sound_neighbours():
     assert restored([*OWN[:3], fewer, *OWN[4:6]])[3] == (6 ^ 64, None)
     far = OWN[3]._replace(first_offset=6 ^ 65, end_offset=(6 ^ 65) + 2)
     assert restored([*OWN[:3], far, *OWN[4:6]])[3] == (6 ^ 65, None)
+
+
+def test_a_wrong_sign_of_a_base_offset_is_put_right_where_the_offset_fits():
+    sign = -1 << 63
+    gaps = [OWN[0], OWN[3]._replace(first_offset=sign + 6, end_offset=sign + 8, record_count=1), OWN[9]]
+    assert restored(gaps)[1] == (6, sign + 6)
+    assert restored([*OWN[:3], gaps[1]])[3] == (6, sign + 6)  # it follows the batch before it
+    assert restored([*OWN[:2], gaps[1], *OWN[2:]]) == [(one.first_offset, None) for one in OWN]  # there is no room
+    minus_one = batch(0)._replace(first_offset=-1, end_offset=0)
+    assert restored([minus_one, OWN[1]]) == [(2, None)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from hashlib import sha256
 from pathlib import Path
 
@@ -200,3 +201,37 @@ def test_a_link_to_what_belongs_to_others_is_none_of_the_log_dirs(data):
     with pytest.raises(ForeignPath):
         restore(Files(), str(kept))
     assert (other / "new").exists()
+
+
+def test_a_manifest_does_not_choose_its_log_dirs(data):
+    for log_dir in ("/", str(data.parent)):
+        kept = kept_with(data, {"do": "create", "path": f"{data.parent}/victim"})
+        lines = (kept / MANIFEST).read_text().splitlines()
+        lines[0] = json.dumps({**json.loads(lines[0]), "log_dirs": [log_dir]})
+        (kept / MANIFEST).write_text("".join(f"{line}\n" for line in lines))
+        done = kafkalog("restore", "--force", str(kept))
+        assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True)
+        assert f"{log_dir} is no log dir" in done.err
+        assert (data.parent / "victim").exists()
+        assert not (data.parent / ".lock").exists()
+        assert not Path("/.lock").exists()
+        shutil.rmtree(kept)
+
+
+def test_a_listing_may_not_claim_what_no_file_has(data):
+    kept = kept_with(data, {"do": "list", "path": f"{data}/a-0", "files": {"old": [1 << 62, 1]}},
+                     {"do": "grow", "path": f"{data}/a-0/old", "size": 1 << 62, "modified_ms": 1})
+    (data / "a-0/old").write_bytes(b"1234")
+    done = kafkalog("restore", "--force", str(kept))
+    assert (done.status, "error[quarantine-damaged]" in done.err) == (8, True)
+    assert (data / "a-0/old").read_bytes() == b"1234"
+
+
+def test_a_link_is_nothing_that_was_stored(data):
+    content = (data.parent / "victim").read_bytes()
+    kept = kept_with(data, {"do": "remove", "path": f"{data}/a-0/old", "size": len(content), "stored": "000001-a",
+                            "sha256": sha256(content).hexdigest(), "modified_ms": 1})
+    (kept / "files/000001-a").symlink_to(data.parent / "victim")
+    done = kafkalog("restore", "--force", str(kept))
+    assert (done.status, "error[quarantine-damaged]" in done.err, "a link to" in done.err) == (8, True, True)
+    assert not os.path.lexists(data / "a-0/old")

@@ -150,6 +150,9 @@ DISORDERS = {
     "another log's segment": (sorted([*parts_with(), (15, FOREIGN)], key=lambda part: part[0]), [(12, 21)]),
     "one bit of a base offset": (parts_with(s23=[*THIRD[:2], flipped(THIRD[2], 32), THIRD[3]]), []),
     "one bit, and other batches there": (parts_with(s23=[*THIRD[:2], flipped(THIRD[2], 16), THIRD[3]]), []),
+    "the sign of a base offset": (parts_with(s23=[*THIRD[:2], flipped(THIRD[2], 1 << 63), THIRD[3]]), []),
+    "the sign of the last base offset": (parts_with(s33=[LAST[0], flipped(LAST[1], 1 << 63)]), []),
+    "exchanged, the last one in the middle": (parts_with(s12=LAST, s33=SECOND), []),
     "one bit of the first": (parts_with(s23=[flipped(THIRD[0], 1 << 40), *THIRD[1:]]), []),
 }
 

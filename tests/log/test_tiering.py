@@ -209,7 +209,8 @@ def test_what_settings_say():
     (Starts(0, 50, 0), True), (Starts(13, 50, 20), True),
     (Starts(None, 50, 0), False),  # segments may be lost
     (Starts(10, 50, 50), False),  # the checkpoint is older than the deletion of segments
-    (Starts(50, 50, 50), False), (Starts(60, 50, 60), False), (Starts(0, 0, 0), False), (Starts(0, 50, None), False),
+    (Starts(50, 50, 50), False), (Starts(60, 50, 60), False), (Starts(0, 0, 0), False), (Starts(50, 50, None), False),
+    (Starts(0, 50, None), True),  # lost epochs say nothing
 ])  # fmt: skip
 def test_what_files_say_where_settings_are_unknown(starts, expected):
     assert starts.are_of_tiered(Tiering.UNKNOWN) is expected

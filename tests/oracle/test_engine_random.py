@@ -179,7 +179,9 @@ def _step(scenario: Scenario, engine, theirs: Path, ours: Path, notes: list[str]
     failed, end = answer.get("failed"), answer.get("logEndOffset", 0)
     try:
         found = scenario.ours(ours / "topic-0")
-    except Exception:  # noqa: BLE001  # the seed is what the reader needs
+    except Exception as error:  # noqa: BLE001  # the seed is what the reader needs
+        if isinstance(error.__cause__, FileExistsError):
+            return [], "Kafka replaces a file that nobody has read; kafkalog refuses", end
         return [traceback.format_exc()], failed, end
     if failed and (found["refused"] is None or "logEndOffset" not in answer):
         return reopened(engine, ours / "topic-0", scenario, scenario.layout()), failed, end

@@ -10,6 +10,7 @@ import pytest
 
 from engine.files import Files
 from engine.log.quarantine.manifest import MAX_KEPT_SIZE
+from engine.log.scan.sound_runs import sound_batches
 from tests.support.once import OWN_PROCESS
 
 pytestmark = OWN_PROCESS
@@ -100,3 +101,19 @@ def test_what_takes_hours_to_keep_is_not_begun(partition, tmp_path):
         assert done.returncode == 8
         assert f"{size} bytes would have to be kept in the quarantine" in done.stderr.decode()
     assert [name for name in sorted(path.name for path in tmp_path.iterdir()) if name != ".lock"] == before
+
+
+def test_a_batch_whose_first_bytes_lie_in_a_hole_is_found(partition):
+    """High bytes of a base offset are zeros: a file system may keep them as the end of a hole."""
+    log = partition / f"{BASE}.log"
+    batches = list(sound_batches(Files().open(str(log)), lambda _: None))
+    data = log.read_bytes()
+    last = data[batches[-1].start : batches[-1].end]
+    zeros = len(last) - len(last.lstrip(b"\0"))
+    assert zeros
+    with log.open("r+b") as file:
+        file.truncate(batches[0].end)
+        file.seek(4 << 20)
+        file.write(last[zeros:])
+    found = list(sound_batches(Files().open(str(log)), lambda _: None))
+    assert [batch.first_offset for batch in found] == [batches[0].first_offset, batches[-1].first_offset]

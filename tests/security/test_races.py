@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import Files, acting_as, owner_of, remove_tree
+from engine.log.quarantine.kept import prune
 from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.run import kafkalog
 from tests.support.users import USER, as_root, give, public_directory, state
@@ -116,6 +118,118 @@ def test_remove_tree_has_an_end(tmp_path):
     deep.mkdir(parents=True)
     with pytest.raises(UnwritableFile, match="directories within one another"):
         remove_tree(Files(), str(tmp_path / "tree"))
+
+
+class Before(Files):
+    """Something happens before the call with this number, of all that ask for or change something."""
+
+    def __init__(self, number, happen):
+        self._left, self._happen = number, happen
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if not name.startswith("_") and callable(found):
+            self._left -= 1
+            if self._left == 0:
+                self._happen()
+        return found
+
+
+def quarantine_of(log_dir, kept):
+    files = QuarantiningFiles(Files(), str(kept), command="recover", now=1, log_dirs=(str(log_dir),))
+    files.make()
+    for name in ("00000000000000000079.index", "00000000000000000079.timeindex"):
+        files.remove(f"{log_dir}/u-rolls-0/{name}")
+    files.finish()
+
+
+@pytest.mark.parametrize("exchanged", ["q", "q/etc", "q/etc/files"])
+@pytest.mark.parametrize("whose", ["mine", pytest.param("theirs", marks=as_root)])
+def test_a_quarantine_to_be_deleted_is_exchanged(log_dir, victim, exchanged, whose):
+    """At every moment, for what is no quarantine, and for one of root's."""
+    home, moment, is_deleted = log_dir.parent, 0, False
+    shutil.copytree(log_dir, home / "d1")
+    (home / "own").mkdir()
+    quarantine_of(home / "d1", home / "own/etc")
+    quarantine_of(log_dir, victim / "etc")
+    (victim / "etc/files/below").mkdir()
+    before = state(victim)
+    while not is_deleted:
+        moment += 1
+        shutil.rmtree(home / "q", ignore_errors=True)
+        shutil.copytree(home / "own", home / "q")
+        if whose == "theirs":
+            give(home / "q")
+        target = victim / "etc" if exchanged == "q/etc" else victim / "etc/files" if exchanged.endswith("files") else victim
+        done = []
+
+        def happen(path=home / exchanged, target=target, done=done):
+            if path.exists():
+                exchange(path, target)
+                done.append(path)
+
+        try:
+            prune(Before(moment, happen), str(home / "q/etc"), 2)
+        except KafkalogError:
+            assert done, "it is deleted if nobody is in the way"
+        assert state(victim) == before, moment
+        is_deleted = not done and not (home / "q/etc").exists()
+        if (home / exchanged).is_symlink():
+            (home / exchanged).unlink()
+        shutil.rmtree(home / f"{exchanged}.away", ignore_errors=True)
+    assert moment > 20
+
+
+@as_root
+def test_a_lock_is_never_made_where_a_manifest_says(log_dir, victim, top):
+    """A manifest without its last line: its command may still run, in whatever directory it names."""
+    for log_dir_named, status in ((victim, 8), (log_dir, 0)):
+        (top / "home/kept/files").mkdir(parents=True)
+        header = {"quarantine": 1, "command": "recover", "created_ms": 1, "log_dirs": [str(log_dir_named)]}
+        (top / "home/kept/manifest.jsonl").write_text(json.dumps(header) + "\n")
+        give(top / "home/kept")
+        done = kafkalog("restore", "--prune", "--older-than", "1d", "--yes", str(top / "home/kept"))
+        assert done.status == status, done.err
+        assert not (log_dir_named / ".lock").exists()
+        assert (top / "home/kept").exists() == bool(status)
+        assert ("error[not-pruned]" in done.err) == bool(status)
+        shutil.rmtree(top / "home/kept", ignore_errors=True)
+
+
+@as_root
+def test_a_directory_that_is_not_as_it_should_be_does_not_stay(top, monkeypatch):
+    """Where what was just made fails its check, nobody is left with an empty directory of root's."""
+    from engine.files import own_directory
+
+    def refuse(*_arguments):
+        raise UnwritableFile("exchanged")
+
+    (top / "theirs").mkdir()
+    give(top / "theirs")
+    monkeypatch.setattr(own_directory, "_check_new", refuse)
+    for parent in (top, top / "theirs"):
+        with acting_as(owner_of(str(top / "theirs"))), pytest.raises(UnwritableFile):
+            Files().make_own_directory(str(parent / "kept"))
+        assert not (parent / "kept").exists()
+
+
+@as_root
+@pytest.mark.parametrize("around", ["roots", "theirs"])
+def test_a_quarantine_of_somebody_else_is_deleted_with_the_rights_of_its_owner(log_dir, top, around):
+    parent = top if around == "roots" else log_dir.parent
+    quarantine_of(log_dir, parent / "kept")
+    give(parent / "kept")
+    users = set()
+
+    class Watching(Files):
+        def remove(self, path):
+            users.add(os.geteuid())
+            super().remove(path)
+
+    assert prune(Watching(), str(parent / "kept"), 2) > 0
+    assert users == {USER}
+    assert not (parent / "kept").exists()
+    assert os.geteuid() == 0
 
 
 @as_root

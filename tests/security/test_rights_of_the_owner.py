@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from engine.files import Files, NotAllowed, acting_as, acting_as_root, acting_owner, owner_of
+from tests.support.other_process import lock_held
 from tests.support.run import kafkalog
 from tests.support.users import GROUP, USER, as_root, give, public_directory, state
 
@@ -169,7 +170,9 @@ def test_files_of_roots_are_left_alone(command, log_dir, top):
     (log_dir / "u-rolls-0/00000000000000000079.log").hardlink_to(victim)
     error = refused(top, *COMMANDS[command], str(log_dir / "u-rolls-0"))
     assert "error[owner-not-allowed]" in error
-    assert f"do   chown -R {USER}:{GROUP} {log_dir}/u-rolls-0    #" in error
+    assert "it is a hard link" in error
+    assert "chown" not in error, "it would give away the file that is linked"
+    assert f"do   find / -xdev -samefile {log_dir}/u-rolls-0/00000000000000000079.log" in error
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -181,11 +184,24 @@ def test_a_link_into_roots_directory_is_left_alone(command, log_dir, top):
     assert "error[owner-not-allowed]" in error
     assert "a symbolic link to" in error
     assert "chown" not in error
+    assert not (top / "roots/.lock").exists()
+
+
+def test_behind_a_link_root_makes_nothing_but_takes_what_locks_there_are(log_dir, top):
+    (top / "roots").mkdir()
+    (log_dir / "u-rolls-0").rename(top / "roots/u-rolls-0")
+    (log_dir / "u-rolls-0").symlink_to(top / "roots/u-rolls-0")
+    assert kafkalog("recover", "--salvage", "--now", NOW, str(log_dir)).status in (0, 1, 4)
+    assert [path.name for path in (top / "roots").iterdir()] == ["u-rolls-0"]
+    (top / "roots/.lock").touch(mode=0o600)
+    with lock_held(top / "roots/.lock"):
+        assert "error[log-dir-locked]" in kafkalog("recover", str(log_dir)).err
+    assert kafkalog("recover", str(log_dir)).status in (0, 1)
 
 
 def test_what_the_owner_may_not_change_itself_is_left_alone(log_dir, top):
     (log_dir / "u-rolls-0").chmod(0o500)
-    assert f"do   chmod -R u+rwX {log_dir}/u-rolls-0    #" in refused(top, "recover", str(log_dir))
+    assert f"do   chmod -R u+rwX {log_dir}/u-rolls-0" in refused(top, "recover", str(log_dir))
 
 
 def test_one_user_at_a_time(log_dir, top):

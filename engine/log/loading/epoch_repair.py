@@ -16,7 +16,7 @@ from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.report import Action
 from engine.log.scan.epoch_runs import EpochRun, EpochRuns
 from engine.log.segment.replacement import offset_of
-from engine.log.tiering import read_starts
+from engine.log.tiering import Tiering, read_starts
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -29,25 +29,29 @@ _NAME = FileKind.LEADER_EPOCH_CHECKPOINT.value
 _LOG = FileKind.LOG.value
 
 
-def open_leader_epochs(files: Files, directory: str, report: Report) -> LeaderEpochFileCache:
-    """The epochs of the partition in `directory`; where Kafka can not read the file, it is made anew."""
+def open_leader_epochs(files: Files, directory: str, report: Report, tiering: Tiering) -> LeaderEpochFileCache:
+    """The epochs of the partition in `directory`; where Kafka can not read the file, it is made anew. Raises LogDamaged."""
     try:
-        return LeaderEpochFileCache(files, directory)
+        epochs = LeaderEpochFileCache(files, directory)
     except (MalformedCheckpoint, IllegalArgument) as error:
         reason = f"a broker would not start: {error}"
-    epochs = rebuild_leader_epochs(files, directory)
+    else:
+        if tiering is Tiering.UNKNOWN and not epochs.entries:
+            _of_remote_records(files, directory, [], tiering)  # they may be lost: the log start would move
+        return epochs
+    epochs = rebuild_leader_epochs(files, directory, tiering)
     report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
     return epochs
 
 
-def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report) -> None:
+def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tiering: Tiering) -> None:
     """Make the checkpoint of `log` anew from the batches, if `report` says that these contradict it."""
     contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
     if (not contradicted and not report.has_doubtful_epochs) or (log.is_tiered and _misses_remote(
             log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
         return
     report.drop(Action.KEPT, _NAME)
-    epochs = rebuild_leader_epochs(files, log.directory)
+    epochs = rebuild_leader_epochs(files, log.directory, tiering)
     epochs.truncate_from_end(log.log_end_offset)
     epochs.truncate_from_start(log.log_start_offset)
     log.leader_epoch_cache = epochs
@@ -55,7 +59,7 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report) -> N
     report.add(Action.REBUILT, _NAME, f"made anew from the batches: {what}", severity=Severity.WARNING)
 
 
-def rebuild_leader_epochs(files: Files, directory: str) -> LeaderEpochFileCache:
+def rebuild_leader_epochs(files: Files, directory: str, tiering: Tiering) -> LeaderEpochFileCache:
     """The epochs that the batches carry, in the place of what the file holds. Raises UnreadableFile, UnwritableFile.
 
     The file changes in one step, once all of the log is read: one without entries is sound, and nobody would mend it again.
@@ -63,10 +67,10 @@ def rebuild_leader_epochs(files: Files, directory: str) -> LeaderEpochFileCache:
     whose epochs it does not know. Raises LogDamaged, with nothing changed, if the file has lost such entries.
     """
     found = epochs_in_logs(files, directory)
-    return LeaderEpochFileCache(files, directory, [*_of_remote_records(files, directory, found), *found])
+    return LeaderEpochFileCache(files, directory, [*_of_remote_records(files, directory, found, tiering), *found])
 
 
-def _of_remote_records(files: Files, directory: str, local: list[EpochEntry]) -> list[EpochEntry]:
+def _of_remote_records(files: Files, directory: str, local: list[EpochEntry], tiering: Tiering) -> list[EpochEntry]:
     """The entries that the file has below the first segment, as far as they can be read; `local`: those of the batches."""
     path, starts = f"{directory}/{_NAME}", read_starts(files, directory)
     kept: list[EpochEntry] = []
@@ -75,10 +79,13 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry]) ->
         is_before = 0 <= entry.start_offset < starts.first_segment
         if follows and is_before and (not local or 0 <= entry.epoch <= local[0].epoch):
             kept.append(entry)
-    if starts.line is not None and starts.line < starts.first_segment and _are_lost(kept[0] if kept else None, starts.line):
-        what = (f"{path}: the epochs of offsets {starts.line} to {starts.first_segment - 1} cannot be read. These may be in "
+    is_below = starts.line is not None and starts.line < starts.first_segment and tiering is not Tiering.UNTIERED
+    if is_below and _are_lost(kept[0] if kept else None, starts.line or 0):
+        what = (f"{path}: no epochs of offsets {starts.line} to {starts.first_segment - 1} can be read. These may be in "
                 "remote storage, and the next leader deletes segments there whose epochs the file does not have")
-        raise LogDamaged(what, do=f"copy {_NAME} from another replica of the partition; no broker starts before", path=path)
+        release = "; a topic without remote storage: --config remote.storage.enable=false" if tiering is Tiering.UNKNOWN else ""
+        do = f"copy {_NAME} from another replica of the partition; no broker starts before{release}"
+        raise LogDamaged(what, do=do, path=path)
     return kept
 
 

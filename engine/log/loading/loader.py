@@ -83,7 +83,7 @@ def open_log(
         if not create:
             raise UnreadableFile(f"{directory}: disappeared while it was worked on", path=directory)
         files.make_directory(directory)
-    epochs = open_leader_epochs(files, directory, report)
+    epochs = open_leader_epochs(files, directory, report, tiering)
     ways = [(clean_shutdown, recovery_point), (False, recovery_point), (False, 0)]  # as asked for, then what mends more
     told, stopped_by = len(report.events), None
     for number, (clean, point) in enumerate(ways):

@@ -142,7 +142,8 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     if cut_bytes is not None:
         log.report.add(Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}{cut_bytes.text}",
                        offsets=(cut_bytes.begin(end), cut_bytes.end_offset), records=cut_bytes.known_records, size=cut,
-                       severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR)
+                       severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR,
+                       is_torn=error is None and scan.stop is ScanStop.TORN)
     return cut
 
 

@@ -38,11 +38,13 @@ class Topic:
 class ClusterMetadata:
     """The state of the cluster behind the last record that could be read.
 
-    topics    by id      settings  of each topic by name      brokers  dynamic settings by broker id, "" for all of them
+    topics    by id      named     the same by name            settings  of each topic by name
+    brokers   dynamic settings by broker id, "" for all of them
     end_offset  behind the last record      findings  damage that ended the reading
     """
 
     topics: dict[str, Topic] = field(default_factory=dict)
+    named: dict[str, Topic] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     brokers: dict[str, dict[str, str]] = field(default_factory=dict)
     end_offset: int = 0
@@ -64,7 +66,7 @@ class ClusterMetadata:
 
     def by_name(self, name: str) -> Topic | None:
         """The topic of that name."""
-        return next((topic for topic in self.topics.values() if topic.name == name), None)
+        return self.named.get(name)
 
 
 def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetadata:
@@ -154,11 +156,12 @@ class _Replay:
     def _replay(self, kind: str, data: dict[str, Any]) -> None:
         topics, metadata = self._metadata.topics, self._metadata
         if kind == "TOPIC_RECORD":
-            topics[data["topicId"]] = Topic(data["name"], data["topicId"])
+            topics[data["topicId"]] = metadata.named[data["name"]] = Topic(data["name"], data["topicId"])
         elif kind == "REMOVE_TOPIC_RECORD":
             gone = topics.pop(data["topicId"], None)
             if gone is not None:
                 metadata.settings.pop(gone.name, None)
+                metadata.named.pop(gone.name, None)
         elif kind in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
             topic = topics.get(data["topicId"])
             if topic is not None and data.get("replicas") is not None:

@@ -5,7 +5,7 @@ Root works on the log dirs of another user with that user's rights. Mirrors LogM
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from engine.advice import argument
@@ -16,6 +16,7 @@ from engine.files import (
     ROOT,
     NotAllowed,
     acting_as,
+    acting_as_root,
     acting_owner,
     is_root,
     owner_of,
@@ -54,21 +55,29 @@ def locked(
     user = ROOT if owner is None else owner.user
     roots = {one for one in directories if owner is None or files.info(one).owner == ROOT}  # nobody else can exchange these
     reach = [one for one in (*links, *kept) if files.info(one).owner == user]
+    behind = [one for one in directories if one not in named]
     with ExitStack() as stack:  # those held so far must be released
         def hold(log_dir: str) -> None:
             _hold(files, log_dir, stack, is_named=log_dir in named)
             if not undoes_commits:
-                refuse_half_commit(files, log_dir)
+                with acting_as_root() if log_dir in roots else nullcontext():
+                    refuse_half_commit(files, log_dir)
 
-        for log_dir in roots:
-            hold(log_dir)
+        for log_dir in named:
+            if log_dir in roots:
+                hold(log_dir)
         stack.enter_context(acting_as(owner, reach, dict.fromkeys((*spelled, *named))))
-        for log_dir in directories:
+        for log_dir in named:
             if log_dir not in roots:
                 hold(log_dir)
         if acting_owner() is not None:
             around = [one for one in named if one not in roots or is_brokers_log_dir(files, one)]
             _refuse_faults(files, (*changed, *kept, *around), links)
+        for log_dir in behind:  # only now: a link may lead anywhere, and root makes nothing there that its owner could not
+            with acting_as_root():
+                is_there = log_dir in roots and files.exists(f"{log_dir}/{FileKind.LOCK.value}")
+            with acting_as_root() if is_there else nullcontext():
+                hold(log_dir)
         yield
 
 
@@ -124,10 +133,13 @@ def _hold(files: Files, log_dir: str, stack: ExitStack, *, is_named: bool) -> No
     try:
         lock = files.lock(path)
     except UnwritableFile as error:
-        fault = ownership_fault(path if files.exists(path) else log_dir)
+        with acting_as_root():  # who can look everywhere
+            is_there = files.exists(path)
+            is_kafkas = is_there or is_brokers_log_dir(files, log_dir)
+        fault = ownership_fault(path if is_there else log_dir)
         if fault is not None and is_named:
             raise NotAllowed(fault.what, do=f"{fault.command} {argument(log_dir)}") from error
-        if is_named or files.exists(path) or is_brokers_log_dir(files, log_dir):
+        if is_named or is_kafkas:
             raise
     else:
         stack.callback(lock.release)
@@ -156,7 +168,10 @@ def _refuse_faults(files: ReadOnlyFiles, directories: Iterable[str], links: dict
             what = f"{directory}: {LINK} to {real}, and {fault.what}"
             raise NotAllowed(what, do=f"name {argument(real)} itself, if the link is right; else remove it")
         names = [] if fault is not None else [name for name in files.plain(directory) if parse_file_name(name) is not None]
+        place = directory
         for name in names:
-            fault = fault or ownership_fault(f"{directory}/{name}")
+            if fault is None:
+                place = f"{directory}/{name}"
+                fault = ownership_fault(place)
         if fault is not None:
-            raise NotAllowed(fault.what, do=f"{fault.command} {argument(directory)}    # if all of it is to be that user's")
+            raise NotAllowed(fault.what, do=f"{fault.command} {argument(place)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.checkpoint.offsets import (
     PartitionOffset,
@@ -20,12 +20,12 @@ from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.config import is_known
 from engine.errors import KafkalogError
 from engine.files import remove_tree, replace
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, is_topic_name, parse_file_name
+from engine.layout import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, PartitionKind, file_name, is_topic_name, parse_file_name
 from engine.log.loading.loader import open_log
 from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
 from engine.log.report import Action
-from engine.log.tiering import Tiering, read_starts, tiering_of
-from engine.server_config import ServerConfig
+from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
+from engine.server_config import SYNONYMS, ServerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import Files
     from engine.log.kafka07.log import Log07
+    from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
@@ -45,7 +46,7 @@ CHECKPOINTS = (
     FileKind.CLEANER_CHECKPOINT,
 )  # fmt: skip
 
-_REMOTE_STORAGE = "remote.storage.enable"
+_REMOTE_STORAGE, _CLEANUP_POLICY = "remote.storage.enable", "cleanup.policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +64,6 @@ class Settings:
     def check(self) -> None:
         """Raise UsageError for settings that are unknown or out of range."""
         _ = self.config
-
-
-class TopicPolicy(NamedTuple):
-    """What becomes of old records of a topic, as far as somebody says it; None: nobody does.
-
-    compacted  the cleaner may take records out of the log      tiering  older segments may be in remote storage
-    """
-
-    compacted: bool | None = None
-    tiering: Tiering = Tiering.UNKNOWN
 
 
 class NoLogOfBrokers(KafkalogError):
@@ -159,28 +150,45 @@ class LogManager:
     def _overrides(self, config: LogConfig) -> dict[str, str]:
         """What the user says goes over `config`: of all topics of a log dir the compacted ones can not be tiered."""
         given = dict(self.settings.overrides)
-        if config.compact and "cleanup.policy" not in given:
+        if config.compact and _CLEANUP_POLICY not in given:
             given.pop(_REMOTE_STORAGE, None)
         return given
 
+    def _is_known(self, topic: str, setting: str) -> bool:
+        """Does the user or the metadata log say what `topic` has of `setting`? Kafka's defaults alone are no evidence.
+
+        A topic without its own value has that of its broker; where server.properties is not given, that is Kafka's default as
+        long as nothing on the disk says otherwise.
+        """
+        if setting in dict(self.settings.overrides):
+            return True
+        metadata = self.cluster.metadata
+        if metadata is None or metadata.findings or metadata.by_name(topic) is None:
+            return False
+        is_own = setting not in SYNONYMS or setting in metadata.settings.get(topic, {})
+        return is_own or bool(self.settings.server.values) or not self._cleans_by_default(metadata)
+
+    def _cleans_by_default(self, metadata: ClusterMetadata) -> bool:
+        """Was the cleaner in a topic that has no cleanup.policy of its own? Then it is that of the brokers."""
+        return any(
+            topic not in INTERNAL_TOPICS and metadata.by_name(topic) is not None
+            and _CLEANUP_POLICY not in metadata.settings.get(topic, {})
+            for log_dir in self.cluster.log_dirs for topic, _ in self.offsets(log_dir.path, FileKind.CLEANER_CHECKPOINT)
+        )
+
     def tiering(self, topic: str) -> Tiering:
         """Are segments of the topic in remote storage, as far as its settings are available?"""
-        metadata, server = self.cluster.metadata, dict(self.settings.server.values)
-        is_known = (
-            _REMOTE_STORAGE in dict(self.settings.overrides)
-            or (metadata is not None and not metadata.findings and metadata.by_name(topic) is not None)
-            or (bool(server) and server.get("remote.log.storage.system.enable", "false").strip().lower() != "true")
-        )
-        return tiering_of(topic, self.config(topic), is_known=is_known)
+        server = dict(self.settings.server.values)
+        is_off = bool(server) and server.get("remote.log.storage.system.enable", "false").strip().lower() != "true"
+        return tiering_of(topic, self.config(topic), is_known=is_off or self._is_known(topic, _REMOTE_STORAGE))
 
     def is_tiered(self, place: Place) -> bool:
         """Are older records of the log at `place` in remote storage? Raises UnreadableFile."""
         return read_starts(self.files_of(place.log_dir), place.path).are_of_tiered(self.tiering(place.name.topic))
+
     def policy(self, topic: str) -> TopicPolicy:
-        """What the metadata log, or the user's own settings, say of the topic: defaults are not evidence."""
-        metadata, given = self.cluster.metadata, dict(self.settings.overrides)
-        is_known = topic != METADATA_TOPIC and metadata is not None and metadata.by_name(topic) is not None
-        compacted = self.config(topic).compact if is_known or "cleanup.policy" in given else None
+        """What is known of the topic."""
+        compacted = self.config(topic).compact if self._is_known(topic, _CLEANUP_POLICY) else None
         return TopicPolicy(compacted, self.tiering(topic))
 
     def offsets(self, log_dir: str, kind: FileKind) -> Offsets:
@@ -304,8 +312,9 @@ class Standing:
 
     @classmethod
     def of(cls, log: UnifiedLog) -> Standing:
-        """How `log` stands."""
-        return cls(log.segments.base_offsets[0], log.log_start_offset, log.recovery_point)
+        """How `log` stands for the next start: of a batch that was cut no offset is left, neither flushed nor deleted."""
+        end = log.next_end_offset
+        return cls(log.segments.base_offsets[0], min(log.log_start_offset, end), min(log.recovery_point, end))
 
 
 def _with_lines(standing: Mapping[Place, Standing]) -> list[tuple[Place, Standing]]:

@@ -111,7 +111,8 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
         why += f"; 0.7.2 would not open the log: {part.problem.exception}"
     why += searched_up_to(ends[0] if ends else None)
     report.add(Action.TRUNCATED, newest.name, why, offsets=(newest.start + part.size, newest.start + size), records=lost,
-               size=size - part.size, severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR)
+               size=size - part.size, severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR,
+               is_torn=part.problem.code == "torn-tail")
 
 
 def _sound_behind(file: OpenFile, start: int, end: int, gave_up: Callable[[int], None]) -> int:

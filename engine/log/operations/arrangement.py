@@ -12,6 +12,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.formats import LONG_MAX
 from engine.log.scan.sound_runs import as_runs
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[
             stays, goes = _decide(_weighed(chains, epochs), _last_of_producers(kept[-1], expand) if kept else None)
             kept += sorted(stays, key=_by_offset)
             dropped += goes
-    _drop_leaps(kept, dropped)
+    _drop_leaps(kept, dropped, sorted(runs))
     return Arrangement(_segments(kept), sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)))
 
 
@@ -366,24 +367,49 @@ def _joined_refusals(dropped: list[Dropped]) -> list[Dropped]:
 # ---- offsets that lie outside of the log ------------------------------------------------------------
 
 
-def _drop_leaps(kept: list[Part], dropped: list[Dropped]) -> None:
+def _drop_leaps(kept: list[Part], dropped: list[Dropped], names: Sequence[int]) -> None:
     """Take out of `kept`, sorted by offsets, what lies after the end of the log or before its start.
 
-    No checksum covers base offsets: batches in the middle of the files whose offsets lie beyond all others have a wrong one,
-    where what follows them in the files is more than they are with all that is next to them.
+    No checksum covers base offsets: batches in the middle of a file whose offsets lie beyond all others have a wrong one, where
+    what follows them is more than they are with all that is next to them, and where the offsets that they had are missing.
+    Files come in the order of what they hold: their names may be wrong as well. `names`: what the files are named after.
     """
-    while len(kept) > 1:
-        block = _block(kept[::-1])
-        place = (kept[-1].base, kept[-1].run.start)
-        if sum(part.size for part in kept if (part.base, part.run.start) > place) <= block:
+    in_place = _in_place(kept)
+    while len(kept) > 1 and (at := _wrong(in_place, kept[::-1])) is not None:
+        room = _room(in_place, at)
+        last, rest_end = kept[-1], max(part.run.end_offset for part in kept[:-1])
+        is_far = last.run.first_offset - rest_end > rest_end - kept[0].run.first_offset
+        if room < last.size or not (is_far or room == last.size == last.run.records):
             break
         dropped.append(Dropped(kept.pop(), _AFTER_END))
-    while len(kept) > 1:
-        block = _block(kept)
-        place = (kept[0].base, kept[0].run.start)
-        if sum(part.size for part in kept if (part.base, part.run.start) < place) <= block:
+        del in_place[at]
+    while len(kept) > 1 and (at := _wrong(in_place[::-1], kept)) is not None:
+        at = len(in_place) - 1 - at
+        if _room(in_place, at) < kept[0].size or kept[0].run.first_offset >= min(names):
             break
         dropped.append(Dropped(kept.pop(0), _BEFORE_START))
+        del in_place[at]
+
+
+def _in_place(kept: list[Part]) -> list[Part]:
+    """`kept` as the files have it, these in the order of the largest part of each."""
+    largest: dict[int, Part] = {}
+    for part in kept:
+        if part.base not in largest or part.size > largest[part.base].size:
+            largest[part.base] = part
+    return sorted(kept, key=lambda part: (largest[part.base].run.first_offset, part.base, part.run.start))
+
+
+def _wrong(in_place: list[Part], parts: list[Part]) -> int | None:
+    """Where the first of `parts` stands, if more follows there than hangs together with it."""
+    at = in_place.index(parts[0])
+    return at if sum(part.size for part in in_place[at + 1 :]) > _block(parts) else None
+
+
+def _room(in_place: list[Part], at: int) -> int:
+    """How many offsets are free between the neighbours of a part."""
+    before = in_place[at - 1].run.end_offset if at else 0
+    return in_place[at + 1].run.first_offset - before if at + 1 < len(in_place) else LONG_MAX
 
 
 def _block(parts: list[Part]) -> int:
@@ -400,20 +426,32 @@ def _block(parts: list[Part]) -> int:
 
 
 def _segments(kept: list[Part]) -> list[Segment]:
-    """Which file holds which parts: each keeps its name as long as its batches fit it, and takes what was moved there."""
+    """Which file holds which parts: each keeps its name as long as its batches fit it, and takes what was moved there.
+
+    A name that its own batches do not fit goes to those that do: segments of a compacted log begin before their first batch.
+    """
     largest: dict[int, int] = {}  # by name of its file, the number of the largest part: what else is there may have moved
     for number, part in enumerate(kept):
         if part.base not in largest or part.size > kept[largest[part.base]].size:
             largest[part.base] = number
-    bases: list[tuple[int, int]] = []
+    places: list[tuple[int, int, int, int]] = []  # of a file: its name, from which offset to which one it fits, its first batch
     end = 0
     for named, first in sorted(largest.items(), key=lambda item: item[1]):
         number = first
         while number and kept[number - 1].base == named:
             number -= 1
-        fits = end <= named <= kept[first].run.first_offset
-        bases.append((named if fits else kept[number].run.first_offset, named))
+        places.append((named, end, kept[first].run.first_offset, kept[number].run.first_offset))
         end = kept[first].run.end_offset
+    free = sorted(named for named, start, first, _ in places if not start <= named <= first)
+    bases: list[tuple[int, int]] = []
+    for named, start, first, own in places:
+        at = bisect_right(free, first)
+        if start <= named <= first:
+            bases.append((named, named))
+        elif at and start <= free[at - 1]:  # the name of another file that was exchanged with it
+            bases.append((free.pop(at - 1), named))
+        else:
+            bases.append((own, named))
     segments: list[Segment] = []
     at = 0
     for number, (base, named) in enumerate(bases):

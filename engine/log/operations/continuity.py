@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
-    from engine.log.logdir.log_manager import TopicPolicy
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Event, Report
+    from engine.log.tiering import Policy
     from engine.log.verify.losses import Evidence
 
 _WITNESSES = 4  # files that are quoted
@@ -46,7 +46,7 @@ def note_breaks(report: Report, bases: list[int]) -> None:
 
 
 def note_losses(
-    files: ReadOnlyFiles, report: Report, log: UnifiedLog, evidence: Evidence, policy: TopicPolicy
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, evidence: Evidence, policy: Policy
 ) -> None:
     """Report the offsets that were lost before, as far as the disk proves it, unless what was done names them already.
 
@@ -54,7 +54,7 @@ def note_losses(
     Gaps are looked for in what was read: `report.unread_below`.
     """
     _note_gaps(files, report, log, policy)
-    _note_end(report, log, evidence)
+    note_end(report, log, evidence)
     if evidence.lacks_snapshots and report.unread_below == log.log_end_offset:
         why = ("there is no producer snapshot, and the log has producers: after a clean stop a broker forgets them and accepts "
                "duplicates. Recover without --clean-start reads the batches")
@@ -73,7 +73,7 @@ def _add_missing(report: Report, name: str, why: str, offsets: tuple[int, int]) 
     report.add(Action.MISSING, name, why, offsets=offsets, severity=Severity.WARNING)
 
 
-def _note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
+def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
     """Report what files beside the log say of offsets behind its end, but for what the recovery itself took."""
     end = log.log_end_offset
     claims = evidence.beyond(end)
@@ -85,7 +85,7 @@ def _note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
         _add_missing(report, log_file_name(first), why, (first, following))
 
 
-def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy) -> None:
+def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy) -> None:
     """Report gaps between batches, also where the recovery truncated a segment: a log with a gap is not repaired."""
     bases = log.segments.base_offsets
     named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))
@@ -111,15 +111,15 @@ def _segment_of(bases: Sequence[int], offset: int) -> str:
 
 
 def _gaps(
-    files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: TopicPolicy, named: _Named
+    files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy, named: _Named
 ) -> list[tuple[int, int]]:
     """Offsets [first, end) between batches that are lost, of the segments that were read."""
     bases = log.segments.base_offsets
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
-    check = ContinuityCheck(files, report.directory, explained.append, starts, policy.compacted)
+    check = ContinuityCheck(files, report.directory, explained.append, starts, policy)
     recovered = {event.path: event for event in report.find(Action.RECOVERED)}
-    if policy.compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
+    if policy().compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
                                 for base, following in pairwise(bases)):
         return []  # the cleaner takes records within segments, and no segment is missing
     for base in bases:

@@ -13,17 +13,19 @@ from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_ch
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.files import look, replace
 from engine.findings import Severity
-from engine.layout import FileKind, file_name, parent_of
+from engine.layout import FileKind, file_name, parent_of, partition_of
 from engine.log.loading.epoch_repair import open_leader_epochs
 from engine.log.logdir.nameless import KINDS, content
 from engine.log.logdir.startup import Effect
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, Report
+from engine.log.tiering import Tiering
 from engine.record.batch import read_batches
 
 if TYPE_CHECKING:
     from engine.files import Files
     from engine.findings import Finding
+    from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.startup import Cluster, Trouble
 
 _CHECKPOINTS = frozenset((
@@ -32,8 +34,9 @@ _CHECKPOINTS = frozenset((
 ))  # fmt: skip
 
 
-def mend(files: Files, cluster: Cluster, trouble: Trouble, report: Report) -> bool:
+def mend(manager: LogManager, trouble: Trouble, report: Report) -> bool:
     """Mend `trouble`, or say in `report` why not. False: a broker still trips over it."""
+    files, cluster = manager.files_of(trouble.log_dir), manager.cluster
     shown = trouble.name if report.directory == trouble.log_dir else file_name(trouble.name)
     if trouble.kind in KINDS and trouble.effect is Effect.STOPS:
         _remove_nameless(files, trouble, shown, report)
@@ -41,7 +44,7 @@ def mend(files: Files, cluster: Cluster, trouble: Trouble, report: Report) -> bo
     if trouble.kind is FileKind.PRODUCER_SNAPSHOT:
         return True  # the loader drops it, and rebuilds the state of producers from the log
     if trouble.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
-        _mend_epochs(files, trouble, shown, report)
+        _mend_epochs(manager, trouble, shown, report)
         return True
     mended = _mend(files, cluster, trouble)
     why = f"{trouble.effect.value}: {trouble.what if trouble.said is None else f'{trouble.said} ({trouble.what})'}"
@@ -70,9 +73,11 @@ def _mend(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Action, str
     return None
 
 
-def _mend_epochs(files: Files, trouble: Trouble, shown: str, report: Report) -> None:
+def _mend_epochs(manager: LogManager, trouble: Trouble, shown: str, report: Report) -> None:
     own = Report(parent_of(trouble.path), report.operation)
-    open_leader_epochs(files, own.directory, own)
+    partition = partition_of(manager.files_of(trouble.log_dir).absolute(trouble.path))
+    tiering = Tiering.UNKNOWN if partition is None else manager.tiering(partition.topic)
+    open_leader_epochs(manager.files_of(trouble.log_dir), own.directory, own, tiering)
     why = f"{trouble.effect.value}: {trouble.said}"
     for event in own.events:
         how = f"made anew from the batches; {why}"

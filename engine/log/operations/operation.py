@@ -12,15 +12,17 @@ from engine.advice import argument
 from engine.discovery import is_brokers_log_dir
 from engine.errors import KafkalogError, UnwritableFile, too_little_memory
 from engine.files import is_full, nameless_file, replace
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_manager import MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
 from engine.log.logdir.logs_07 import note_standing
+from engine.log.operations.continuity import note_end
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.room import make_room
 from engine.log.operations.untouched import Touched, UntouchedFiles
 from engine.log.operations.working import work_on
 from engine.log.report import Action, Report, loses_records
+from engine.log.verify.losses import read_evidence
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.verify.losses import Evidence
 
     Work = Callable[[UnifiedLog], object]
     Work07 = Callable[[Log07, Report], object]
@@ -77,8 +80,8 @@ def operate(
 
     A clean shutdown marker counts as a clean start. It is gone while we work and stands again afterwards, unless
     something failed in the middle: a broker must not trust such a directory. A log is opened in memory first:
-    one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine. The cluster's
-    metadata log is MetadataLogRefused.
+    one that would lose records by it is LogDamaged, for what `recover` cuts is kept in a quarantine. So is one that has lost
+    its end already: opening it removes the files that prove it. The cluster's metadata log is MetadataLogRefused.
 
     work_07  for logs of 0.7; None: they are NoLogOfBrokers
     """
@@ -225,12 +228,15 @@ def _work_below_high_watermark(
 
 
 def _make_room(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> int | None:
-    """See make_room. Raises LogDamaged, with nothing removed, where opening the log loses records."""
+    """See make_room. Raises LogDamaged, with nothing removed, where opening the log loses records, or proof of lost ones."""
+    evidence = _evidence(manager, place)
+
     def load(files: Files) -> UnifiedLog:
         rehearsal = Report(place.path, options.name)
         log = _opened(manager, options, place, rehearsal, files, clean_start=options.clean_start)
         try:
             _refuse_losses(place, rehearsal, options)
+            _refuse_lost_end(place, evidence, log, report)
         except LogDamaged:
             log.close_handlers()
             raise
@@ -264,14 +270,17 @@ def closed(log: UnifiedLog, first: Callable[[], object] = lambda: None, *, keep_
 def _load_without_loss(
     manager: LogManager, options: OperationOptions, place: Place, report: Report, *, clean_start: bool
 ) -> UnifiedLog:
-    """Open a log; what is done goes to `report`. Raises LogDamaged, before anything is changed, if records were lost by it.
+    """Open a log; what is done goes to `report`.
 
+    Raises LogDamaged, before anything is changed, if records were lost by it, or what proves that records were lost before.
     After a clean stop most logs open without any change. All others are opened in memory first.
     """
     opened = partial(_opened, manager, options, place, clean_start=clean_start)
-    disk = manager.files_of(place.log_dir)
+    disk, evidence = manager.files_of(place.log_dir), _evidence(manager, place)
     if options.accepts_losses:
-        return opened(report, disk)
+        log = opened(report, disk)
+        note_end(report, log, evidence)
+        return log
     if clean_start:
         untouched, events = UntouchedFiles(disk), list(report.events)
         try:
@@ -279,13 +288,46 @@ def _load_without_loss(
         except Touched:
             report.events = events
         else:
+            try:
+                _refuse_lost_end(place, evidence, log, report)
+            except LogDamaged:
+                log.close_handlers()
+                raise
             untouched.release()
             return log
     rehearsal = Report(place.path, options.name)
     with closing(Spill(nameless_file)) as spill:  # a producer snapshot may be as large as the producers in memory
-        opened(rehearsal, OverlayFiles(disk, manager.now, spill)).close_handlers()
-    _refuse_losses(place, rehearsal, options)
+        log = opened(rehearsal, OverlayFiles(disk, manager.now, spill))
+        log.close_handlers()
+        _refuse_losses(place, rehearsal, options)
+        _refuse_lost_end(place, evidence, log, report)
     return opened(report, disk)
+
+
+def _evidence(manager: LogManager, place: Place) -> Evidence:
+    """What the files beside the log say of its end, before anything is changed."""
+    return read_evidence(manager.files_of(place.log_dir), place.path,
+                         lambda kind: manager.offsets(place.log_dir, kind).get(place.key), of_end_only=True)
+
+
+def _refuse_lost_end(place: Place, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
+    """Raise LogDamaged if files beside the log prove that its end was lost: opening it for writing would remove them.
+
+    A high watermark alone is reported only: opening the log leaves it, and so does `recover`, which reported the loss.
+    """
+    found = Report(place.path, report.operation)
+    note_end(found, log, evidence)
+    claims = evidence.beyond(log.log_end_offset)
+    if {file_name(claim.path) for claim in claims} == {FileKind.REPLICATION_CHECKPOINT.value}:
+        report.events += found.events
+    elif found.events:
+        first, last = found.events[0], found.events[-1]
+        what = (f"{place.path}: offsets {first.first_offset} to {(last.end_offset or 0) - 1} were lost before, and opening it "
+                f"would remove the proof: {first.reason}")
+        # only the recovery of the log dir corrects its checkpoints
+        target = place.log_dir if any(parent_of(claim.path) == place.log_dir for claim in claims) else place.path
+        do = f"kafkalog recover --dry-run {argument(target)}    # reports what is missing; what it removes, it keeps"
+        raise LogDamaged(what, do=do, path=place.path)
 
 
 def _refuse_losses(place: Place, rehearsal: Report, options: OperationOptions) -> None:

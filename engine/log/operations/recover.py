@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager, Standing
     from engine.log.logdir.startup import Trouble
+    from engine.log.verify.losses import Evidence
 
 OPERATION = "recover"
 _LOOKS = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # that change nothing
@@ -190,8 +191,9 @@ def recover_places(
                 return _one_07(manager, options, place)
             refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
+            evidence = _evidence(manager, place)
             _mend_all(manager, _troubles_in(place, known), report)
-            standing[place] = _one(manager, chosen, place, segment_jobs, report)
+            standing[place] = _one(manager, chosen, place, segment_jobs, report, evidence)
             if _accounts_for_end(report):
                 truncated[place] = report.log_end_offset or 0
         except KafkalogError as error:
@@ -265,7 +267,7 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
         try:
             refuse_what_is_not_ours(overlay, place)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
-            _one(over, chosen, place, jobs, report)
+            _one(over, chosen, place, jobs, report, _evidence(over, place))
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
@@ -315,7 +317,7 @@ def _mend_all(manager: LogManager, troubles: list[Trouble], report: Report) -> b
     for trouble in troubles:
         if trouble.effect is Effect.LOSES_TOPICS:
             continue  # accepted; recovering the metadata log says what goes
-        mended &= mend(manager.files_of(trouble.log_dir), manager.cluster, trouble, report)
+        mended &= mend(manager, trouble, report)
     return mended
 
 
@@ -363,13 +365,20 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     return first
 
 
-def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report) -> Standing:
+def _evidence(manager: LogManager, place: Place) -> Evidence:
+    """What the files beside the log say of it: to be read before any of them is mended."""
     files = manager.files_of(place.log_dir)
-    evidence = read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key))
+    return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key))
+
+
+def _one(
+    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report, evidence: Evidence
+) -> Standing:
+    files = manager.files_of(place.log_dir)
     if options.salvage:
         # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
         Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
-        salvage(files, place.path, report)
+        salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
     log = manager.load(
         place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
@@ -378,11 +387,11 @@ def _one(manager: LogManager, options: RecoverOptions, place: Place, jobs: int, 
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
     if options.mark_clean or options.salvage:
-        mend_contradicted_epochs(files, log, report)
+        mend_contradicted_epochs(files, log, report, manager.tiering(place.name.topic))
 
     def looked_at() -> None:
         note_breaks(report, log.segments.base_offsets)
-        note_losses(files, report, log, evidence, manager.policy(place.name.topic))
+        note_losses(files, report, log, evidence, partial(manager.policy, place.name.topic))
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 

@@ -26,7 +26,7 @@ from engine.layout import (
 from engine.log.errors import refuse_too_large
 from engine.log.operations.arrangement import Segment, arrange
 from engine.log.report import Action
-from engine.log.scan.sound_runs import as_runs, batches_in, sound_batches, with_offsets_restored
+from engine.log.scan.sound_runs import as_runs, batches_in, checked_batches, with_offsets_restored
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
@@ -51,15 +51,16 @@ class _Source(NamedTuple):
     gave_up: int | None
 
 
-def salvage(files: Files, directory: str, report: Report) -> int:
+def salvage(files: Files, directory: str, report: Report, claimed_end: int | None = None) -> int:
     """Rewrite every segment of the partition in `directory` that has damage, batches out of order or twice.
 
+    claimed_end  where the log ended, as far as files beside it say
     A torn end of the last segment is left to recovery. Returns how many files were changed. Raises UnreadableFile,
     UnwritableFile, SegmentTooLarge.
     """
     bases = sorted(int(name[:20]) for name in files.list(directory) if is_log_file_name(name))
     sources: dict[int, _Source] = {}
-    for base, following in zip(bases, (*bases[1:], None), strict=False):
+    for base, following in zip(bases, (*bases[1:], claimed_end), strict=False):
         with files.open(f"{directory}/{log_file_name(base)}") as file:
             refuse_too_large(file.path, file.size())
             sources[base] = _read(file, base, following)
@@ -86,7 +87,7 @@ def _epochs(files: Files, path: str) -> list[EpochEntry]:
 
 def _read(file: OpenFile, base: int, following: int | None) -> _Source:
     ends: list[int] = []
-    batches = with_offsets_restored(sound_batches(file, ends.append), base, following)
+    batches = with_offsets_restored(checked_batches(file, ends.append), base, following)
     return _Source(base, file.size(), list(as_runs(batches)), ends[0] if ends else None)
 
 

@@ -16,6 +16,7 @@ from engine.log.report import Action
 
 if TYPE_CHECKING:
     from engine.log.partition.unified_log import UnifiedLog
+    from engine.log.segment.log_segment import LogSegment
 
 
 class LogTruncator:
@@ -49,18 +50,24 @@ class LogTruncator:
         if partition is None or partition.kind not in (PartitionKind.PLAIN, PartitionKind.FUTURE):
             return
         key = (partition.topic, partition.partition)
+        kept = self._kept(log)
+        end = self._target if kept is None else kept.end_below(self._target)
         with self._checkpoints:
-            before = lower_checkpoints(files, parent_of(log.directory), {key: self._target})
+            before = lower_checkpoints(files, parent_of(log.directory), {key: end})
         if key in before:
             log.report.add(Action.MOVED, "", f"{FileKind.REPLICATION_CHECKPOINT.value}: the high watermark is the log end now",
-                           offsets=(before[key], self._target))
+                           offsets=(before[key], end))
+
+    def _kept(self, log: UnifiedLog) -> LogSegment | None:
+        """The segment that is cut, and active then. None: no segment stays."""
+        return None if self._fully else log.segments.floor_segment(self._target)
 
     def _forget_clean(self, log: UnifiedLog) -> None:
         """Nothing from the active segment on is clean. With the old line, what comes there later would count as clean.
 
         Kafka lowers the line behind the cut; ahead of it, a stop in between leaves a line that says too little, never too much.
         """
-        kept = None if self._fully else log.segments.floor_segment(self._target)
+        kept = self._kept(log)
         active = self._target if kept is None else kept.base_offset
         files = log.local_log.files
         with self._checkpoints:

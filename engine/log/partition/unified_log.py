@@ -110,6 +110,14 @@ class UnifiedLog:
         return self.local_log.recovery_point
 
     @property
+    def next_end_offset(self) -> int:
+        """Where the next start finds the log end: behind the last batch, which a truncation within a batch leaves lower."""
+        end = self.log_end_offset
+        if self._cut is not None and self._cut[0] == end:
+            end = self._cut[1]
+        return max(end, self.segments.active_segment.base_offset)  # a roll may go ahead of the records
+
+    @property
     def local_log_start_offset(self) -> int:
         """The first offset that may be in a local segment: readers of a tiered log get what is below it from remote storage."""
         return max(self.log_start_offset, self.segments.base_offsets[0])
@@ -370,10 +378,8 @@ class UnifiedLog:
 
     def describe(self) -> None:
         """Note in the report how the log stands."""
-        report, end = self.report, self.log_end_offset
-        report.log_start_offset, report.log_end_offset = self.log_start_offset, end
-        if self._cut is not None and self._cut[0] == end:
-            end = self._cut[1]
-        report.next_end_offset = max(end, self.segments.active_segment.base_offset)  # a roll may go ahead of the records
+        report = self.report
+        report.log_start_offset, report.log_end_offset = self.log_start_offset, self.log_end_offset
+        report.next_end_offset = self.next_end_offset
         report.recovery_point = self.recovery_point
         report.segments, report.size = len(self.segments), self.size

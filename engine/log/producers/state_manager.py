@@ -352,7 +352,7 @@ class ProducerStateManager:
         path = self._snapshots.pop(offset)
         if path is None or not self.files.exists(path):
             return None
-        self.files.rename(path, path + _DELETED)
+        self.files.rename(path, path + _DELETED, replaces=True)  # one that has that name already was deleted before
         return path + _DELETED
 
     def _remove_snapshot(self, offset: int) -> None:

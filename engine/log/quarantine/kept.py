@@ -8,15 +8,16 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.advice import argument
+from engine.discovery import FOREIGN_DIRECTORIES, is_log_dir
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile
-from engine.files import look, remove_tree
+from engine.files import ROOT, acting_as, is_root, look, owner_of
 from engine.half_commits import STAGING, half_commit
 from engine.layout import FileKind, file_name, parent_of, parse_partition_dir
-from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, QuarantineDamaged, read_manifest
+from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, QuarantineDamaged, read_summary
 from engine.log.quarantine.steps import read_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import Files, ReadOnlyFiles
 
@@ -34,6 +35,7 @@ class State(Enum):
     UNFINISHED = "its command was stopped, or still runs: what it did can be undone with --salvage"
     HALF_RESTORED = "restoring was begun: call it again"
     RESTORED = "was put back"
+    INCOMPLETE = "was not put back whole: what it still keeps may be the only copy"
     DAMAGED = "damaged"
     HALF_COMMITTED = "the commit was stopped, or still runs: restore undoes it"
 
@@ -65,72 +67,74 @@ def is_quarantine(files: ReadOnlyFiles, directory: str) -> bool:
     return files.exists(f"{directory}/{MANIFEST}")
 
 
-def find_kept(files: ReadOnlyFiles, directories: Iterable[str]) -> list[Kept]:
+def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable[[UnreadableFile], object]) -> list[Kept]:
     """Quarantines in and below `directories` and beside log dirs among them, and commits of Spark's sink that were stopped.
 
-    In the order of their paths, each once. Links are not followed. Raises UnreadableFile.
+    In the order of their paths, each once. Links are not followed. missed() is told of each place that can not be looked into;
+    raises UnreadableFile where that is one of `directories` itself.
     """
     found: dict[str, Kept] = {}
     for directory in directories:
         real = files.resolve(directory)
         places = [real]
-        if _is_log_dir(files, real):
+        if is_log_dir(files, real):
             beside = parent_of(real)
-            places += [path for path in _directories(files, beside) if file_name(path).startswith(f"{file_name(real)}.")]
+            prefix = f"{file_name(real)}."
+            places += [path for path in _directories(files, beside, missed) if file_name(path).startswith(prefix)]
         for place in places:
-            for kept in _below(files, place, _DEPTH):
+            for kept in _below(files, place, _DEPTH, missed):
                 found[kept.path] = kept
     return [found[path] for path in sorted(found)]
 
 
-def _is_log_dir(files: ReadOnlyFiles, path: str) -> bool:
-    names = files.list(path)
-    return FileKind.META_PROPERTIES.value in names or any(parse_partition_dir(name) is not None for name in names)
-
-
-def _directories(files: ReadOnlyFiles, directory: str) -> list[str]:
-    """The directories in it that can be looked into, without links."""
+def _directories(files: ReadOnlyFiles, directory: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
+    """The directories in it, without links."""
     try:
         special = files.special(directory)
         paths = [f"{directory.rstrip('/')}/{name}" for name in files.list(directory) if name not in special]
-    except UnreadableFile:
+        return [path for path in paths if (info := look(files, path)) is not None and info.is_directory]
+    except UnreadableFile as error:
+        missed(error)
         return []
-    return [path for path in paths if (info := look(files, path)) is not None and info.is_directory]
 
 
-def _below(files: ReadOnlyFiles, directory: str, depth: int) -> Iterator[Kept]:
-    if is_quarantine(files, directory):
-        kept = describe(files, directory)
-        if kept is not None:
-            yield kept
+def _below(files: ReadOnlyFiles, directory: str, depth: int, missed: Callable[[UnreadableFile], object]) -> Iterator[Kept]:
+    try:
+        is_one, kept = is_quarantine(files, directory), None
+        if is_one:
+            kept = describe(files, directory)
+        elif half_commit(files, directory) is not None:
+            size = _size(files, f"{directory}/{STAGING}")
+            kept = Kept(directory, SINK, None, (directory,), size, State.HALF_COMMITTED)
+    except UnreadableFile as error:  # of one directory, which hides no other
+        missed(error)
         return
-    if half_commit(files, directory) is not None:
-        size = _size(files, f"{directory}/{STAGING}")
-        yield Kept(directory, SINK, None, (directory,), size, State.HALF_COMMITTED)
-    if depth and parse_partition_dir(file_name(directory)) is None:
-        for path in _directories(files, directory):
-            if file_name(path) != STAGING:
-                yield from _below(files, path, depth - 1)
+    if kept is not None:
+        yield kept
+    if not is_one and depth and parse_partition_dir(file_name(directory)) is None:
+        for path in _directories(files, directory, missed):
+            if file_name(path) not in (STAGING, *FOREIGN_DIRECTORIES):
+                yield from _below(files, path, depth - 1, missed)
 
 
 def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
     """The quarantine in `directory`; None: its manifest is none of ours. Raises UnreadableFile."""
     size = _size(files, directory)
     try:
-        manifest = read_manifest(files, directory, salvage=True)
+        summary = read_summary(files, directory)
     except QuarantineDamaged:
         is_ours = set(files.list(directory)) <= _OURS and files.exists(f"{directory}/{STORED}")
         return Kept(directory, "", None, (), size, State.DAMAGED) if is_ours else None
     progress = read_progress(files, directory)
-    if progress.steps > len(manifest.entries):
-        state = State.RESTORED
+    if progress.steps > summary.entries:
+        state = State.RESTORED if progress.is_as_before else State.INCOMPLETE
     elif progress.is_begun:
         state = State.HALF_RESTORED
-    elif manifest.left is None:
+    elif not summary.is_finished:
         state = State.UNFINISHED
     else:
-        state = State.DAMAGED if manifest.faults else State.WHOLE
-    return Kept(directory, manifest.command, manifest.created_ms, manifest.log_dirs, size, state)
+        state = State.WHOLE if summary.is_whole else State.DAMAGED
+    return Kept(directory, summary.command, summary.created_ms, summary.log_dirs, size, state)
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
@@ -162,39 +166,74 @@ def in_use(files: Files, directory: str) -> Iterator[None]:
 
 
 def can_go(kept: Kept, before_ms: int) -> bool:
-    """Is it a quarantine that was begun before that time, and that no half-done work needs?"""
-    is_needed = kept.state in (State.HALF_RESTORED, State.HALF_COMMITTED)
+    """Is it a quarantine that was begun before that time, and that nobody needs for what is not put back yet?"""
+    is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED)
     return kept.created_ms is not None and kept.created_ms < before_ms and not is_needed
 
 
 def prune(files: Files, directory: str, before_ms: int) -> int:
-    """Delete the quarantine in `directory`, its manifest last → bytes. One that lets anything doubt is left as it is.
+    """Delete the quarantine in `directory`, absolute and without links, its manifest last → bytes.
 
-    Raises NotPruned, LogDirLocked, UnreadableFile, UnwritableFile; after the last two another call goes on.
+    Root does it with the rights of the owner of the quarantine. One that lets anything doubt is left as it is.
+    Raises NotPruned, NotAllowed, LogDirLocked, UnreadableFile, UnwritableFile; after the last two another call goes on.
     """
-    _refuse_foreign(files, directory)
-    with ExitStack() as held:
-        held.enter_context(files.held_open(directory))  # also where others may exchange it for a link
+    first = describe(files, directory)
+    log_dirs = _log_dirs_in_use(files, first) if first is not None and first.state is State.UNFINISHED else []
+    owner = owner_of(directory) if is_root() and files.info(directory).owner != ROOT else None
+    stored = f"{directory}/{STORED}"
+    with ExitStack() as held:  # from here on others may exchange any of the directories for a link
+        held.enter_context(acting_as(owner, [directory, *log_dirs]))
+        held.enter_context(files.held_to_go(directory))
+        _refuse_foreign(directory, _foreign(files, directory))
+        keeps = files.exists(stored)
+        if keeps:
+            held.enter_context(files.held_open(stored))
+            _refuse_foreign(directory, _foreign_stored(files, stored))
         held.enter_context(in_use(files, directory))
         kept = describe(files, directory)
-        if kept is None or not can_go(kept, before_ms):
+        if kept is None or kept != first or not can_go(kept, before_ms):
             raise NotPruned(f"{directory}: it changed meanwhile", do=f"kafkalog restore --list {argument(directory)}")
-        if kept.state is State.UNFINISHED:
-            for log_dir in kept.log_dirs:
-                if files.exists(log_dir):
-                    held.enter_context(_not_at_work(files, directory, log_dir))
-        remove_tree(files, f"{directory}/{STORED}")
-        remove_tree(files, directory, but=MANIFEST)
+        for log_dir in log_dirs:
+            held.enter_context(_not_at_work(files, directory, log_dir))
+        if keeps:
+            for name in files.list(stored):
+                files.remove(f"{stored}/{name}")
+            files.remove_directory(stored)
+        for name in (PROGRESS, _LOCK):
+            files.remove(f"{directory}/{name}")
         files.sync_directory(directory)
-    remove_tree(files, directory)
+        files.remove(f"{directory}/{MANIFEST}")
+        files.remove_directory(directory)
     return kept.size
+
+
+def _log_dirs_in_use(files: ReadOnlyFiles, kept: Kept) -> list[str]:
+    """The log dirs, as far as they are there, whose lock the command that fills a quarantine would hold.
+
+    Anybody can write a path into a manifest. Raises NotPruned for a directory of another user than the quarantine's.
+    """
+    user = files.info(kept.path).owner
+    found = []
+    for log_dir in kept.log_dirs:
+        info = look(files, log_dir)
+        if info is None:
+            continue
+        if not (log_dir.startswith("/") and info.is_directory and info.owner == user):
+            what = f"{kept.path}: its command may still run in {log_dir}, which is not a log dir of the quarantine's owner"
+            raise NotPruned(what, do="look at it, and remove it yourself")
+        found.append(log_dir)
+    return found
 
 
 @contextmanager
 def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
     """Raise NotPruned where the command that fills a quarantine may still run: it holds the lock of its log dir."""
+    path = f"{log_dir}/{FileKind.LOCK.value}"
+    if not files.exists(path):  # nobody holds it
+        yield
+        return
     try:
-        lock = files.lock(f"{log_dir}/{FileKind.LOCK.value}")
+        lock = files.lock(path)
     except LogDirLocked as error:
         what = f"{directory}: the command that fills it may still run: {error}"
         raise NotPruned(what, do="when the log dir is free: call it again") from error
@@ -204,16 +243,22 @@ def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
         lock.release()
 
 
-def _refuse_foreign(files: ReadOnlyFiles, directory: str) -> None:
-    """Raise NotPruned where anything lies in a quarantine that kafkalog does not put there."""
+def _foreign(files: ReadOnlyFiles, directory: str) -> list[str]:
+    """What lies in a quarantine that kafkalog does not put there; what it keeps aside."""
     foreign = [*files.special(directory), *(name for name in files.list(directory) if name not in _OURS)]
-    stored = f"{directory}/{STORED}"
-    if not foreign and files.exists(stored):
-        special = files.special(stored)
-        for name in files.list(stored):
-            info = None if name in special else look(files, f"{stored}/{name}")
-            if info is None or not info.is_file or _STORED_NAME.fullmatch(name) is None:
-                foreign.append(f"{STORED}/{name}")
+    if not foreign and files.info(f"{directory}/{MANIFEST}").owner != files.info(directory).owner:
+        foreign.append(MANIFEST)
+    return foreign
+
+
+def _foreign_stored(files: ReadOnlyFiles, stored: str) -> list[str]:
+    """The same of what it keeps."""
+    plain = set(files.plain(stored)) - files.special(stored).keys()
+    return [f"{STORED}/{name}" for name in files.list(stored) if name not in plain or _STORED_NAME.fullmatch(name) is None]
+
+
+def _refuse_foreign(directory: str, foreign: list[str]) -> None:
+    """Raise NotPruned if there is anything foreign in a quarantine."""
     if foreign:
         what = f"{directory}: kafkalog did not put {foreign[0]} there, and {len(foreign) - 1} more files"
         raise NotPruned(what, do="look at it, and remove it yourself")

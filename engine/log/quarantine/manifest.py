@@ -7,17 +7,20 @@ came. Undoing goes from the last line to the first, and each undoing can be repe
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import Enum
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
 from engine.formats import LONG_MAX
 
 if TYPE_CHECKING:
-    from engine.files import Files, ReadOnlyFiles, WritableFile
+    from hashlib import _Hash
+
+    from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile
     from engine.log.quarantine.stamps import Stamp
 
 MANIFEST = "manifest.jsonl"
@@ -26,6 +29,10 @@ PROGRESS = "restored"  # file in the quarantine: what was undone, see `restore`;
 VERSION = 1
 MAX_MANIFEST_SIZE = 1 << 30  # bytes
 MAX_KEPT_SIZE = 1 << 36  # bytes of a file that is kept: Kafka's have less than 2 GiB
+_MAX_HEADER_SIZE = 1 << 20  # bytes of the first line
+_CHUNK = 1 << 20  # bytes at a time
+_BEGIN_OF_LAST = b'{"left": '
+_END_OF_LAST = re.compile(rb'"sha256": "([0-9a-f]{64})"}\n')
 _SHOWN = 40  # characters of a value that makes no sense
 _SPARE = 4096  # bytes that PROGRESS grows by
 _STEP = 2  # bytes that a step takes in it
@@ -102,6 +109,22 @@ class Manifest:
     before: dict[str, dict[str, Stamp]]
     left: dict[str, Stamp] | None
     faults: tuple[str, ...] = ()
+
+
+class Summary(NamedTuple):
+    """What a list of quarantines needs of a manifest, of which only the first line is decoded.
+
+    entries      lines between the first one and the one that says how the command left its files
+    is_finished  that one is there
+    is_whole     the lines are those that were written, by their SHA-256
+    """
+
+    command: str
+    created_ms: int
+    log_dirs: tuple[str, ...]
+    entries: int
+    is_finished: bool
+    is_whole: bool
 
 
 class ManifestWriter:
@@ -201,6 +224,57 @@ def read_manifest(files: ReadOnlyFiles, directory: str, *, salvage: bool = False
             before[entry.path] = entry.files or {}
         entries.append(None if entry.do in (Do.REFUSED, Do.LIST) else entry)
     return Manifest(command, created_ms, log_dirs, tuple(entries), before, left, tuple(faults))
+
+
+def read_summary(files: ReadOnlyFiles, directory: str) -> Summary:
+    """The same in short, in little memory however large the manifest is. Raises UnreadableFile, QuarantineDamaged."""
+    path = f"{directory}/{MANIFEST}"
+    with files.open(path) as file:
+        size = file.size()
+        first, newline, _ = file.read(0, _MAX_HEADER_SIZE).partition(b"\n")
+        if not newline or size > MAX_MANIFEST_SIZE:
+            raise QuarantineDamaged(f"{path}: not a manifest: its first line is not all there, or it is too large")
+        header = _header(_object(first, path, 1), path)
+        lines = _scan(file, size)
+        begin = file.read(lines.last, len(_BEGIN_OF_LAST))
+        end = _END_OF_LAST.search(file.read(max(lines.last, lines.end - _SHOWN * 4), lines.end - lines.last))
+    is_finished = begin == _BEGIN_OF_LAST and not lines.has_zeros
+    is_whole = is_finished and lines.end == size and end is not None and end[1].decode() == lines.sha256
+    return Summary(*header, lines.number - 1 - is_finished, is_finished, is_whole)
+
+
+class _Lines(NamedTuple):
+    """The lines of a file that are all there. `last`, `end`: where the last one begins and ends; `sha256`: of those before it.
+
+    has_zeros  a sector of the file never reached the disk
+    """
+
+    number: int
+    last: int
+    end: int
+    sha256: str
+    has_zeros: bool
+
+
+def _scan(file: OpenFile, size: int) -> _Lines:
+    position = count = last = end = 0
+    digest = sha256()
+    before: _Hash = digest.copy()
+    until_end: _Hash = digest.copy()
+    has_zeros = False
+    while position < size and (chunk := file.read(position, min(_CHUNK, size - position))):
+        has_zeros = has_zeros or b"\0" in chunk
+        count += chunk.count(b"\n")
+        done = 0
+        for at in (chunk.rfind(b"\n", 0, max(0, chunk.rfind(b"\n"))), chunk.rfind(b"\n")):
+            if at >= done:
+                before, last = until_end, end
+                digest.update(memoryview(chunk)[done : at + 1])
+                done = at + 1
+                until_end, end = digest.copy(), position + done
+        digest.update(memoryview(chunk)[done:])
+        position += len(chunk)
+    return _Lines(count, last, end, before.hexdigest(), has_zeros)
 
 
 def _sha256(lines: list[bytes]) -> str:

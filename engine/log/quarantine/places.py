@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from engine.advice import argument
+from engine.discovery import is_log_dir
 from engine.files import ROOT, is_root, look
 from engine.layout import file_name, parent_of, parse_partition_dir
 from engine.log.quarantine.manifest import MANIFEST, Do, QuarantineDamaged, read_manifest
@@ -45,6 +46,10 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
         if not log_dir.startswith("/"):
             raise ForeignPath(f"{line}: {log_dir!r} is no log dir", do=_OUTSIDE)
     log_dirs = {files.resolve(log_dir) for log_dir in (*manifest.log_dirs, *_restored(files, directory))}
+    for log_dir in log_dirs:
+        is_around = f"{files.resolve(directory)}/".startswith(f"{log_dir.rstrip('/')}/")
+        if log_dir == "/" or (is_around and not is_log_dir(files, log_dir)):
+            raise ForeignPath(f"{line}: {log_dir} is no log dir, and the quarantine lies in it", do=_OUTSIDE)
     owners = {files.info(directory).owner, files.info(line).owner} - {ROOT} if is_root() else set()
     around = {log_dir for log_dir in log_dirs if owners and files.info(log_dir).owner == ROOT}  # of root, with logs of others?
     for log_dir in sorted(log_dirs - around):

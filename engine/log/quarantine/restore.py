@@ -249,6 +249,7 @@ def _stored_faults(
     larger: dict[int, int],
 ) -> Iterator[tuple[int, str]]:
     """(number of the entry, what is wrong with the file that it needs), of those with `numbers`, still to be undone."""
+    kept = f"{files.resolve(directory)}/{STORED}"
     for number in sorted(numbers):
         entry = entries[number]
         if entry is not None and number in larger:
@@ -264,6 +265,8 @@ def _stored_faults(
             if is_half_done and entry.do is Do.RENAME and _is_moved_back(files, entry):
                 continue
             yield number, f"{path}: missing, but the manifest needs it for {entry.path}"
+        elif files.resolve(path) != f"{kept}/{entry.stored}":
+            yield number, f"{path}: a link to {files.resolve(path)}, for {entry.path}"
         elif (size := files.info(path).size) != entry.size:
             yield number, f"{path}: {size} bytes instead of {entry.size}, for {entry.path}"
         elif _sha256(files, path) != entry.sha256:
@@ -305,10 +308,12 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
             files.remove(path)
             files.sync_directory(parent)
             return Undone("removed", path, 0)
+        case Do.GROW | Do.TIME if not files.exists(path):
+            return None  # what it was stored in is damaged: the file did not come back
         case Do.GROW:
             assert entry.size is not None  # `read_manifest` sees to it
             with files.open_writable(path) as file:
-                file.truncate(entry.size)
+                file.truncate(min(entry.size, file.size()))  # never longer: nobody knows those bytes
                 file.sync()
             _set_time(files, entry)
             return Undone("shortened", path, 0)

@@ -24,7 +24,7 @@ def too_large(manifest: Manifest) -> dict[int, int]:
         path = entry.to if entry.do is Do.RENAME and entry.to is not None else entry.path  # whose bytes it tells of
         size = (entry.size or 0) + (entry.position or 0)
         known = had.get(parent_of(path), {})
-        if size > known.get(file_name(path), MAX_KEPT_SIZE):
+        if size > min(known.get(file_name(path), MAX_KEPT_SIZE), MAX_KEPT_SIZE):  # a listing may claim anything, too
             found[number] = size
         if entry.do is Do.RENAME:
             _rename(had, entry.path, path)

@@ -43,9 +43,9 @@ def read_progress(files: ReadOnlyFiles, directory: str) -> Progress:
     data = files.read(path, _MAX_SIZE) if files.exists(path) else b""
     if not data.startswith(_BEGUN):
         return Progress(is_begun=False)
-    marks = [data[at : at + len(_DONE)] for at in range(len(_BEGUN), len(data), len(_DONE))]
-    steps = next((number for number, mark in enumerate(marks) if mark not in (_DONE, _NOT_DONE)), len(marks))
-    return Progress(True, steps, marks[:steps].count(_NOT_DONE), steps > 0 and marks[steps - 1] == _DONE)
+    marks, ends = data[len(_BEGUN) :: 2], data[len(_BEGUN) + 1 :: 2]
+    steps = min(len(marks) - len(marks.lstrip(_DONE[:1] + _NOT_DONE[:1])), len(ends) - len(ends.lstrip(_DONE[1:])))
+    return Progress(True, steps, marks.count(_NOT_DONE[:1], 0, steps), marks[:steps].endswith(_DONE[:1]))
 
 
 class ProgressNotes:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
-from engine.formats import CONTROL_FLAG, BatchField, RecordField
+from engine.formats import CONTROL_FLAG, LONG_MAX, BatchField, RecordField
+from engine.index.offset import OffsetIndex
+from engine.layout import FileKind, file_name, offset_index_file_name, parent_of, parse_file_name
+from engine.log.scan.batch_search import heads
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
@@ -25,21 +28,30 @@ _AHEAD = 32 << 20  # bytes behind the last gap that are searched for a key that 
 _INFLATED = 16 << 20  # a batch that becomes more is left out
 
 
-def keys_explain_gaps(files: ReadOnlyFiles, path: str, positions: list[int], following: list[str]) -> bool:
+def keys_explain_gaps(
+    files: ReadOnlyFiles, path: str, positions: list[int], earlier: Sequence[str], following: list[str]
+) -> bool:
     """Are the gaps in the log at `path` the cleaner's, by the keys of its records?
 
-    positions   of the batches behind gaps, growing      following   paths of the segments behind this one, in order
+    positions   of the batches behind gaps, growing
+    earlier, following   paths of the segments before and behind this one, in order: the cleaner works from the first one on
 
     They are where every record up to the batch behind the last gap has a key, none of them comes twice in front of it, and
     one thing more that unique keys alone do not have: there are several gaps, or a key comes again behind the last one.
+    Where no record comes before that batch, its keys say nothing. Nor is it the cleaner's work if the offset index has the
+    batches behind the gaps further on than they are: the cleaner rewrites it.
     The first 200,000 keys or so speak for all.
     """
     last = positions[-1]
     seen: set[int] = set()
     try:
         damage: list[Finding] = []
-        for chunk, base in _chunks(files, path, 0, last + 1, damage.append):
-            if not _fits(chunk, base, last, seen):
+        if _is_cut_out(files, path, last):
+            return False
+        for name, chunk, base in _up_to(files, path, last, earlier, damage.append):
+            if name == path and not seen and base + _first_position(chunk) >= last:
+                return False
+            if not _fits(chunk, base, last if name == path else LONG_MAX, seen):
                 return False
             if len(seen) >= _KEYS:
                 break
@@ -48,6 +60,44 @@ def keys_explain_gaps(files: ReadOnlyFiles, path: str, positions: list[int], fol
         return len(positions) > 1 or _comes_again(files, path, last, following, seen)
     except KafkalogError:
         return False  # a file that goes away or can not be read proves nothing
+
+
+def _up_to(
+    files: ReadOnlyFiles, path: str, last: int, earlier: Sequence[str], report: Callable[[Finding], None]
+) -> Iterator[tuple[str, Chunk, int]]:
+    """The records of the segments `earlier` and of `path` up to the batch at byte `last`, each chunk with its file."""
+    for name, end in (*((name, LONG_MAX) for name in earlier), (path, last + 1)):
+        for chunk, base in _chunks(files, name, 0, end, report):
+            yield name, chunk, base
+
+
+def _first_position(chunk: Chunk) -> int:
+    return chunk.batches.table[BatchField.POSITION, chunk.records.table[RecordField.BATCH, chunk.first]]
+
+
+def _is_cut_out(files: ReadOnlyFiles, path: str, last: int) -> bool:
+    """Has the offset index every batch that it knows from byte `last` on further on, by the same number of bytes?"""
+    parsed = parse_file_name(file_name(path))
+    if parsed is None or parsed.kind is not FileKind.LOG or parsed.suffix or parsed.base_offset is None:
+        return False
+    index_path = f"{parent_of(path)}/{offset_index_file_name(parsed.base_offset)}"
+    if not files.exists(index_path):
+        return False
+    index = OffsetIndex.read(files, index_path, parsed.base_offset)
+    if not index.used_entries or index.sanity():
+        return False
+    moved: set[int] = set()
+    entries = iter(index)
+    entry = next(entries, None)
+    with files.open(path) as file:
+        for head in heads(file, last, file.size()):
+            while entry is not None and entry.offset < head.base_offset:
+                entry = next(entries, None)
+            if entry is None:
+                break
+            if entry.offset < head.next_offset:
+                moved.add(entry.position - head.position)
+    return len(moved) == 1 and moved.pop() > 0
 
 
 def _fits(chunk: Chunk, base: int, last: int, seen: set[int]) -> bool:

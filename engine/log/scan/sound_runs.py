@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
 
 
+_ALL_BITS = (1 << 64) - 1
+
+
 class Batch(NamedTuple):
     """A sound batch at bytes [start, end) of a .log, with its offsets, the end exclusive.
 
@@ -54,8 +57,14 @@ class Run(NamedTuple):
 
 
 def sound_batches(file: OpenFile, gave_up: Callable[[int], object]) -> Iterator[Batch]:
+    """Those of `checked_batches` whose base offset can be one."""
+    return (batch for batch in checked_batches(file, gave_up) if batch.first_offset >= 0)
+
+
+def checked_batches(file: OpenFile, gave_up: Callable[[int], object]) -> Iterator[Batch]:
     """Every batch with a right checksum and a known magic that leaves an offset for the next batch, in file order.
 
+    No checksum covers base offsets: that of a batch may be negative, where its sign is wrong.
     gave_up  takes the byte from which on nothing was read, where the search after damage used up its work limit
     """
     walk, damaged = LogWalk(file), None
@@ -94,7 +103,7 @@ def _batches(walk: LogWalk) -> Iterator[tuple[bool, Batch]]:
             base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
             start = window.base + table[BatchField.POSITION, row]
             is_known = 0 <= table[BatchField.MAGIC, row] <= MAGIC_V2  # no checksum covers it, and consumers end there
-            is_sound = table[BatchField.VALID, row] == 1 and is_known and 0 <= base <= last < LONG_MAX
+            is_sound = table[BatchField.VALID, row] == 1 and is_known and base <= last < LONG_MAX and (base < 0) == (last < 0)
             yield is_sound, Batch(
                 start, start + table[BatchField.SIZE, row], base, last + 1, table[BatchField.CRC, row],
                 table[BatchField.COUNT, row], table[BatchField.LEADER_EPOCH, row], table[BatchField.PRODUCER_ID, row],
@@ -103,10 +112,11 @@ def _batches(walk: LogWalk) -> Iterator[tuple[bool, Batch]]:
 
 
 def with_offsets_restored(batches: Iterator[Batch], base_offset: int, following: int | None) -> Iterator[Batch]:
-    """`batches` of one file, where a base offset with one wrong bit is replaced by the right one.
+    """`batches` of one file, where a base offset with one wrong bit is replaced by the right one. Other negative ones go.
 
     The batches before and after it prove it: exactly the offsets that its header counts are free between them. No checksum
-    covers base offsets. `base_offset` is that of the segment, `following` that of the next one; None: it is the last.
+    covers base offsets, and none is negative: for a wrong sign it is enough that the offset fits between them. `base_offset` is
+    that of the segment, `following` that of the next one, or where the log is known to end; None: that is not known.
     """
     end_offset, end = base_offset, 0
     batch = next(batches, None)
@@ -114,12 +124,22 @@ def with_offsets_restored(batches: Iterator[Batch], base_offset: int, following:
         after = next(batches, None)
         next_offset = following if after is None else after.first_offset if after.start == batch.end else None
         size = batch.end_offset - batch.first_offset
-        is_wrong = (batch.first_offset ^ end_offset).bit_count() == 1 and batch.start == end
+        is_wrong = ((batch.first_offset ^ end_offset) & _ALL_BITS).bit_count() == 1 and batch.start == end
         if is_wrong and batch.record_count == size and next_offset == end_offset + size:
-            batch = batch._replace(first_offset=end_offset, end_offset=end_offset + size, restored_from=batch.first_offset)
-        yield batch
-        end_offset, end = batch.end_offset, batch.end
+            batch = _restored(batch, end_offset)
+        elif batch.first_offset < 0:
+            first, limit = batch.first_offset & LONG_MAX, end_offset + size if next_offset is None else next_offset
+            fits = batch.start == end and end_offset <= first <= limit - size
+            batch = _restored(batch, first) if fits else None
+        if batch is not None:
+            yield batch
+            end_offset, end = batch.end_offset, batch.end
         batch = after
+
+
+def _restored(batch: Batch, first: int) -> Batch:
+    end_offset = batch.end_offset - batch.first_offset + first
+    return batch._replace(first_offset=first, end_offset=end_offset, restored_from=batch.first_offset)
 
 
 def as_runs(batches: Iterator[Batch]) -> Iterator[Run]:

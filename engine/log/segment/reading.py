@@ -244,6 +244,13 @@ class ReadableSegment:
         head = self.translate_offset(offset)
         return None if head is None else (head, count_records(self.log_file, head.position, self.size))
 
+    def end_below(self, offset: int) -> int:
+        """Behind the last batch that ends below `offset`: where the log ends for the next start once it is truncated there."""
+        cut = self.translate_offset(offset)
+        position = self.offset_index.lookup(offset - 1).position if offset > self.base_offset else 0
+        last = last_head(self.log_file, position, self.size if cut is None else cut.position)
+        return self.base_offset if last is None else last.next_offset
+
     @property
     def aborted_are_unknown(self) -> bool:
         """Can the transaction index not be believed? Opening a log for writing makes lost ones anew."""

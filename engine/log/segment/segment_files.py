@@ -8,6 +8,7 @@ from engine.files import WritableFile
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
+from engine.log.segment.deferred import DELETED
 from engine.log.segment.reading import ReadableSegment
 
 if TYPE_CHECKING:
@@ -112,12 +113,13 @@ class SegmentFiles(ReadableSegment):
         self.suffix = new
         after = self.paths
         self.release_log()
-        self.files.rename(before[0], after[0])
+        is_deleted = new == DELETED  # a file that has that name already was deleted before
+        self.files.rename(before[0], after[0], replaces=is_deleted)
         for index, path, to in zip((self._offset_index, self._time_index), before[1:3], after[1:3], strict=True):
             if index is not None:
                 index.rename_to(to)
             elif self.files.exists(path):
-                self.files.rename(path, to)
+                self.files.rename(path, to, replaces=is_deleted)
         self.txn_index.rename_to(after[3])
 
     def delete_if_exists(self) -> None:

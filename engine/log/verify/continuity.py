@@ -11,11 +11,13 @@ from engine.log.scan.cleaned import was_cleaned
 from engine.log.scan.gaps import HeaderGaps, explained_finding, loss_findings
 from engine.log.scan.keys import keys_explain_gaps
 from engine.log.scan.rolled import is_rolled_ahead
+from engine.log.tiering import nothing_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.files import ReadOnlyFiles
+    from engine.log.tiering import Policy
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
@@ -29,10 +31,11 @@ class _Gap(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """The batches of one segment, and the path of the one behind it, if there is one."""
+    """The batches of one segment, how many come before it, and the path of the one behind it, if there is one."""
 
     path: str
     gaps: HeaderGaps
+    number: int
     following: list[str]
 
 
@@ -40,22 +43,22 @@ class ContinuityCheck:
     """Tell it of every segment, from the first on, and feed it the windows of each.
 
     directory     the partition's      epoch_starts  where its leader epochs begin, as far as the checkpoint can be relied on
-    compacted     is the topic? Then gaps within segments are no losses; if it is known not to be, keys explain none. None: not
-                  known
+    policy        is the topic compacted? Then gaps within segments are no losses; if it is known not to be, keys explain none
 
     `losses` are the gaps that were reported as such, as offsets [first, end).
     """
 
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Report, epoch_starts: Sequence[int] = (),
-        compacted: bool | None = None,
+        policy: Policy = nothing_known,
     ) -> None:
         self._files, self._directory, self._report, self._epoch_starts = files, directory, report, epoch_starts
-        self._compacted = compacted
+        self._policy = policy
         self.losses: list[tuple[int, int]] = []
         self._gaps: list[_Gap] = []  # between segments
         self._segments: list[_Segment] = []  # that have gaps, and no trace of the cleaner in or behind them
         self._last: _Segment | None = None
+        self._paths: list[str] = []  # of the segments so far
         self._end: int | None = None  # behind the last offset so far
         self._has_traces = False  # of the cleaner
 
@@ -72,7 +75,8 @@ class ContinuityCheck:
         if self._last is not None:
             self._last.following.append(path)
         self._end_segment()
-        self._last = _Segment(path, HeaderGaps(base_offset), [])
+        self._last = _Segment(path, HeaderGaps(base_offset), len(self._paths), [])
+        self._paths.append(path)
 
     def skip_segment(self) -> None:
         """Nothing is known of the segment but where it begins."""
@@ -93,8 +97,9 @@ class ContinuityCheck:
         """The log ends: report the gaps that no compaction explains."""
         self._note_rolled_ahead()
         self._end_segment()
-        segments = [segment for segment in self._segments if not self._compacted and not self._was_cleaned(segment.path)]
-        is_cleaned = self._has_traces or (self._compacted and self._segments)
+        is_compacted = bool(self._segments) and self._policy().compacted
+        segments = [segment for segment in self._segments if not is_compacted and not self._was_cleaned(segment.path)]
+        is_cleaned = self._has_traces or is_compacted
         explained = [segment for segment in segments if self._keys_explain(segment)]
         for segment in segments:
             if segment in explained:
@@ -129,10 +134,10 @@ class ContinuityCheck:
         self._last = None
 
     def _keys_explain(self, segment: _Segment) -> bool:
-        if self._compacted is False:
+        if self._policy().compacted is False:
             return False
         positions = [gap.position for gap in segment.gaps.losses()]
-        return keys_explain_gaps(self._files, segment.path, positions, segment.following)
+        return keys_explain_gaps(self._files, segment.path, positions, self._paths[: segment.number], segment.following)
 
     def _was_cleaned(self, path: str) -> bool:
         parsed = parse_file_name(path.rpartition("/")[2])

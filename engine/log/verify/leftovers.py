@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import ReadOnlyFiles
-    from engine.log.logdir.log_manager import TopicPolicy
     from engine.log.segment.replacement import Replacement
+    from engine.log.tiering import Policy
 
     Report = Callable[[Finding], None]
 
 _LOG, _TXN_INDEX = FileKind.LOG.value, FileKind.TRANSACTION_INDEX.value
 
 
-def check_leftovers(files: ReadOnlyFiles, directory: str, policy: TopicPolicy, report: Report) -> None:
+def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report: Report) -> None:
     """Report `.cleaned` and `.swap` files in the partition `directory`. Raises UnreadableFile."""
     directory = directory.rstrip("/") or "/"
     names = files.plain(directory)
@@ -38,17 +38,17 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: TopicPolicy, r
             what = f"part of a split that was interrupted (offset {found.lowest} was still being written): a start deletes it"
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
     if found.log_swaps:
-        plan = plan_replacement(files, directory, names, found.log_swaps, is_compacted=policy.compacted is True)
+        plan = plan_replacement(files, directory, names, found.log_swaps, is_compacted=policy().compacted is True)
         _report_swaps(directory, plan, policy, report)
         _report_transaction_indexes(files, directory, names, plan, report)
 
 
-def _report_swaps(directory: str, plan: Replacement, policy: TopicPolicy, report: Report) -> None:
+def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Report) -> None:
     replaced = ", ".join(name for name in plan.replaced if is_log_file_name(name)) or "no segment"
     does = f"a start puts {plan.what} in the place of {replaced}"
     if plan.lost:
         first, end = min(first for first, _ in plan.lost.values()), max(end for _, end in plan.lost.values())
-        unknown = ", unless the topic is compacted" if policy.compacted is None else ""
+        unknown = ", unless the topic is compacted" if policy().compacted is None else ""
         gone = f"; offsets {first} to {end} are only there: they are lost{unknown}"
     else:
         gone = ""

@@ -6,12 +6,15 @@ gaps, is in `continuity`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
-from engine.findings import Finding, Where
+from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.findings import Finding, Severity, Where
 from engine.formats import BatchField
 from engine.index.offset import OffsetIndex
 from engine.layout import (
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.index.offset import OffsetPosition
     from engine.layout import FileName, PartitionDir
-    from engine.log.logdir.log_manager import TopicPolicy
+    from engine.log.tiering import Policy
 
     Line = Callable[[FileKind], int | None]
 
@@ -50,12 +53,16 @@ _WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 
 
 class Claim(NamedTuple):
-    """The file at `path` says that the log reached offset `end` (exclusive); `what` is the sentence, `code` of its finding."""
+    """The file at `path` says that the log reached offset `end` (exclusive); `what` is the sentence, `code` of its finding.
+
+    records_end  behind the last record of which it tells, where that may be less
+    """
 
     code: str
     path: str
     end: int
     what: str
+    records_end: int | None = None
 
     def finding(self, log_end: int) -> Finding:
         """That the log ends at `log_end`, which is before."""
@@ -78,49 +85,83 @@ class Evidence(NamedTuple):
     claims      how far the log reached
     log_start   the line of log-start-offset-checkpoint; None: there is none
     epochs      of leader-epoch-checkpoint, as far as it can be relied on
-    deleted     base offsets of segments whose deletion has begun
-    lacks_snapshots  segments before the last have batches of producers, and there is no producer snapshot: brokers write one
-                     whenever a segment is full
+    deleted     offsets [first, end) of segments whose deletion has begun
+    lacks_snapshots  segments before the last have batches of producers behind the log start, and there is no producer
+                     snapshot: brokers write one whenever a segment is full
     """
 
     directory: str
     claims: Sequence[Claim]
     log_start: int | None
     epochs: Sequence[EpochEntry]
-    deleted: Sequence[int]
+    deleted: Sequence[tuple[int, int]]
     lacks_snapshots: bool = False
 
     def beyond(self, end: int) -> list[Claim]:
-        """The claims that the log reached offsets behind `end`, where it ends."""
-        return [claim for claim in self.claims if claim.end > end]
+        """The claims that the log reached offsets behind `end`, where it ends.
 
-    def before(self, base_offset: int, policy: TopicPolicy) -> Missing | None:
+        A snapshot alone, whose producers wrote nothing there, proves nothing: who truncates a log at an offset within a batch
+        leaves a snapshot of that offset, and the log ends before the batch.
+        """
+        claims = [claim for claim in self.claims if claim.end > end]
+        has_records = any(claim.records_end is None or claim.records_end > end for claim in claims)
+        return claims if has_records or len(claims) > 1 else []
+
+    def before(self, base_offset: int, policy: Policy) -> Missing | None:
         """What was lost before the first segment, which begins at `base_offset`.
 
-        Leader epochs are truncated when the log start offset moves, so the first one remembers where the log began. With
-        remote storage a log begins before its first local segment: then these offsets are not missing but not checked.
+        Leader epochs are truncated when the log start offset moves, so the first one remembers where the log began; a line of
+        log-start-offset-checkpoint does, too, and may be older than the last deletion. With remote storage a log begins
+        before its first local segment: then these offsets are not missing but not checked.
         """
-        if not self.epochs or self.epochs[0].start_offset >= base_offset or any(one < base_offset for one in self.deleted):
+        epoch = self.epochs[0] if self.epochs else None
+        starts = Starts(self.log_start, base_offset, None if epoch is None else epoch.start_offset)
+        start = max(starts.first_epoch or 0, self.log_start or 0)
+        if not starts.differ or start >= base_offset:
             return None
-        start = max(self.epochs[0].start_offset, self.log_start or 0)
-        if start >= base_offset:
+        first, end = self._left_by_deleted(start, base_offset, policy)
+        if first >= end:
             return None
-        path = f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
-        offsets = f"offsets {start} to {base_offset - 1}"
-        epoch = self.epochs[0]
-        began = f"epoch {epoch.epoch} began at offset {epoch.start_offset}, the first segment begins at {base_offset}"
-        if Starts(self.log_start, base_offset, epoch.start_offset).are_of_tiered(policy.tiering):
-            known = "remote storage holds" if policy.tiering is Tiering.TIERED else "remote storage may hold"
+        offsets = f"offsets {first} to {end - 1}"
+        if epoch is None:
+            code, path = "start-before-log", f"{_log_dir_of(self.directory)}/{FileKind.LOG_START_CHECKPOINT.value}"
+            began = f"the log start offset of {self.directory} is {start}, the first segment begins at {base_offset}"
+        else:
+            code, path = "epochs-before-log", f"{self.directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+            began = f"epoch {epoch.epoch} began at offset {epoch.start_offset}, the first segment begins at {base_offset}"
+        where = Where(path, None, first)
+        tiering = policy().tiering
+        if starts.are_of_tiered(tiering):
+            known = "remote storage holds" if tiering is Tiering.TIERED else "remote storage may hold"
             what = f"{began}, and the log start offset is {start}: {known} {offsets}, which were not checked"
-            return Missing(start, base_offset, Finding("records-remote", Where(path, None, start), what))
+            return Missing(first, end, Finding("records-in-remote-storage", where, what, milder=Severity.INFO))
         what = f"{began}: {offsets} are missing, and no log start offset says that they were deleted"
-        return Missing(start, base_offset, Finding("epochs-before-log", Where(path, None, start), what))
+        return Missing(first, end, Finding(code, where, what))
+
+    def _left_by_deleted(self, first: int, end: int, policy: Policy) -> tuple[int, int]:
+        """What of offsets [first, end) before the log no segment holds whose deletion has begun: from the first to the last.
+
+        The last offsets of a compacted segment may have been removed before.
+        """
+        deleted = sorted(self.deleted)
+        if deleted and deleted[0][0] < end and policy().compacted:
+            return end, end
+        for begin, behind in deleted:
+            if begin <= first:
+                first = max(first, behind)
+        for begin, behind in reversed(deleted):
+            if begin < end <= behind:
+                end = begin
+        return first, end
 
 
-def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None) -> Evidence:
+def read_evidence(
+    files: ReadOnlyFiles, directory: str, line: Line | None = None, *, of_end_only: bool = False
+) -> Evidence:
     """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
 
     line  gives the line of the partition in a checkpoint of its log dir; default: it is read
+    of_end_only  only how far the log reached is asked: small files are read, and no batches of segments
     Files that cannot be believed say nothing; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
@@ -129,16 +170,19 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
         return Evidence(directory, (), None, (), ())  # all of it goes
     claims: list[Claim] = []
     epochs: Sequence[EpochEntry] = ()
-    deleted: list[int] = []
+    deleted: list[tuple[int, int]] = []
     last_index = -1  # base offset
     names = files.plain(directory)
+    logs = sorted(name for name in names if is_log_file_name(name))
+    last_log = int(logs[-1][:20]) if logs else -1  # base offset
     for name in names:
         parsed = parse_file_name(name)
         if parsed is None or parsed.remote_id is not None:
             continue
         path = f"{directory}/{name}"
         if parsed.kind is FileKind.LOG and parsed.suffix == ".deleted" and parsed.base_offset is not None:
-            deleted.append(parsed.base_offset)
+            if not of_end_only:
+                deleted.append((parsed.base_offset, _end_of(files, path, parsed.base_offset)))
         elif parsed.kind is FileKind.LEADER_EPOCH_CHECKPOINT and not parsed.suffix:
             checkpoint = read_leader_epochs(files, path)
             epochs = () if checkpoint.findings else checkpoint.entries
@@ -148,17 +192,35 @@ def read_evidence(files: ReadOnlyFiles, directory: str, line: Line | None = None
             continue
         elif parsed.kind is FileKind.PRODUCER_SNAPSHOT:
             what = f"the snapshot was taken at offset {parsed.base_offset}"
-            claims.append(Claim("snapshot-beyond-log", path, parsed.base_offset, what))
+            records_end = _records_end(files, path) if parsed.base_offset > last_log else None
+            claims.append(Claim("snapshot-beyond-log", path, parsed.base_offset, what, records_end))
         elif parsed.kind is FileKind.OFFSET_INDEX:
             last_index = max(last_index, parsed.base_offset)
     if last_index >= 0:
         claims += _of_index(files, directory, last_index)
-    logs = sorted(name for name in names if is_log_file_name(name))
-    lacks_snapshots = not any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names) and any(
-        _has_producers(files, f"{directory}/{name}") for name in logs[:-1]
-    )
     log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
+    full = [name for name, following in pairwise(logs) if int(following[:20]) > (log_start or 0)]
+    has_snapshots = any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names)
+    lacks_snapshots = not (of_end_only or has_snapshots) and any(_has_producers(files, f"{directory}/{name}") for name in full)
     return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
+
+
+def _end_of(files: ReadOnlyFiles, path: str, base_offset: int) -> int:
+    """Behind the last offset of the batches at `path`, as far as their headers can be read."""
+    end = base_offset
+    with files.open(path) as file:
+        try:
+            for head in heads(file, 0, file.size()):
+                end = max(end, head.next_offset)
+        except CorruptRecord:
+            pass
+    return end
+
+
+def _records_end(files: ReadOnlyFiles, path: str) -> int | None:
+    """Behind the last record of a producer in a snapshot; None where it cannot be believed."""
+    snapshot = ProducerSnapshot.read(files, path)
+    return None if snapshot.sanity() else 1 + max((entry.last_offset for entry in snapshot), default=-1)
 
 
 def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
@@ -180,12 +242,14 @@ def _of_index(files: ReadOnlyFiles, directory: str, base_offset: int) -> Iterato
     """
     path, log_path = f"{directory}/{offset_index_file_name(base_offset)}", f"{directory}/{log_file_name(base_offset)}"
     index = OffsetIndex.read(files, path, base_offset)
-    if not index.used_entries or index.sanity():
+    if not index.used_entries:
         return
     last = index.entry(index.used_entries - 1)
     size = files.info(log_path).size if files.exists(log_path) else 0
-    inside = [entry for entry in (index.entry(number) for number in range(index.used_entries)) if entry.position < size]
-    if last.position >= size and (not inside or _agrees(files, log_path, inside[-1])):
+    if last.position < size or index.sanity():
+        return
+    inside = bisect_left(range(index.used_entries), size, key=lambda number: index.entry(number).position)
+    if not inside or _agrees(files, log_path, index.entry(inside - 1)):
         yield Claim("index-beyond-log", path, last.offset + 1, f"its last entry points to offset {last.offset}")
 
 
@@ -203,9 +267,11 @@ def _of_checkpoints(
     files: ReadOnlyFiles, directory: str, partition: PartitionDir | None, given: Line | None
 ) -> tuple[int | None, list[Claim]]:
     """The line of log-start-offset-checkpoint, and what the other checkpoints of the log dir say."""
-    log_dir, _, _ = directory.rpartition("/") if "/" in directory else (".", "", "")
+    log_dir = _log_dir_of(directory)
     if partition is None or partition.kind not in _WITH_LINES or partition.topic == METADATA_TOPIC:
         return None, []
+    if partition.kind is PartitionKind.FUTURE and files.exists(f"{log_dir}/{partition.topic}-{partition.partition}"):
+        return None, []  # the lines are about that one
     line = partial(_line, files, log_dir, (partition.topic, partition.partition)) if given is None else given
     claims: list[Claim] = []
     for kind, what in _CHECKPOINTS.items():
@@ -214,6 +280,10 @@ def _of_checkpoints(
             said = f"{directory}: {what.format(offset=offset)}"
             claims.append(Claim("checkpoint-beyond-log", f"{log_dir}/{kind.value}", offset, said))
     return line(FileKind.LOG_START_CHECKPOINT), claims
+
+
+def _log_dir_of(directory: str) -> str:
+    return directory.rpartition("/")[0] if "/" in directory else "."
 
 
 def _line(files: ReadOnlyFiles, log_dir: str, key: tuple[str, int], kind: FileKind) -> int | None:

@@ -27,7 +27,7 @@ from engine.layout import (
     partition_of,
     transaction_index_file_name,
 )
-from engine.log.logdir.log_manager import TopicPolicy
+from engine.log.tiering import nothing_known
 from engine.log.verify.continuity import ContinuityCheck
 from engine.log.verify.epochs import EpochCheck
 from engine.log.verify.flood import Dam
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import OpenFile, ReadOnlyFiles
+    from engine.log.tiering import Policy
     from engine.log.verify.losses import Evidence
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
 
 MAX_BASE_OFFSET = 2**63 - 2**32  # kernels add 32-bit numbers to it
-UNKNOWN_POLICY = TopicPolicy()
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
@@ -76,11 +76,11 @@ class Verification:
 
 def verify_partition(
     files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True,
-    policy: TopicPolicy = UNKNOWN_POLICY,
+    policy: Policy = nothing_known,
 ) -> Verification:
     """Compare all files of the partition in `directory` → what was compared. `report` takes what is wrong.
 
-    policy what is known of its topic: whether gaps can be the cleaner's, and its first records in remote storage
+    policy asked for what is known of its topic: whether gaps can be the cleaner's, and its first records in remote storage
     go_on  is asked now and then; False: stop in the middle, what was found so far was reported
     Files with `.deleted`, `.cleaned`, `.swap` and the like are no part of the log; of the last two it is reported what a start
     does with them. Memory: one window,
@@ -109,7 +109,7 @@ class _Judged:
             result.is_log_damaged = True
         if finding.severity is not Severity.INFO and finding.code not in LOSSES:
             result.is_broken = True
-        result.is_partly_remote |= finding.code == "records-remote"
+        result.is_partly_remote |= finding.code == "records-in-remote-storage"
         self._dam(finding)
 
     def finish(self) -> None:
@@ -119,7 +119,7 @@ class _Judged:
 
 class _Partition:
     def __init__(
-        self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool], policy: TopicPolicy
+        self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool], policy: Policy
     ) -> None:
         self._files, self._policy = files, policy
         self._prefix = directory if directory.endswith("/") else directory + "/"
@@ -140,7 +140,7 @@ class _Partition:
         self._start_offset = self._log_start_offset()
         self._epochs = self._epoch_check()
         self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts,
-                                           self._policy.compacted)
+                                           self._policy)
         self._producers = ProducerCheck(self._snapshots(), self._report)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):

@@ -21,6 +21,7 @@ from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
 from engine.log.segment.replacement import offset_of
+from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
@@ -52,10 +53,15 @@ class Rebuilder:
     """Rebuilds files of the partition in `directory`.
 
     findings  what `verify_partition` reported of it       now  ms, the clock by which producers expire
+    tiering   are older segments in remote storage?
     Raises LogDamaged where the log must be recovered first.
     """
 
-    def __init__(self, files: Files, directory: str, config: LogConfig, findings: Iterable[Finding], now: int) -> None:
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, findings: Iterable[Finding], now: int,
+        tiering: Tiering = Tiering.UNKNOWN,
+    ) -> None:
+        self._tiering = tiering
         self._files, self._directory, self._config, self._now = files, directory.rstrip("/") or "/", config, now
         self._bases: set[int] = set()  # of segments whose indexes are rebuilt
         self._snapshots: set[int] = set()
@@ -179,5 +185,5 @@ class Rebuilder:
     def _leader_epochs(self) -> str:
         """The epochs that the batches carry."""
         name = FileKind.LEADER_EPOCH_CHECKPOINT.value
-        rebuild_leader_epochs(self._files, self._directory)
+        rebuild_leader_epochs(self._files, self._directory, self._tiering)
         return name
