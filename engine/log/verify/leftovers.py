@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from engine.files import ReadOnlyFiles
     from engine.log.segment.replacement import Replacement
-    from engine.log.tiering import Policy, TopicPolicy
+    from engine.log.tiering import Policy
 
     Report = Callable[[Finding], None]
 
@@ -38,18 +38,17 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
             what = f"part of a split that was interrupted (offset {found.lowest} was still being written): a start deletes it"
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
     if found.log_swaps:
-        known = policy()
-        plan = plan_replacement(files, directory, names, found.log_swaps, is_compacted=known.compacted is True)
-        _report_swaps(directory, plan, known, report)
+        plan = plan_replacement(files, directory, names, found.log_swaps, is_compacted=policy().compacted is True)
+        _report_swaps(directory, plan, policy, report)
         _report_transaction_indexes(files, directory, names, plan, report)
 
 
-def _report_swaps(directory: str, plan: Replacement, policy: TopicPolicy, report: Report) -> None:
+def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Report) -> None:
     replaced = ", ".join(name for name in plan.replaced if is_log_file_name(name)) or "no segment"
     does = f"a start puts {plan.what} in the place of {replaced}"
     if plan.lost:
         first, end = min(first for first, _ in plan.lost.values()), max(end for _, end in plan.lost.values())
-        unknown = ", unless the topic is compacted" if policy.compacted is None else ""
+        unknown = ", unless the topic is compacted" if policy().compacted is None else ""
         gone = f"; offsets {first} to {end} are only there: they are lost{unknown}"
     else:
         gone = ""
