@@ -266,7 +266,9 @@ LATER = "data/t-0/00000000000000000009.log"
 WITHOUT_TRACES = {
     "several gaps, unique keys": (SEVERAL, {}, "gaps-compacted"),
     "a key that comes again": (keyed(0, b"a") + keyed(4, b"b") + keyed(5, b"a"), {}, "gaps-compacted"),
-    "a key that comes again in the next segment": (keyed(3, b"a"), {LATER: keyed(9, b"b") + keyed(10, b"b")}, "gaps-compacted"),
+    "a key that comes again in the next segment": (
+        keyed(0, b"a") + keyed(3, b"c"), {LATER: keyed(9, b"b") + keyed(10, b"b")}, "gaps-compacted"),
+    "no record in front that could tell": (keyed(3, b"a"), {LATER: keyed(9, b"b") + keyed(10, b"b")}, "offset-gap"),
     "control records between": (keyed(0, b"a") + batch(2, control=True) + keyed(7, b"b"), {}, "gaps-compacted"),
     "one gap, and nothing comes again": (keyed(0, b"a") + keyed(4, b"b") + keyed(5, b"c"), {}, "offset-gap"),
     "a record without a key": (keyed(0, b"a") + keyless(1) + keyed(4, b"b") + keyed(7, b"c"), {}, "offset-gap"),
