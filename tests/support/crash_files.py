@@ -354,10 +354,16 @@ class CrashFiles(Files):
         if node is None:
             parent.change({name: DirectoryNode()})
 
+    def make_own_directory(self, path: str) -> bool:
+        self.make_directory(path)
+        return False
+
     @contextmanager
     def held_open(self, directory: str) -> Iterator[None]:
         self._node(directory, unwritable)
         yield
+
+    held_to_go = held_open
 
     def remove_directory(self, path: str) -> None:
         parent, name = self._place(path)

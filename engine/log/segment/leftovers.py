@@ -104,7 +104,9 @@ class Leftovers:
     def _remove_covered(self, log_swaps: list[str]) -> None:
         """Remove what the `.log.swap` files replace, and what is in their place; report the batches that nothing else holds."""
         names = self._files.plain(self._directory)
-        plan = plan_replacement(self._files, self._directory, names, log_swaps, is_compacted=self._config.compact)
+        plan = plan_replacement(
+            self._files, self._directory, names, log_swaps, self._config, is_compacted=self._config.compact
+        )
         for name in plan.replaced:
             if not plan.is_compaction:
                 self._note_txn_index(name)

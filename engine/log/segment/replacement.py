@@ -1,7 +1,8 @@
 """What a start does with the files of an interrupted compaction or split: decided once, for what changes them and what looks.
 
 Names decide which `.swap` files a start completes; their batches decide which segments go, and what is lost with them.
-Mirrors the passes of LogLoader.load over `.cleaned` and `.swap` files. Changes nothing.
+Mirrors the passes of LogLoader.load over `.cleaned` and `.swap` files. As in Kafka, reading a `.log.swap` makes an
+`.index.swap` where there is none: who only looks hands in an overlay.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import BatchField
 from engine.layout import FileKind, is_log_file_name, parse_long
+from engine.log.errors import CorruptRecord
 from engine.log.scan.sound_runs import as_runs, sound_batches
+from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.splitting import CLEANED, SWAP
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.files import ReadOnlyFiles
+    from engine.config import LogConfig
+    from engine.files import Files, ReadOnlyFiles
     from engine.log.scan.sound_runs import Run
 
 LOG_SWAP = FileKind.LOG.value + SWAP
@@ -98,13 +102,13 @@ class Replacement(NamedTuple):
 
 
 def plan_replacement(
-    files: ReadOnlyFiles, directory: str, names: Iterable[str], log_swaps: list[str], *, is_compacted: bool
+    files: Files, directory: str, names: Iterable[str], log_swaps: list[str], config: LogConfig, *, is_compacted: bool
 ) -> Replacement:
     """What the `.log.swap` files with the names `log_swaps` replace, of the files `names` in `directory`.
 
     is_compacted  the topic is known to be compacted
     """
-    swaps = sorted((_read_swap(files, directory, name) for name in log_swaps), key=lambda swap: swap.base_offset)
+    swaps = sorted((_read_swap(files, directory, name, config) for name in log_swaps), key=lambda swap: swap.base_offset)
     first, end = swaps[0].base_offset, max(swap.end_offset for swap in swaps)
     taken = {name.removesuffix(SWAP) for name in log_swaps}
     replaced = [name for name in names if not name.endswith(SWAP) and (offset := offset_of(name)) is not None
@@ -124,8 +128,14 @@ def read_runs(files: ReadOnlyFiles, directory: str, name: str) -> list[Run]:
         return list(as_runs(sound_batches(file, lambda _: None)))
 
 
-def _read_swap(files: ReadOnlyFiles, directory: str, name: str) -> Swap:
-    base = end = sound_end = offset_of(name) or 0
+def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Swap:
+    base = offset_of(name) or 0
+    segment = LogSegment(files, directory, base, config, 0, suffix=SWAP)
+    try:
+        end = segment.read_next_offset()
+    except CorruptRecord:
+        end = segment.scan().next_offset or base
+    segment.close_handlers()
     fault = None
     with files.open(f"{directory}/{name}") as file:
         walk = LogWalk(file)
@@ -134,10 +144,6 @@ def _read_swap(files: ReadOnlyFiles, directory: str, name: str) -> Swap:
             for row in range(window.rows):
                 if fault is None and not table[BatchField.VALID, row]:
                     fault = f"a batch with a wrong checksum at byte {window.base + table[BatchField.POSITION, row]}"
-                end = table[BatchField.LAST_OFFSET, row] + 1
-                sound_end = end if fault is None else sound_end
-        if walk.stop is Stop.BAD_SIZE:  # a start gives up there; recovery goes on with what is before
-            end = sound_end
         if walk.stop is not Stop.END and fault is None:
             fault = f"it ends inside a batch, which begins at byte {walk.position}"
     return Swap(name, base, end, read_runs(files, directory, name), fault)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.config import LogConfig
 from engine.findings import Finding, Where
 from engine.layout import FileKind, is_log_file_name
 from engine.log.segment.replacement import find_unfinished, plan_replacement
 from engine.log.segment.splitting import CLEANED, SWAP
+from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +40,8 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
             what = f"part of a split that was interrupted (offset {found.lowest} was still being written): a start deletes it"
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
     if found.log_swaps:
-        plan = plan_replacement(files, directory, names, found.log_swaps, is_compacted=policy().compacted is True)
+        is_compacted = policy().compacted is True
+        plan = plan_replacement(OverlayFiles(files, 0), directory, names, found.log_swaps, LogConfig(), is_compacted=is_compacted)
         _report_swaps(directory, plan, policy, report)
         _report_transaction_indexes(files, directory, names, plan, report)
 
