@@ -139,7 +139,8 @@ class Opening:
     jobs: int
 
     def options(
-        self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False, accepts_losses: bool = False
+        self, operation: str, *, for_snapshots: bool = False, knows_metadata_log: bool = False, accepts_losses: bool = False,
+        truncates_to: int | None = None,
     ) -> OperationOptions:
         """The same for `operate`."""
         from engine.log.operations.operation import OperationOptions
@@ -147,6 +148,7 @@ class Opening:
         return OperationOptions(
             operation, self.clean_start, self.recovery_point, self.log_start_offset, self.high_watermark, self.keep_deleted,
             self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log, accepts_losses=accepts_losses,
+            truncates_to=truncates_to,
         )
 
 

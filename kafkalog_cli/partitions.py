@@ -49,10 +49,11 @@ _ONE_BY_ONE = ("append", "delete-records", "truncate")  # an offset of one parti
 
 def run(
     operation: str, values: dict[str, Any], work: Work, work_07: Work07 | None = None,
-    meet: Callable[[LogManager], object] | None = None,
+    meet: Callable[[LogManager], object] | None = None, *, truncates_to: int | None = None,
 ) -> int:
     """Open each log behind PATHS, do `work` on it, close it and say what was done → exit status.
 
+    truncates_to  see OperationOptions
     work_07  for logs of Kafka 0.7; None: they are refused
     meet     is called with the manager of these logs before
     """
@@ -61,7 +62,9 @@ def run(
     def perform(manager: LogManager, opening: Opening, progress: Progress) -> Generator[Report, None, None]:
         is_append = operation == "append"
         accepts_losses = is_append and values["quarantine"] is not None
-        options = opening.options(operation, for_snapshots=not is_append, accepts_losses=accepts_losses)
+        options = opening.options(
+            operation, for_snapshots=not is_append, accepts_losses=accepts_losses, truncates_to=truncates_to
+        )
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
             raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")

@@ -36,4 +36,4 @@ def command(target: int, fully: bool, **values: Any) -> int:
     from engine.log.operations.truncate import LogTruncator
     from kafkalog_cli.partitions import run
 
-    return run("truncate", values, LogTruncator(target, fully=fully).work)
+    return run("truncate", values, LogTruncator(target, fully=fully).work, truncates_to=0 if fully else target)

@@ -434,7 +434,7 @@ def appended(partition):
 
 
 @pytest.mark.parametrize("how", ["segment", "tail"])
-@pytest.mark.parametrize("words", [("append",), ("truncate", "--to", "50"), ("delete-records", "--before", "30"), ("roll",),
+@pytest.mark.parametrize("words", [("append",), ("truncate", "--to", "89"), ("delete-records", "--before", "30"), ("roll",),
                                    ("retain",), ("compact", "--force")], ids=lambda words: words[0])
 def test_no_operation_removes_the_proof_of_a_lost_end(partition, how, words):
     """Opening the log would remove snapshots and leader epochs, and acknowledged offsets would be given away again."""

@@ -183,7 +183,13 @@ def test_a_snapshot_of_another_moment(partition):
     path.write_bytes(data[:-1])
     assert codes(partition) == [("snapshot-corrupt", path.name, 0)]
     path.unlink()
-    shutil.copy(max(partition.glob("*.snapshot")), partition / SNAPSHOT.format(9999))
+    beyond = partition / SNAPSHOT.format(9999)
+    shutil.copy(max(partition.glob("*.snapshot")), beyond)
+    assert codes(partition) == [], "a truncation within a batch leaves such a snapshot"
+    data = bytearray(beyond.read_bytes())
+    data[10 + 14 : 10 + 22] = struct.pack(">q", 9998)  # the first producer's last offset
+    data[2:6] = struct.pack(">I", crc32c(bytes(data[6:])))
+    beyond.write_bytes(data)
     assert codes(partition) == [("snapshot-beyond-log", SNAPSHOT.format(9999), None)]
     result = verify(partition)[1]
     assert (result.worst, result.is_broken) == (Severity.WARNING, False)

@@ -57,6 +57,7 @@ class OperationOptions:
                    the work deletes of it goes before; None: it is none
     knows_metadata_log   the work itself says what may be done to the log of the cluster's metadata
     accepts_losses       a log that loses records when it is opened is opened all the same: what it loses is kept
+    truncates_to         the work truncates the log to this offset: that records after it were lost before needs no proof
     """
 
     name: str
@@ -70,6 +71,7 @@ class OperationOptions:
     first: frozenset[str] | None = None
     knows_metadata_log: bool = False
     accepts_losses: bool = False
+    truncates_to: int | None = None
 
 
 def operate(
@@ -236,7 +238,7 @@ def _make_room(manager: LogManager, options: OperationOptions, place: Place, wor
         log = _opened(manager, options, place, rehearsal, files, clean_start=options.clean_start)
         try:
             _refuse_losses(place, rehearsal, options)
-            _refuse_lost_end(place, evidence, log, report)
+            _refuse_lost_end(place, options, evidence, log, report)
         except LogDamaged:
             log.close_handlers()
             raise
@@ -289,7 +291,7 @@ def _load_without_loss(
             report.events = events
         else:
             try:
-                _refuse_lost_end(place, evidence, log, report)
+                _refuse_lost_end(place, options, evidence, log, report)
             except LogDamaged:
                 log.close_handlers()
                 raise
@@ -300,7 +302,7 @@ def _load_without_loss(
         log = opened(rehearsal, OverlayFiles(disk, manager.now, spill))
         log.close_handlers()
         _refuse_losses(place, rehearsal, options)
-        _refuse_lost_end(place, evidence, log, report)
+        _refuse_lost_end(place, options, evidence, log, report)
     return opened(report, disk)
 
 
@@ -310,14 +312,17 @@ def _evidence(manager: LogManager, place: Place) -> Evidence:
                          lambda kind: manager.offsets(place.log_dir, kind).get(place.key), of_end_only=True)
 
 
-def _refuse_lost_end(place: Place, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
+def _refuse_lost_end(place: Place, options: OperationOptions, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
     """Raise LogDamaged if files beside the log prove that its end was lost: opening it for writing would remove them.
 
     A high watermark alone is reported only: opening the log leaves it, and so does `recover`, which reported the loss.
     """
+    claims = evidence.beyond(log.log_end_offset)
+    is_flushed = any(claim.code == "checkpoint-beyond-log" for claim in claims)
+    if options.truncates_to is not None and (options.truncates_to <= log.log_end_offset or not is_flushed):
+        return  # a truncation that was stopped lowered the checkpoints before anything else, and leaves indexes and snapshots
     found = Report(place.path, report.operation)
     note_end(found, log, evidence)
-    claims = evidence.beyond(log.log_end_offset)
     if {file_name(claim.path) for claim in claims} == {FileKind.REPLICATION_CHECKPOINT.value}:
         report.events += found.events
     elif found.events:

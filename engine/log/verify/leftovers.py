@@ -41,7 +41,8 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
             report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
     if found.log_swaps:
         is_compacted = policy().compacted is True
-        plan = plan_replacement(OverlayFiles(files, 0), directory, names, found.log_swaps, LogConfig(), is_compacted=is_compacted)
+        over = OverlayFiles(files, 0)
+        plan = plan_replacement(over, directory, names, found.log_swaps, LogConfig(), is_compacted=is_compacted)
         _report_swaps(directory, plan, policy, report)
         _report_transaction_indexes(files, directory, names, plan, report)
 
