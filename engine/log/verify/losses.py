@@ -161,7 +161,8 @@ def read_evidence(
     """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
 
     line  gives the line of the partition in a checkpoint of its log dir; default: it is read
-    of_end_only  only how far the log reached is asked: small files are read, and no batches of segments
+    of_end_only  only how far the log reached is asked: small files are read, and no batches of segments; an index without
+                 its log does not count, for a broker that rolls there removes it
     Files that cannot be believed say nothing; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
@@ -196,7 +197,7 @@ def read_evidence(
             claims.append(Claim("snapshot-beyond-log", path, parsed.base_offset, what, records_end))
         elif parsed.kind is FileKind.OFFSET_INDEX:
             last_index = max(last_index, parsed.base_offset)
-    if last_index >= 0:
+    if last_index >= 0 and not (of_end_only and log_file_name(last_index) not in names):
         claims += _of_index(files, directory, last_index)
     log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
     full = [name for name, following in pairwise(logs) if int(following[:20]) > (log_start or 0)]
