@@ -158,4 +158,5 @@ class _Found:
         offsets = f"offsets {self._first} to {self._end - 1}"
         if not self._begins_sound:
             return f"{text}; {self._batches} sound batches ({offsets}) are lost too"
-        return text if (begin, end) == (self._first, self._end) else f"{text}; its sound batches hold {offsets}"
+        is_said = (begin, end) == (self._first, self._end) or self._records is None  # a set says only where it ends
+        return text if is_said else f"{text}; its sound batches hold {offsets}"

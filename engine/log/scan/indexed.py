@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from engine.formats import INT_MAX, NO_TIMESTAMP
+from engine.formats import INT_MAX, LONG_MAX, NO_TIMESTAMP
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
@@ -46,7 +46,7 @@ def indexed_beyond(files: ReadOnlyFiles, directory: str, base_offset: int, end: 
     """
     found = (
         *_of_offset_index(files, directory, base_offset, end.size),
-        *_of_time_index(files, directory, base_offset, end.largest_timestamp),
+        *_of_time_index(files, directory, base_offset, end),
         *_of_transaction_index(files, directory, base_offset),
     )
     return (one for one in found if one.end > end.offset)
@@ -55,15 +55,19 @@ def indexed_beyond(files: ReadOnlyFiles, directory: str, base_offset: int, end: 
 def find_segment_end(files: ReadOnlyFiles, directory: str, base_offset: int) -> SegmentEnd:
     """Where the batches of a segment end by their headers, as far as they can be followed. Without a .log it is empty.
 
-    Read from the last entry of the offset index on that leads to its batch. Earlier timestamps are in the time index.
+    Read from the last entry of the offset index on that leads to its batch. Earlier timestamps are in the time index. If the
+    indexes were not closed, the log is not read: any timestamp may be in it.
     """
     path = f"{directory}/{log_file_name(base_offset)}"
     if not files.exists(path):
         return SegmentEnd(0, base_offset, NO_TIMESTAMP)
     offset, timestamp = base_offset, NO_TIMESTAMP
-    index = _sound(OffsetIndex, files, f"{directory}/{offset_index_file_name(base_offset)}", base_offset)
+    index_path = f"{directory}/{offset_index_file_name(base_offset)}"
+    index = OffsetIndex.read(files, index_path, base_offset) if files.exists(index_path) else None
     with files.open(path) as file:
         size = file.size()
+        if index is not None and index.used_entries < index.entries:
+            return SegmentEnd(size, offset, LONG_MAX)
         inside = None if index is None else _last_inside(index, size)
         position = inside.position if inside is not None and _agrees(file, inside, size) else 0
         try:
@@ -76,16 +80,16 @@ def find_segment_end(files: ReadOnlyFiles, directory: str, base_offset: int) -> 
 
 def is_closed_with_batches(files: ReadOnlyFiles, directory: str, base_offset: int) -> bool:
     """Does the time index of a segment say that it had batches when it was closed?"""
-    return _sound(TimeIndex, files, f"{directory}/{time_index_file_name(base_offset)}", base_offset) is not None
+    return _closed(TimeIndex, files, f"{directory}/{time_index_file_name(base_offset)}", base_offset) is not None
 
 
 def _of_offset_index(files: ReadOnlyFiles, directory: str, base_offset: int, size: int) -> Iterator[Indexed]:
     path, log_path = f"{directory}/{offset_index_file_name(base_offset)}", f"{directory}/{log_file_name(base_offset)}"
-    index = _sound(OffsetIndex, files, path, base_offset)
+    index = _closed(OffsetIndex, files, path, base_offset)
     if index is None:
         return
     last, inside = index.entry(index.used_entries - 1), _last_inside(index, size)
-    if last.position < size:
+    if last.position < size or index.sanity():
         return
     if inside is not None:
         with files.open(log_path) as file:
@@ -109,12 +113,14 @@ def _agrees(file: OpenFile, entry: OffsetPosition, size: int) -> bool:
     return head is not None and head.base_offset <= entry.offset < head.next_offset
 
 
-def _of_time_index(files: ReadOnlyFiles, directory: str, base_offset: int, largest_timestamp: int) -> Iterator[Indexed]:
+def _of_time_index(files: ReadOnlyFiles, directory: str, base_offset: int, end: SegmentEnd) -> Iterator[Indexed]:
     """An entry is made for a timestamp above all before it: one that a batch has is not of a lost one, whatever its offset."""
     path = f"{directory}/{time_index_file_name(base_offset)}"
-    index = _sound(TimeIndex, files, path, base_offset)
-    last = None if index is None else index.entry(index.used_entries - 1)
-    if last is not None and last.timestamp > largest_timestamp:
+    index = _closed(TimeIndex, files, path, base_offset)
+    if index is None:
+        return
+    last = index.entry(index.used_entries - 1)
+    if last.offset >= end.offset and last.timestamp > end.largest_timestamp and not index.sanity():
         what = f"its last entry is of a batch that ends at offset {last.offset}"
         yield Indexed("timeindex-offset-not-found", path, last.offset + 1, what)
 
@@ -130,9 +136,9 @@ def _of_transaction_index(files: ReadOnlyFiles, directory: str, base_offset: int
         yield Indexed("txnindex-mismatch", path, last.last_offset + 1, what)
 
 
-def _sound(kind: type[_Index], files: ReadOnlyFiles, path: str, base_offset: int) -> _Index | None:
+def _closed(kind: type[_Index], files: ReadOnlyFiles, path: str, base_offset: int) -> _Index | None:
     """The index at `path`; None: it has no entries, or was not closed: then entries of truncated batches may be left in it."""
     if not files.exists(path):
         return None
     index = kind.read(files, path, base_offset)
-    return index if index.used_entries and not index.sanity() else None
+    return index if index.used_entries and index.used_entries == index.entries else None
