@@ -91,8 +91,9 @@ NUMBERED = (
 _BY_SUFFIX = {kind.value: kind for kind in NUMBERED}
 _BY_NAME = {kind.value: kind for kind in FileKind if kind not in NUMBERED}
 _ORDER = {kind: at for at, kind in enumerate(FileKind)}
+CLEANED, SWAP = ".cleaned", ".swap"  # behind the names of new segments: being written; whole, and about to replace others
 ASIDE = ".kafkalog"  # behind the name of a file that is written anew beside it: none of Kafka's, which leaves it alone
-_ADDED_SUFFIXES = ("", ".swap", ".cleaned", ".deleted", ".part", ".tmp")
+_ADDED_SUFFIXES = ("", SWAP, CLEANED, ".deleted", ".part", ".tmp")
 
 _ADDED = re.compile(r"(?:\.(?:deleted|cleaned|swap|part|tmp))+\Z")
 _LONG = re.compile(r"[+-]?[0-9]+")
@@ -137,6 +138,12 @@ def parse_file_name(name: str) -> FileName | None:
 def parse_long(text: str) -> int | None:
     """A decimal number of 64 bits, None for any other text. Mirrors Long.parseLong for ASCII."""
     return _bounded(text, LONG_MAX) if _LONG.fullmatch(text) else None
+
+
+def offset_of(name: str) -> int | None:
+    """The offset before the first dot; None where there is none. Mirrors LogFileUtils.offsetFromFileName."""
+    number, dot, _ = name.partition(".")
+    return parse_long(number) if dot else None
 
 
 def parse_int(text: str) -> int | None:

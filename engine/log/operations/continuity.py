@@ -15,6 +15,8 @@ from engine.log.errors import CorruptRecord
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads
 from engine.log.verify.continuity import ContinuityCheck
+from engine.record.columns import BatchColumns
+from engine.record.heads import HeadWalk
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def _gaps(
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy)
-    recovered = {event.path: event for event in report.find(Action.RECOVERED)}
+    recovered, columns = {event.path: event for event in report.find(Action.RECOVERED)}, BatchColumns()
     if policy().compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
                                 for base, following in pairwise(bases)):
         return []  # the cleaner takes records within segments, and no segment is missing
@@ -133,7 +135,8 @@ def _gaps(
             check.pass_segment(event.end_offset)
             continue
         with files.open(path) as file:
-            for window in LogWalk(file):
+            # the recovery has read what it reports as recovered, and compared the checksums
+            for window in LogWalk(file) if event is None else HeadWalk(file, batches=columns):
                 check.feed(window)
     check.finish()
     for finding in explained:

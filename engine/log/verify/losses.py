@@ -48,6 +48,10 @@ _CHECKPOINTS = {
     FileKind.RECOVERY_POINT_CHECKPOINT: "its recovery point was {offset}: everything below had been flushed",
     FileKind.REPLICATION_CHECKPOINT: "its high watermark was {offset}: everything below had been acknowledged",
 }
+_TELLING = (
+    f"{FileKind.LOG.value}.deleted", FileKind.LEADER_EPOCH_CHECKPOINT.value, FileKind.PRODUCER_SNAPSHOT.value,
+    FileKind.OFFSET_INDEX.value,
+)  # fmt: skip
 _LOOKED_AT = 1 << 20  # bytes of a segment
 _WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 
@@ -177,6 +181,8 @@ def read_evidence(
     logs = sorted(name for name in names if is_log_file_name(name))
     last_log = int(logs[-1][:20]) if logs else -1  # base offset
     for name in names:
+        if not name.endswith(_TELLING):
+            continue
         parsed = parse_file_name(name)
         if parsed is None or parsed.remote_id is not None:
             continue
