@@ -116,14 +116,16 @@ def _gaps(
     files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy, named: _Named
 ) -> list[tuple[int, int]]:
     """Offsets [first, end) between batches that are lost, of the segments that were read."""
-    bases = log.segments.base_offsets
+    bases, recovered = log.segments.base_offsets, {event.path: event for event in report.find(Action.RECOVERED)}
+    if not recovered and report.unread_below is not None and bases[-1] < report.unread_below:
+        return []  # nothing was read
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy)
-    recovered, columns = {event.path: event for event in report.find(Action.RECOVERED)}, BatchColumns()
     if policy().compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
                                 for base, following in pairwise(bases)):
         return []  # the cleaner takes records within segments, and no segment is missing
+    columns = BatchColumns()
     for base in bases:
         name = log_file_name(base)
         path, event = f"{report.directory}/{name}", recovered.get(name)
