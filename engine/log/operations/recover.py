@@ -24,7 +24,6 @@ from engine.log.operations.continuity import note_breaks, note_losses, start_bey
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import at_any_rate, closed, put_marker, take_marker
-from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.segment.deferred import DELETED
 from engine.log.segment.leftovers import Leftovers
@@ -376,6 +375,8 @@ def _one(
 ) -> Standing:
     files = manager.files_of(place.log_dir)
     if options.salvage:
+        from engine.log.operations.salvage import salvage  # it takes a while to load
+
         # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
         Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
         salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
