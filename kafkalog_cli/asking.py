@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.overlay import OverlayFiles
 from kafkalog_cli.app import printable
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.progress import Progress
@@ -84,6 +83,7 @@ class Question:
         from engine.log.logdir.log_manager import LogManager
         from engine.log.logdir.startup import survey
         from engine.log.report import Action
+        from engine.overlay import OverlayFiles
 
         if self._operation not in _DELETE:
             return f"bytes to go: at most {_size_of(files, log_dirs)} (--dry-run tells)"

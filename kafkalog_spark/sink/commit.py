@@ -25,7 +25,8 @@ from engine.log.append.damaged_end import damage_at_end
 from engine.log.append.intake import FollowerIntake
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
-from engine.log.logdir.log_manager import LogManager, Settings, Standing
+from engine.log.logdir.log_manager import LogManager, Standing
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
 from engine.log.operations.topic_id import find_topic_id, write_topic_id

@@ -24,7 +24,6 @@ from engine.log.operations.continuity import note_breaks, note_losses, start_bey
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import at_any_rate, closed, put_marker, take_marker
-from engine.log.operations.salvage import salvage
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.segment.deferred import DELETED
 from engine.log.segment.leftovers import Leftovers
@@ -189,9 +188,9 @@ def recover_places(
         try:
             if manager.is_07(place):
                 return _one_07(manager, options, place)
-            refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
+            names = refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
-            evidence = _evidence(manager, place)
+            evidence = _evidence(manager, place, names)
             _mend_all(manager, _troubles_in(place, known), report)
             standing[place] = _one(manager, chosen, place, segment_jobs, report, evidence)
             if _accounts_for_end(report):
@@ -265,9 +264,9 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
         overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now, spill)
         over = manager.over(lambda _log_dir: overlay)
         try:
-            refuse_what_is_not_ours(overlay, place)
+            names = refuse_what_is_not_ours(overlay, place)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
-            _one(over, chosen, place, jobs, report, _evidence(over, place))
+            _one(over, chosen, place, jobs, report, _evidence(over, place, names))
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
@@ -365,10 +364,10 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     return first
 
 
-def _evidence(manager: LogManager, place: Place) -> Evidence:
+def _evidence(manager: LogManager, place: Place, names: list[str]) -> Evidence:
     """What the files beside the log say of it: to be read before any of them is mended."""
     files = manager.files_of(place.log_dir)
-    return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key))
+    return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key), names=names)
 
 
 def _one(
@@ -376,6 +375,8 @@ def _one(
 ) -> Standing:
     files = manager.files_of(place.log_dir)
     if options.salvage:
+        from engine.log.operations.salvage import salvage  # it takes a while to load
+
         # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
         Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
         salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Severity
 from engine.formats import can_be_followed
 from engine.layout import (
+    CLEANED,
+    SWAP,
     log_file_name,
     offset_index_file_name,
     time_index_file_name,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segments import LogSegments
 
-CLEANED, SWAP = ".cleaned", ".swap"
 SEGMENT_FILES = (log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name)
 
 
