@@ -100,4 +100,4 @@ def _size_of(files: Files, log_dirs: list[LogDir]) -> int:
     from engine.log.quarantine.stamps import list_files
 
     places = (place.path for log_dir in log_dirs for place in log_dir.places)
-    return sum(size for path in places for size, _modified in list_files(files, path).values())
+    return sum(stamp.size for path in places for stamp in list_files(files, path).values())

@@ -67,6 +67,11 @@ def is_root() -> bool:
     return os.geteuid() == ROOT
 
 
+def this_user() -> int:
+    """Whose rights this process has."""
+    return os.geteuid()
+
+
 def acting() -> Acting | None:
     """What is held while root has the rights of another user; None: it works with its own, or is not root."""
     return _ACTING[0] if _ACTING else None

@@ -40,7 +40,7 @@ def files_of(directory):
 
 
 def size_of(directory):
-    return sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
+    return sum(path.stat().st_blocks * 512 for path in Path(directory).rglob("*") if path.is_file())
 
 
 def damage(partition, at):

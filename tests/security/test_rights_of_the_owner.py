@@ -323,7 +323,7 @@ def test_files_below_a_pinned_directory_are_those_of_its_descriptor(tmp_path):
         assert files.space(path).free > 0
         with files.open_writable(f"{top}/below/new", create=True) as new:
             new.write_at(0, b"new")
-        files.set_modified(f"{top}/below/new", 1000)
+        files.set_modified(f"{top}/below/new", 1_000_000_000)
         files.rename(f"{top}/below/new", f"{top}//below/./newer")
         files.make_directory(f"{top}/made")
         files.sync_directory(f"{top}/made")

@@ -45,7 +45,7 @@ class Kept(NamedTuple):
 
     path        of the quarantine; of a commit of Spark's sink the log dir
     created_ms  None where nobody can tell
-    size        bytes of its files
+    size        bytes that its files take on the disk
     """
 
     path: str
@@ -138,7 +138,7 @@ def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
-    """Bytes of the plain files in `directory` and below, links left out."""
+    """Bytes that the plain files in `directory` and below take on the disk, links left out."""
     total, directories = 0, [directory]
     for one in directories:  # which grows meanwhile
         special = files.special(one)
@@ -147,7 +147,7 @@ def _size(files: ReadOnlyFiles, directory: str) -> int:
             if info is not None and info.is_directory:
                 directories.append(f"{one}/{name}")
             elif info is not None:
-                total += info.size
+                total += info.used
     return total
 
 
