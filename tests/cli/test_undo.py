@@ -195,7 +195,7 @@ def test_prune_deletes_nothing_of_others(log_dir, tmp_path):
     done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
     assert done.status == 8
     assert "error[not-pruned]" in done.err
-    assert "kafkalog did not put files/notes.txt there" in done.err
+    assert f"{kept}: not deleted, for kafkalog did not put all of it there: files/notes.txt is not a name of its files" in done.err
     assert [path.exists() for path in (kept / "manifest.jsonl", lookalike, linked)] == [True] * 3
     (kept / "files" / "notes.txt").unlink()
     os.symlink(tmp_path, kept / "files" / "000001-out")

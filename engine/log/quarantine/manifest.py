@@ -305,14 +305,11 @@ def _stamps(values: object, path: str, number: int) -> dict[str, Stamp]:
     if not isinstance(values, dict):
         raise QuarantineDamaged(f"{path}: line {number} makes no sense: it lists no files")
     found: dict[str, Stamp] = {}
+    fields = Stamp._fields
     for name, stamp in values.items():
-        match stamp:
-            case [size, modified_ns, mode] if _is_number(size, "size") and _is_number(modified_ns, "modified_ns") and _is_number(
-                mode, "mode"
-            ):
-                found[name] = Stamp(size, modified_ns, mode)
-            case _:
-                raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name!r} has no size, time and mode")
+        if not (isinstance(stamp, list) and len(stamp) == len(fields) and all(map(_is_number, stamp, fields))):
+            raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name!r} has no size, time and mode")
+        found[name] = Stamp(*stamp)
     return found
 
 
