@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from engine.files import Files
+from engine.files.owner import rights_of
 from engine.log.quarantine.manifest import MANIFEST
 from engine.log.quarantine.places import ForeignPath
 from engine.log.quarantine.restore import restore
 from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.run import kafkalog
+from tests.support.users import GROUP, USER, public_directory
+from tests.support.users import give as give_tree
 
 OTHER = 12345  # a user who is not root
 
@@ -236,3 +239,90 @@ def test_a_link_is_nothing_that_was_stored(data):
     done = kafkalog("restore", "--force", str(kept))
     assert (done.status, "error[quarantine-damaged]" in done.err, "a link to" in done.err) == (8, True, True)
     assert not os.path.lexists(data / "a-0/old")
+
+
+def kept(content=b"* * * * * root id"):
+    return {"size": len(content), "stored": "000001-x", "sha256": sha256(content).hexdigest(), "modified_ns": 1, "mode": 0o755}
+
+
+@pytest.mark.parametrize("name", ["cron.d/leader-epoch-checkpoint", "cron.d/cleaner-offset-checkpoint", "cron.d/a-0/file"])
+def test_a_directory_without_logs_is_no_log_dir(data, name):
+    """However its owner may change it: what a manifest brings there would be read by others than brokers."""
+    (data.parent / "cron.d").mkdir()
+    path = data.parent / name
+    quarantine = kept_with(data, {"do": "remove", "path": str(path), **kept()})
+    (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
+    lines = (quarantine / MANIFEST).read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "log_dirs": [str(data.parent / "cron.d")]})
+    (quarantine / MANIFEST).write_text("".join(f"{line}\n" for line in lines))
+    for options in ((), ("--force",), ("--salvage",)):
+        done = kafkalog("restore", *options, str(quarantine))
+        assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True)
+        assert "is no log dir" in done.err
+    assert list((data.parent / "cron.d").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [".ssh/authorized_keys", ".bashrc", "notes.txt", "a/x", "a-0.d/../.bashrc"])
+def test_what_is_not_kafkas_is_left_alone_in_a_log_dir(data, name):
+    for directory in (".ssh", "a", "a-0.d"):
+        (data / directory).mkdir()
+    quarantine = kept_with(data, {"do": "remove", "path": f"{data}/{name}", **kept()})
+    (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
+    done = kafkalog("restore", "--force", str(quarantine))
+    assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True), done.err
+    assert not (data / name).exists()
+
+
+@pytest.mark.parametrize("name", ["cleaner-offset-checkpoint", ".kafka_cleanshutdown", "meta.properties.tmp", "a-0/any",
+                                  "a-0.0123456789abcdef0123456789abcdef-delete/below/any", "recovery-point-offset-checkpoint.kafkalog"])  # fmt: skip
+def test_kafkas_files_are_put_back(data, name):
+    quarantine = kept_with(data, {"do": "remove", "path": f"{data}/{name}", **kept()})
+    (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
+    (data / name).parent.mkdir(parents=True, exist_ok=True)
+    done = kafkalog("restore", str(quarantine))
+    assert done.status == 0, done.err
+    assert (data / name).read_bytes() == b"* * * * * root id"
+    assert (data / name).stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o1000, -1, "755"])
+def test_a_mode_has_no_other_bits(data, mode):
+    quarantine = kept_with(data, {"do": "remove", "path": f"{data}/a-0/old", **kept(), "mode": mode})
+    (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
+    done = kafkalog("restore", "--force", str(quarantine))
+    assert (done.status, "mode can not be" in done.err) == (8, True)
+    assert not (data / "a-0/old").exists()
+
+
+@as_root
+def test_nobody_restores_what_another_user_offers():
+    with public_directory() as top:
+        data = top / "data"
+        (data / "a-0").mkdir(parents=True)
+        (data / "a-0/new").write_bytes(b"")
+        quarantine = kept_with(data, {"do": "create", "path": f"{data}/a-0/new"})
+        give_tree(data)
+        quarantine.chmod(0o777)
+        for path in (quarantine, quarantine / MANIFEST, quarantine / "files"):
+            os.lchown(path, OTHER, OTHER)
+        with rights_of(USER, GROUP):
+            done = kafkalog("restore", str(quarantine))
+        assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True)
+        assert f"{quarantine}: belongs to user {OTHER}, and you are user {USER}" in done.err
+        assert (data / "a-0/new").exists()
+
+
+def test_holes_of_what_is_stored_stay_holes(data):
+    """Or a small quarantine would fill a disk."""
+    size = 1 << 28
+    content = sha256()
+    for _ in range(size >> 20):
+        content.update(bytes(1 << 20))
+    (data / "a-0/old").write_bytes(b"1234")
+    quarantine = kept_with(data, {"do": "cut", "path": f"{data}/a-0/old", "position": 0, "size": size, "stored": "000001-x",
+                                  "sha256": content.hexdigest(), "modified_ns": 1, "mode": 0o644})
+    with (quarantine / "files/000001-x").open("wb") as file:
+        file.truncate(size)
+    assert kafkalog("restore", "--force", str(quarantine)).status in (0, 4)
+    assert (data / "a-0/old").stat().st_size == size
+    assert (data / "a-0/old").stat().st_blocks * 512 < 1 << 20
