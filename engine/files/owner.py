@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = 0  # a user
+_MAP_SIZE = 1 << 16  # bytes of the users that a namespace maps
 _NOBODY = 65534  # a group without rights
 
 
@@ -202,10 +203,13 @@ def _refused(user: int, error: OSError) -> NotAllowed:
 def _is_mapped(user: int) -> bool:
     """Does the user namespace of this process know a user? It shows files of all others as those of one who is nobody."""
     try:
-        with open("/proc/self/uid_map", encoding="ascii") as file:
-            ranges = [[int(word) for word in line.split()] for line in file]
+        descriptor = os.open("/proc/self/uid_map", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # there are none
         return True
+    try:
+        ranges = [[int(word) for word in line.split()] for line in os.read(descriptor, _MAP_SIZE).splitlines()]
+    finally:
+        os.close(descriptor)
     return any(first <= user < first + count for first, _outside, count in ranges)
 
 

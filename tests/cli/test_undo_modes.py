@@ -93,12 +93,6 @@ def test_modes_and_times_stay_what_they_were(log_dir, tmp_path, name, is_kept):
         assert stamps(log_dir) == before
 
 
-def test_the_log_of_a_split_has_the_mode_of_the_log(log_dir):
-    seal(log_dir)
-    assert kafkalog("compact", "--force", *POLICY, "--now", NOW, str(log_dir / "t-0")).status in (0, 1)
-    assert {mode for name, (mode, _time) in stamps(log_dir).items() if name.endswith(".log")} == {0o600}
-
-
 def test_modes_come_back_from_a_quarantine_that_was_copied_without_them(log_dir, tmp_path):
     seal(log_dir)
     before = stamps(log_dir)
