@@ -166,7 +166,7 @@ def write_planned(
     )  # fmt: skip
     sources = [(_open(files, plan, segment), segment.aborted) for segment in group]
     try:
-        cleaned = write_group(place, sources, group[0].base_offset, this_round, known.unpack())
+        cleaned = write_group(place, sources, group[0].base_offset, this_round, known.unpack(), of=sources[0][0].log_path)
     except GroupOverflow as error:
         raise OutOfOrder(str(error)) from error
     finally:
