@@ -114,7 +114,18 @@ def test_a_directory_is_listed_a_few_times_only(partition, seam):
     manager = LogManager(lambda _: files, survey(files, find_log_dirs(files, [str(partition)])), Settings(), NOW)
     disk.listings.clear()
     [report] = operate(manager, OperationOptions("roll", clean_start=True), lambda log: log.roll(), [])
-    assert (report.failure, disk.listings) == (None, [str(partition)] * 4)
+    assert (report.failure, disk.listings) == (None, [str(partition)] * 3)
+
+
+@pytest.mark.parametrize(("clean_start", "times"), [(True, 4), (False, 6)])
+def test_recover_lists_a_directory_a_few_times_only(partition, clean_start, times):
+    """What a broker would trip over, what is in it, what is no plain file, at the end which names are new; and snapshots."""
+    disk, errors = Listed(), []
+    manager = LogManager(lambda _: disk, survey(disk, find_log_dirs(disk, [str(partition)])), Settings(), NOW)
+    disk.listings.clear()
+    reports = list(recovering.recover(manager, RecoverOptions(clean_start=clean_start), errors))
+    assert (errors, [report.failure for report in reports]) == ([], [None])
+    assert disk.listings == [str(partition)] * times
 
 
 def test_nor_does_one_that_can_not_be_recovered_for_want_of_it(partition, monkeypatch):

@@ -27,7 +27,7 @@ from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
 from engine.log.scan.epoch_runs import first_leader_epochs
-from engine.log.scan.indexed import SegmentEnd, indexed_beyond
+from engine.log.scan.indexed import SegmentEnd, SegmentIndexes
 from engine.log.scan.producer_rows import RowChunk
 from engine.log.segment.segment_scan import ScanStop, scan_segment
 
@@ -156,7 +156,8 @@ def _indexed_beyond(log: Recovering, segment: LogSegment, scan: SegmentScan) -> 
     end = SegmentEnd(scan.valid_size, scan.end_offset(segment.base_offset), scan.largest.timestamp)
     if following is None or end.offset >= following:
         return None  # of the last segment it is asked before anything is opened
-    found = [one for one in indexed_beyond(log.files, log.directory, segment.base_offset, end) if one.end <= following]
+    indexes = SegmentIndexes.read(log.files, log.directory, segment.base_offset)
+    found = [one for one in indexes.beyond(log.files, segment.log_path, end) if one.end <= following]
     return max(found, key=lambda one: one.end, default=None)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from engine.checkpoint.offsets import (
     PartitionOffset,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
     from engine.config import LogConfig
-    from engine.files import Files
+    from engine.files import Files, ReadOnlyFiles
     from engine.log.kafka07.log import Log07
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir, Place
@@ -47,6 +47,7 @@ CHECKPOINTS = (
     FileKind.CLEANER_CHECKPOINT,
 )  # fmt: skip
 
+_LOG, _INDEX = FileKind.LOG.value, FileKind.OFFSET_INDEX.value
 _REMOTE_STORAGE, _CLEANUP_POLICY = "remote.storage.enable", "cleanup.policy"
 
 
@@ -77,23 +78,41 @@ def refuse_topic_name(path: str, topic: str) -> None:
         raise NoLogOfBrokers(what, do="rename the directory, or move it out of the log dir", path=path)
 
 
-def refuse_what_is_not_ours(files: Files, place: Place) -> list[str]:
-    """The names of the plain files of the log at `place`.
+class Listing(NamedTuple):
+    """What is in the directory of a log: names of the plain files, sorted, and of what is neither a file nor a directory."""
 
-    Raises NoLogOfBrokers where no broker of today opens it, or where it is no log of plain files.
-    """
+    plain: list[str]
+    special: dict[str, str]
+
+    @classmethod
+    def read(cls, files: ReadOnlyFiles, place: Place) -> Self:
+        """That of the log at `place`. Raises UnreadableFile."""
+        return cls(files.plain(place.path), files.special(place.path))
+
+    @property
+    def is_07(self) -> bool:
+        """Is it a log of Kafka 0.7?"""
+        return are_of_07([*self.plain, *self.special])
+
+    @property
+    def lacks_index(self) -> bool:
+        """Has a segment no offset index? Then it is read when the log is opened, and the index is rebuilt."""
+        names = set(self.plain)
+        return any(name.removesuffix(_LOG) + _INDEX not in names for name in self.plain if name.endswith(_LOG))
+
+
+def refuse_what_is_not_ours(files: ReadOnlyFiles, place: Place, listing: Listing) -> None:
+    """Raise NoLogOfBrokers where no broker of today opens the log at `place`, or where it is no log of plain files."""
     refuse_topic_name(place.path, place.name.topic)
-    names = files.plain(place.path)
-    if are_of_07(names):
+    if are_of_07(listing.plain):
         what = f"{place.path}: a log of Kafka 0.7, whose offsets are the places of its bytes"
         raise NoLogOfBrokers(what, do="recover, retain, append, fetch and dump-log know such logs")
-    for name, kind in sorted(files.special(place.path).items()):
+    for name, kind in sorted(listing.special.items()):
         if parse_file_name(name) is not None:
             path = f"{place.path}/{name}"
             where = "" if files.exists(path) else " that leads nowhere: is a disk not mounted?"
             what = f"{path}: {kind}{where or ', not a file'}; the partition is left as it is"
             raise NoLogOfBrokers(what, do=f"put the file itself at {path}", path=path)
-    return names
 
 
 class LogManager:
@@ -189,9 +208,11 @@ class LogManager:
     def load(
         self, place: Place, report: Report, *, clean_start: bool, recovery_point: int | None = None,
         log_start_offset: int | None = None, jobs: int = 1, files: Files | None = None, for_snapshots: bool = False,
+        listing: Listing | None = None,
     ) -> UnifiedLog:
         """Open the log at `place`; offsets that are None come from the checkpoints of its log dir.
 
+        listing  of its directory, for a caller who has just read it
         files  the seam to open it through; None: that of its log dir
         for_snapshots  nobody is going to append or to read, see open_log
 
@@ -199,7 +220,8 @@ class LogManager:
         Mirrors LogManager.loadLog.
         """
         seam = self.files_of(place.log_dir) if files is None else files
-        names = refuse_what_is_not_ours(seam, place)
+        listing = Listing.read(seam, place) if listing is None else listing
+        refuse_what_is_not_ours(seam, place, listing)
         is_metadata = place.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
@@ -208,7 +230,7 @@ class LogManager:
             tiering = Tiering.UNTIERED  # brokers write a line for every tiered log
         server = self.settings.server
         log = open_log(
-            seam, place.path, self.config(place.name.topic), now=self.now, names=names,
+            seam, place.path, self.config(place.name.topic), now=self.now, names=listing.plain,
             clean_shutdown=clean_start and not is_metadata,
             recovery_point=max(0, points.get(place.key, 0)) if recovery_point is None else recovery_point,
             log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,
@@ -216,7 +238,7 @@ class LogManager:
             max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs, create=False,
             for_snapshots=for_snapshots, tiering=tiering,
         )
-        for name in names_07(names):
+        for name in names_07(listing.plain):
             why = "a file of Kafka 0.7 among those of a later log: brokers ignore it, and so does this"
             report.add(Action.EXPLAINED, name, why)
         return log

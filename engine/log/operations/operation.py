@@ -14,7 +14,7 @@ from engine.errors import KafkalogError, UnwritableFile, too_little_memory
 from engine.files import is_full, nameless_file, replace
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of
 from engine.log.errors import LogDamaged
-from engine.log.logdir.log_manager import MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
+from engine.log.logdir.log_manager import Listing, MetadataLogRefused, NoLogOfBrokers, Standing, refuse_metadata_log
 from engine.log.logdir.logs_07 import note_standing
 from engine.log.operations.continuity import note_end
 from engine.log.operations.kafka07 import refuse_offsets_07
@@ -22,7 +22,7 @@ from engine.log.operations.room import make_room
 from engine.log.operations.untouched import Touched, UntouchedFiles
 from engine.log.operations.working import work_on
 from engine.log.report import Action, Report, loses_records
-from engine.log.verify.losses import read_evidence
+from engine.log.verify.losses import Opened, read_evidence
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
 
@@ -239,7 +239,8 @@ def _work_below_high_watermark(
 
 def _make_room(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> int | None:
     """See make_room. Raises LogDamaged, with nothing removed, where opening the log loses records, or proof of lost ones."""
-    evidence = _evidence(manager, place)
+    disk = manager.files_of(place.log_dir)
+    evidence = _evidence(manager, place, Listing.read(disk, place))
 
     def load(files: Files) -> UnifiedLog:
         rehearsal = Report(place.path, options.name)
@@ -253,15 +254,17 @@ def _make_room(manager: LogManager, options: OperationOptions, place: Place, wor
         return log
 
     working = partial(_work_below_high_watermark, manager, options, place, work)
-    return make_room(manager.files_of(place.log_dir), place.path, manager.now, load, working, report)
+    return make_room(disk, place.path, manager.now, load, working, report)
 
 
 def _opened(
-    manager: LogManager, options: OperationOptions, place: Place, into: Report, files: Files, *, clean_start: bool
+    manager: LogManager, options: OperationOptions, place: Place, into: Report, files: Files, listing: Listing | None = None,
+    *, clean_start: bool,
 ) -> UnifiedLog:
     return manager.load(
         place, into, clean_start=clean_start, recovery_point=options.recovery_point,
         log_start_offset=options.log_start_offset, files=files, for_snapshots=options.for_snapshots,
+        listing=listing,
     )
 
 
@@ -286,38 +289,70 @@ def _load_without_loss(
     After a clean stop most logs open without any change. All others are opened in memory first.
     """
     opened = partial(_opened, manager, options, place, clean_start=clean_start)
-    disk, evidence = manager.files_of(place.log_dir), _evidence(manager, place)
+    disk = manager.files_of(place.log_dir)
+    listing = Listing.read(disk, place)
     if options.accepts_losses:
-        log = opened(report, disk)
+        evidence = _evidence(manager, place, listing)
+        log = opened(report, disk, listing)
         note_end(report, log, evidence)
         return log
-    if clean_start:
-        untouched, events = UntouchedFiles(disk), list(report.events)
-        try:
-            log = opened(report, untouched)
-        except Touched:
-            report.events = events
-        else:
-            try:
-                _refuse_lost_end(place, options, evidence, log, report)
-            except LogDamaged:
-                log.close_handlers()
-                raise
-            untouched.release()
-            return log
+    unchanged = None
+    if clean_start and not listing.lacks_index:
+        unchanged = open_without_change(lambda files: opened(report, files, listing), disk, report)
+    if unchanged is not None:
+        with unchanged as log:
+            _refuse_lost_end(place, options, _evidence(manager, place, listing, unchanged.known), log, report)
+        return log
     rehearsal = Report(place.path, options.name)
     with closing(Spill(nameless_file)) as spill:  # a producer snapshot may be as large as the producers in memory
-        log = opened(rehearsal, OverlayFiles(disk, manager.now, spill))
+        log = opened(rehearsal, OverlayFiles(disk, manager.now, spill), listing)
         log.close_handlers()
         _refuse_losses(place, rehearsal, options)
-        _refuse_lost_end(place, options, evidence, log, report)
+        _refuse_lost_end(place, options, _evidence(manager, place, listing, Opened(log.log_end_offset)), log, report)
     return opened(report, disk)
 
 
-def _evidence(manager: LogManager, place: Place) -> Evidence:
+class Unchanged:
+    """A log that was opened without any change of the disk. In a `with` statement that stays so; afterwards it may be changed.
+
+    What fails there lets go of its files.
+    """
+
+    def __init__(self, log: UnifiedLog, untouched: UntouchedFiles) -> None:
+        self._log, self._untouched = log, untouched
+
+    @property
+    def known(self) -> Opened:
+        """What was read of it."""
+        log = self._log
+        return Opened(log.log_end_offset, log.leader_epoch_cache.entries, log.segments.active_segment.last_indexed)
+
+    def __enter__(self) -> UnifiedLog:
+        return self._log
+
+    def __exit__(self, error: object, *_more: object) -> None:
+        """Release the files, or let go of them."""
+        if error is None:
+            self._untouched.release()
+        else:
+            self._log.close_handlers()
+
+
+def open_without_change(load: Callable[[Files], UnifiedLog], disk: Files, report: Report) -> Unchanged | None:
+    """Open a log; None, and nothing in `report`, if that would change something. After a clean stop few logs are changed."""
+    untouched, events = UntouchedFiles(disk), list(report.events)
+    try:
+        return Unchanged(load(untouched), untouched)
+    except Touched:
+        report.events = events
+        return None
+
+
+def _evidence(manager: LogManager, place: Place, listing: Listing, opened: Opened | None = None) -> Evidence:
     """What the files beside the log say of its end, before anything is changed."""
     return read_evidence(manager.files_of(place.log_dir), place.path,
-                         lambda kind: manager.offsets(place.log_dir, kind).get(place.key), of_end_only=True)
+                         lambda kind: manager.offsets(place.log_dir, kind).get(place.key), of_end_only=True,
+                         names=listing.plain, opened=opened)
 
 
 def _refuse_lost_end(place: Place, options: OperationOptions, evidence: Evidence, log: UnifiedLog, report: Report) -> None:

@@ -17,13 +17,13 @@ from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.notes import NO_INDEX
-from engine.log.logdir.log_manager import refuse_what_is_not_ours
+from engine.log.logdir.log_manager import Listing, refuse_what_is_not_ours
 from engine.log.logdir.lowering import lower_checkpoints
 from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
-from engine.log.operations.operation import Marker, at_any_rate, closed, put_marker, take_marker
+from engine.log.operations.operation import Marker, at_any_rate, closed, open_without_change, put_marker, take_marker
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.segment.deferred import DELETED
 from engine.log.segment.leftovers import Leftovers
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.log_manager import LogManager, Standing
     from engine.log.logdir.startup import Trouble
-    from engine.log.verify.losses import Evidence
+    from engine.log.verify.losses import Evidence, Opened
 
 OPERATION = "recover"
 _LOOKS = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # that change nothing
@@ -186,13 +186,15 @@ def recover_places(
     def work(place: Place) -> Report:
         report = Report(place.path, OPERATION)
         try:
-            if manager.is_07(place):
+            listing = Listing.read(manager.files_of(place.log_dir), place)
+            if listing.is_07:
                 return _one_07(manager, options, place)
-            names = refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
+            refuse_what_is_not_ours(manager.files_of(place.log_dir), place, listing)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
-            evidence = _evidence(manager, place, names)
-            _mend_all(manager, _troubles_in(place, known), report)
-            standing[place] = _one(manager, chosen, place, segment_jobs, report, evidence)
+            own = _troubles_in(place, known)
+            evidence = _evidence(manager, place, listing) if own else None
+            _mend_all(manager, own, report)
+            standing[place] = _one(manager, chosen, place, segment_jobs, report, listing, evidence)
             if _accounts_for_end(report):
                 truncated[place] = report.log_end_offset or 0
         except KafkalogError as error:
@@ -264,9 +266,10 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
         overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now, spill)
         over = manager.over(lambda _log_dir: overlay)
         try:
-            names = refuse_what_is_not_ours(overlay, place)
+            listing = Listing.read(overlay, place)
+            refuse_what_is_not_ours(overlay, place, listing)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
-            _one(over, chosen, place, jobs, report, _evidence(over, place, names))
+            _one(over, chosen, place, jobs, report, listing)
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
@@ -364,27 +367,44 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     return first
 
 
-def _evidence(manager: LogManager, place: Place, names: list[str]) -> Evidence:
+def _evidence(manager: LogManager, place: Place, listing: Listing, opened: Opened | None = None) -> Evidence:
     """What the files beside the log say of it: to be read before any of them is mended."""
     files = manager.files_of(place.log_dir)
-    return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key), names=names)
+    return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key),
+                         names=listing.plain, opened=opened)
 
 
 def _one(
-    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report, evidence: Evidence
+    manager: LogManager, options: RecoverOptions, place: Place, jobs: int, report: Report, listing: Listing,
+    evidence: Evidence | None = None,
 ) -> Standing:
-    files = manager.files_of(place.log_dir)
-    if options.salvage:
-        from engine.log.operations.salvage import salvage  # it takes a while to load
+    """Recover the log at `place` and close it.
 
-        # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
-        Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
-        salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
-    log = manager.load(
-        place, report, clean_start=options.clean_start and not options.salvage,
+    listing   of its directory
+    evidence  was read before files were mended since; None: none were
+    """
+    files = manager.files_of(place.log_dir)
+    is_as_listed = evidence is None and not options.salvage
+    load = partial(
+        manager.load, place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
-        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True,
+        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, listing=listing if is_as_listed else None,
     )
+    unchanged = None
+    if options.clean_start and is_as_listed and not listing.lacks_index:
+        unchanged = open_without_change(lambda seam: load(files=seam), files, report)
+    if unchanged is not None:
+        with unchanged as log:
+            evidence = _evidence(manager, place, listing, unchanged.known)
+    else:
+        evidence = _evidence(manager, place, listing) if evidence is None else evidence
+        if options.salvage:
+            from engine.log.operations.salvage import salvage  # it takes a while to load
+
+            # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
+            Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
+            salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
+        log = load()
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
     if options.mark_clean or options.salvage:

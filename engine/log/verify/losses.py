@@ -6,6 +6,7 @@ gaps, is in `continuity`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,7 @@ from engine.checkpoint.leader_epochs import read_leader_epochs
 from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.findings import Finding, Severity, Where
-from engine.formats import BatchField
+from engine.formats import NO_TIMESTAMP, BatchField
 from engine.layout import (
     METADATA_TOPIC,
     FileKind,
@@ -27,7 +28,7 @@ from engine.layout import (
 )
 from engine.log.errors import CorruptRecord
 from engine.log.scan.batch_search import heads
-from engine.log.scan.indexed import find_segment_end, indexed_beyond, is_closed_with_batches
+from engine.log.scan.indexed import SegmentEnd, SegmentIndexes, find_segment_end
 from engine.log.tiering import Starts, Tiering
 from engine.record.windows import LogWalk
 
@@ -46,10 +47,9 @@ _CHECKPOINTS = {
     FileKind.REPLICATION_CHECKPOINT: "its high watermark was {offset}: everything below had been acknowledged",
 }
 _DELETED = f"{FileKind.LOG.value}.deleted"
-_EPOCHS, _SNAPSHOT = FileKind.LEADER_EPOCH_CHECKPOINT.value, FileKind.PRODUCER_SNAPSHOT.value
-_INDEX = FileKind.OFFSET_INDEX.value
+_LOG, _EPOCHS, _SNAPSHOT = FileKind.LOG.value, FileKind.LEADER_EPOCH_CHECKPOINT.value, FileKind.PRODUCER_SNAPSHOT.value
 _LOOKED_AT = 1 << 20  # bytes of a segment
-_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+_INDEXES = (FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value, FileKind.TRANSACTION_INDEX.value)
 COMPARED = frozenset(("index-beyond-log", "timeindex-offset-not-found", "txnindex-mismatch"))  # codes of entries one by one
 _WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 
@@ -157,15 +157,28 @@ class Evidence(NamedTuple):
         return first, end
 
 
+class Opened(NamedTuple):
+    """What a caller knows who has opened the log, while nothing on the disk was changed.
+
+    end     of the log: evidence that it reached offsets up to there is not read
+    epochs  that leader-epoch-checkpoint holds, if they were read and believed; None: they were not
+    last_indexed  the last offset in the indexes of the last segment, if these were read and believed; None: they were not
+    """
+
+    end: int
+    epochs: Sequence[EpochEntry] | None = None
+    last_indexed: int | None = None
+
+
 def read_evidence(
     files: ReadOnlyFiles, directory: str, line: Line | None = None, *, of_end_only: bool = False,
-    names: Sequence[str] | None = None,
+    names: Sequence[str] | None = None, opened: Opened | None = None,
 ) -> Evidence:
     """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
 
     line  gives the line of the partition in a checkpoint of its log dir; default: it is read
     of_end_only  only how far the log reached is asked: small files are read, and no batches before the last segment's end
-    names        of the plain files in the directory, for a caller who has just listed them
+    names        of the plain files in the directory, sorted, for a caller who has just listed them
     Files that cannot be believed say nothing; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
@@ -173,37 +186,44 @@ def read_evidence(
     if partition is not None and partition.kind is PartitionKind.DELETE:
         return Evidence(directory, (), None, (), ())  # all of it goes
     claims: list[Claim] = []
-    epochs: Sequence[EpochEntry] = ()
     deleted: list[tuple[int, int]] = []
-    indexed: set[int] = set()  # base offsets
     names = files.plain(directory) if names is None else names
-    logs = sorted(name for name in names if is_log_file_name(name))
+    logs = [name for name in names if name.endswith(_LOG) and is_log_file_name(name)]
     last_log = int(logs[-1][:20]) if logs else -1  # base offset
+    opened = Opened(-1) if opened is None else opened
+    epochs = opened.epochs
     for name in names:
-        path = f"{directory}/{name}"
-        if name.endswith(_DELETED):
-            base_offset = None if of_end_only else offset_of(name)
-            if base_offset is not None:
-                deleted.append((base_offset, _end_of(files, path, base_offset)))
+        if name.endswith(_SNAPSHOT):
+            offset = offset_of_brokers(name, _SNAPSHOT)
+            if offset is not None and offset > opened.end:
+                path, what = f"{directory}/{name}", f"the snapshot was taken at offset {offset}"
+                records_end = _records_end(files, path) if offset > last_log else None
+                claims.append(Claim("snapshot-beyond-log", path, offset, what, records_end))
         elif name == _EPOCHS:
-            checkpoint = read_leader_epochs(files, path)
-            epochs = () if checkpoint.findings else checkpoint.entries
+            path = f"{directory}/{name}"
+            epochs = _believed(files, path) if epochs is None else epochs
             claims += [Claim("epochs-beyond-log", path, entry.start_offset,
                              f"epoch {entry.epoch} began at offset {entry.start_offset}") for entry in epochs]
-        elif name.endswith(_SNAPSHOT) and (offset := offset_of_brokers(name, _SNAPSHOT)) is not None:
-            what = f"the snapshot was taken at offset {offset}"
-            records_end = _records_end(files, path) if offset > last_log else None
-            claims.append(Claim("snapshot-beyond-log", path, offset, what, records_end))
-        else:
-            found = (offset_of_brokers(name, kind.value) for kind in _INDEXES if name.endswith(kind.value))
-            indexed |= {offset for offset in found if offset is not None and offset >= last_log}
-    for base_offset in sorted(indexed):
-        claims += _of_indexes(files, directory, base_offset)
+        elif not of_end_only and name.endswith(_DELETED) and (base_offset := offset_of(name)) is not None:
+            deleted.append((base_offset, _end_of(files, f"{directory}/{name}", base_offset)))
+    tail = names[bisect_left(names, logs[-1][:20]) :] if logs else names  # with the files of the last segment
+    if opened.last_indexed is not None and opened.last_indexed < opened.end:
+        tail = ()
+    indexed = {offset_of_brokers(name, name[20:]) for name in tail if name.endswith(_INDEXES)}
+    for base_offset in sorted(offset for offset in indexed if offset is not None):
+        claims += _of_indexes(files, directory, base_offset, tail, opened.end)
     log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
-    full = [name for name, following in pairwise(logs) if int(following[:20]) > (log_start or 0)]
+    full = (name for name, following in pairwise(logs) if int(following[:20]) > (log_start or 0))
     has_snapshots = any(name.endswith(_SNAPSHOT) for name in names)
-    lacks_snapshots = not (of_end_only or has_snapshots) and any(_has_producers(files, f"{directory}/{name}") for name in full)
-    return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
+    is_asked = not of_end_only and not has_snapshots
+    lacks_snapshots = is_asked and any(_has_producers(files, f"{directory}/{name}") for name in full)
+    return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs or (), deleted, lacks_snapshots)
+
+
+def _believed(files: ReadOnlyFiles, path: str) -> Sequence[EpochEntry]:
+    """The epochs in a leader-epoch-checkpoint; none where it cannot be believed."""
+    checkpoint = read_leader_epochs(files, path)
+    return () if checkpoint.findings else checkpoint.entries
 
 
 def _end_of(files: ReadOnlyFiles, path: str, base_offset: int) -> int:
@@ -231,17 +251,27 @@ def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
         return window is not None and any(window.batches.table[BatchField.PRODUCER_ID, row] >= 0 for row in range(window.rows))
 
 
-def _of_indexes(files: ReadOnlyFiles, directory: str, base_offset: int) -> Iterator[Claim]:
+def _of_indexes(
+    files: ReadOnlyFiles, directory: str, base_offset: int, names: Sequence[str], log_end: int
+) -> Iterator[Claim]:
     """What the indexes of the last segment say. Those before it show what they lack by gaps, and when they are recovered.
 
     Of a segment whose .log is gone they count if the time index has an entry, which a broker adds when it closes a segment with
     batches: other files of that name are leftovers, which a broker removes when it rolls.
     """
-    has_log = files.exists(f"{directory}/{log_file_name(base_offset)}")
-    if has_log or is_closed_with_batches(files, directory, base_offset):
-        end = find_segment_end(files, directory, base_offset)
-        for one in indexed_beyond(files, directory, base_offset, end):
-            yield Claim(one.code, one.path, one.end, one.what)
+    indexes = SegmentIndexes.read(files, directory, base_offset, names)
+    if indexes.end <= log_end:
+        return
+    name = log_file_name(base_offset)
+    path = f"{directory}/{name}"
+    if name in names:
+        end = find_segment_end(files, path, base_offset, indexes.offsets)
+    elif indexes.are_closed_with_batches:
+        end = SegmentEnd(0, base_offset, NO_TIMESTAMP)
+    else:
+        return
+    for one in indexes.beyond(files, path, end):
+        yield Claim(one.code, one.path, one.end, one.what)
 
 
 def _of_checkpoints(
