@@ -71,7 +71,8 @@ def note_torn_tail(log: Loading) -> None:
                f"takes {segment.base_offset} for the log end. Recover without --clean-start reads the log")
         log.report.add(Action.KEPT, log_file_name(segment.base_offset), why, size=segment.size, severity=Severity.ERROR)
         return
-    if not segment.begins_within_name(LONG_MAX):
+    is_first = head is not None and head.position == 0 and head.base_offset >= segment.base_offset
+    if not is_first and not segment.begins_within_name(LONG_MAX):
         held = segment.extent()
         if held.first_offset is not None and held.end_offset is not None and held.end_offset <= segment.base_offset:
             why = (f"its batches have offsets {held.first_offset} to {held.end_offset - 1}: a broker goes on at "

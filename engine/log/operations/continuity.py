@@ -80,8 +80,10 @@ def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
     """Report what files beside the log say of offsets behind its end, but for what the recovery itself took."""
     end = log.log_end_offset
     claims = evidence.beyond(end)
+    if not claims:
+        return
     named = _Named(report, log.segments.base_offsets, (Action.TRUNCATED, Action.REMOVED, Action.SALVAGED, Action.MISSING))
-    for first, following in named.without(end, max((claim.end for claim in claims), default=end)):
+    for first, following in named.without(end, max(claim.end for claim in claims)):
         said = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
         more = f" (and {len(said) - _WITNESSES} more files)" if len(said) > _WITNESSES else ""
         why = f"{'; '.join(said[:_WITNESSES])}{more}: they were lost before"

@@ -325,7 +325,7 @@ class Unchanged:
     def known(self) -> Opened:
         """What was read of it."""
         log = self._log
-        return Opened(log.log_end_offset, log.leader_epoch_cache.entries, log.segments.active_segment.last_indexed)
+        return Opened(log.log_end_offset, log.leader_epoch_cache.entries, log.segments.active_segment.last_indexed())
 
     def __enter__(self) -> UnifiedLog:
         return self._log
@@ -361,6 +361,8 @@ def _refuse_lost_end(place: Place, options: OperationOptions, evidence: Evidence
     A high watermark alone is reported only: opening the log leaves it, and so does `recover`, which reported the loss.
     """
     claims = evidence.beyond(log.log_end_offset)
+    if not claims:
+        return
     is_flushed = any(claim.code == "checkpoint-beyond-log" for claim in claims)
     if options.truncates_to is not None and (options.truncates_to <= log.log_end_offset or not is_flushed):
         return  # a truncation that was stopped lowered the checkpoints before anything else, and leaves indexes and snapshots

@@ -53,12 +53,16 @@ class SegmentIndexes(NamedTuple):
 
         names  of the files in the directory; None: it is asked
         """
+
         def one(kind: type[_File], name: str) -> _File | None:
             path = f"{directory}/{name}"
             return kind.read(files, path, base_offset) if (files.exists(path) if names is None else name in names) else None
 
-        return cls(one(OffsetIndex, offset_index_file_name(base_offset)), one(TimeIndex, time_index_file_name(base_offset)),
-                   one(TransactionIndex, transaction_index_file_name(base_offset)))
+        return cls(
+            one(OffsetIndex, offset_index_file_name(base_offset)),
+            one(TimeIndex, time_index_file_name(base_offset)),
+            one(TransactionIndex, transaction_index_file_name(base_offset)),
+        )
 
     @property
     def are_closed_with_batches(self) -> bool:
@@ -78,8 +82,11 @@ class SegmentIndexes(NamedTuple):
 
         An index with entries that make no sense, or that contradicts the batches before the end, proves nothing.
         """
-        found = (*_of_offset_index(files, self.offsets, log_path, end.size), *_of_time_index(self.times, end),
-                 *_of_transaction_index(self.aborted))
+        found = (
+            *_of_offset_index(files, self.offsets, log_path, end.size),
+            *_of_time_index(self.times, end),
+            *_of_transaction_index(self.aborted),
+        )
         return [one for one in found if one.end > end.offset]
 
 

@@ -240,13 +240,14 @@ class ReadableSegment:
             raise no_offset_left(self.log_path, last.position, last.base_offset)
         return self.base_offset if last is None else last.next_offset
 
-    @property
     def last_indexed(self) -> int:
-        """The last offset in its indexes, whose entries are believed; −1: they have none."""
-        offsets = [index.last_offset for index in (self.offset_index,) if len(index)]
-        offsets += [self.largest().offset for index in (self.time_index,) if len(index)]
-        offsets += [index.entry(len(index) - 1).last_offset for index in (self.txn_index,) if len(index)]
-        return max(offsets, default=-1)
+        """The last offset in its indexes, whose entries are believed; −1: they have none. A closed time index stays closed."""
+        times = self._time_index
+        if times is None:
+            times = TimeIndex.read(self.files, self.time_index_path, self.base_offset)
+        last = self.offset_index.last_offset if len(self.offset_index) else -1
+        last = max(last, times.last_entry().offset) if len(times) else last
+        return max(last, self.txn_index.entry(len(self.txn_index) - 1).last_offset) if len(self.txn_index) else last
 
     def extent(self, position: int = 0, expected: int | None = None) -> Extent:
         """What the .log holds from byte `position` on, where a batch from offset `expected` on (default: the base) must follow.
