@@ -169,7 +169,7 @@ def _verify(spark: SparkSession, given: Given) -> int:
     reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
     severities: Counter[str] = Counter()
     is_unreadable = False
-    for row in _shown(rows_of(verify(spark, *given.paths, **reading)), given.form, _finding_line):
+    for row in _shown(rows_of(verify(spark, *given.paths, config=given.config, **reading)), given.form, _finding_line):
         severities[row["severity"]] += 1
         is_unreadable |= row["code"] == UNREADABLE
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])

@@ -33,7 +33,7 @@ from engine.log.logdir.nameless import nameless
 from engine.log.segment.replacement import offset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
@@ -141,6 +141,25 @@ def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]
         if log_dir not in anchors:
             groups[anchors.index(brokers.get(_owner(files, log_dir), groups[0])[0])].append(log_dir)
     return groups
+
+
+def survey_all(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[Cluster]:
+    """What `log_dirs` say, for each broker; those of which only partitions were named by themselves. Raises UnreadableFile."""
+    groups = by_broker(files, [one for one in log_dirs if one.is_whole])
+    return [survey(files, group) for group in groups + [[one] for one in log_dirs if not one.is_whole]]
+
+
+def in_same_cluster(files: ReadOnlyFiles, log_dir: str, others: Iterable[str]) -> list[str]:
+    """Those of `others` whose meta.properties name the cluster that those of `log_dir` name. Raises UnreadableFile."""
+    cluster = cluster_id(files, log_dir)
+    return [one for one in others if cluster is not None and cluster_id(files, one) == cluster]
+
+
+def cluster_id(files: ReadOnlyFiles, log_dir: str) -> str | None:
+    """cluster.id in meta.properties; None: nobody says it. Raises UnreadableFile."""
+    path = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
+    identity = decode_meta_properties(read_identity(files, path), path).value if files.exists(path) else None
+    return None if identity is None else identity.cluster_id
 
 
 def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> tuple[str | None, int | None] | None:

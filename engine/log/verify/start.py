@@ -8,7 +8,7 @@ from engine.errors import UnreadableFile, UsageError
 from engine.findings import Finding, Where
 from engine.layout import FileKind, parent_of
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.startup import Effect, by_broker, foresee, survey
+from engine.log.logdir.startup import Effect, foresee, survey_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,11 +42,11 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
         for one in found:
             known = log_dirs.get(one.path)
             log_dirs[one.path] = one if known is None or not known.is_whole else known
-    whole = [one for one in log_dirs.values() if one.is_whole]
-    clusters = [survey(files, group) for group in by_broker(files, whole)]
+    clusters = survey_all(files, list(log_dirs.values()))
     for cluster in clusters:
-        _report_start(files, cluster, report)
-    return clusters + [survey(files, [one]) for one in log_dirs.values() if not one.is_whole]
+        if all(one.is_whole for one in cluster.log_dirs):
+            _report_start(files, cluster, report)
+    return clusters
 
 
 def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Finding], None]) -> None:
