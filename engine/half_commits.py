@@ -39,6 +39,13 @@ def half_commit(files: ReadOnlyFiles, log_dir: str) -> str | None:
     return None
 
 
+def undoable_since(files: ReadOnlyFiles, log_dir: str) -> int | None:
+    """When the last commit came to its end (ms), if it may be undone: see kafkalog_spark.sink.undoing; else None."""
+    manifest = f"{log_dir}/{MANIFEST}"
+    since = _said(files, manifest, "at_ms") if _said(files, manifest, "written") else None
+    return since if isinstance(since, int) else None
+
+
 def undo_advice(log_dir: str) -> str:
     """What to do about such a commit."""
     return f"kafkalog restore {argument(log_dir)}; the sink's next write does it too"

@@ -93,7 +93,7 @@ def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
         lock.__exit__(None, None, None)
 
 
-def read_manifest(files: Files, root: str) -> Manifest:
+def read_manifest(files: ReadOnlyFiles, root: str) -> Manifest:
     """What was committed. Raises KafkalogError."""
     return read_kept(files, f"{root}/{MANIFEST}", Manifest) or Manifest()
 

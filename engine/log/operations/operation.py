@@ -57,7 +57,7 @@ class OperationOptions:
                    the work deletes of it goes before; None: it is none
     knows_metadata_log   the work itself says what may be done to the log of the cluster's metadata
     accepts_losses       a log that loses records when it is opened is opened all the same: what it loses is kept
-    truncates_to         the work truncates the log to this offset: that records after it were lost before needs no proof
+    truncates_to         the work truncates a log to this offset: that records after it were lost before needs no proof
     """
 
     name: str
@@ -71,7 +71,7 @@ class OperationOptions:
     first: frozenset[str] | None = None
     knows_metadata_log: bool = False
     accepts_losses: bool = False
-    truncates_to: int | None = None
+    truncates_to: Callable[[Place], int] | None = None
 
 
 def operate(
@@ -319,7 +319,8 @@ def _refuse_lost_end(place: Place, options: OperationOptions, evidence: Evidence
     """
     claims = evidence.beyond(log.log_end_offset)
     is_flushed = any(claim.code == "checkpoint-beyond-log" for claim in claims)
-    if options.truncates_to is not None and (options.truncates_to <= log.log_end_offset or not is_flushed):
+    wanted = None if options.truncates_to is None else options.truncates_to(place)
+    if wanted is not None and (wanted <= log.log_end_offset or not is_flushed):
         return  # a truncation that was stopped lowered the checkpoints before anything else, and leaves indexes and snapshots
     found = Report(place.path, report.operation)
     note_end(found, log, evidence)
