@@ -24,6 +24,8 @@ from kafkalog_cli.render_report import stopped_line
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.log.quarantine.kept import Kept
+    from engine.log.quarantine.seam import QuarantiningFiles
+    from kafkalog_spark.sink.undoing import LastCommit
 
 
 def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, yes: bool, form: str) -> int:
@@ -114,12 +116,24 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
     return 0 if journal is None else 1
 
 
+def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> QuarantiningFiles:
+    """A quarantine of what is taken out of a log dir. Raises UnwritableFile."""
+    from engine.files import acting_as_root
+    from engine.log.quarantine.naming import quarantine_beside
+    from engine.log.quarantine.seam import QuarantiningFiles
+
+    with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+        directory, of = quarantine_beside(files, log_dir, now), (files.resolve(log_dir),)
+        aside = QuarantiningFiles(files, directory, command="restore", now=now, log_dirs=of, is_rehearsal=dry_run)
+        if not dry_run:
+            aside.make()
+    return aside
+
+
 def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -> int:
     """Undo the last commit of Spark's sink in a log dir, → exit status. A quarantine keeps what it wrote."""
     from engine.files import acting_as_root, now_ms
     from engine.log.logdir.locking import locked
-    from engine.log.quarantine.naming import quarantine_beside
-    from engine.log.quarantine.seam import QuarantiningFiles
     from kafkalog_spark.sink.staging import partitions
     from kafkalog_spark.sink.undoing import last_commit, undo_last_commit
 
@@ -133,14 +147,7 @@ def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -
             with locked(files, [log_dir], places), acting_as_root() if dry_run else nullcontext():  # which only reads
                 commit = last_commit(files, log_dir)
                 if commit is not None:
-                    with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
-                        directory = quarantine_beside(files, log_dir, now)
-                        of = (files.resolve(log_dir),)
-                        aside = QuarantiningFiles(
-                            files, directory, command="restore", now=now, log_dirs=of, is_rehearsal=dry_run
-                        )
-                        if not dry_run:
-                            aside.make()
+                    aside = _aside(files, log_dir, now, dry_run=dry_run)
                     try:
                         undo_last_commit(aside, log_dir, commit, now)
                     finally:
@@ -157,6 +164,13 @@ def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -
     finally:
         if aside is not None and aside.is_used and form == "text":
             click.echo(would_keep(aside) if dry_run else kept_in(aside))
+    _say_undone(log_dir, commit, aside, form, dry_run=dry_run)
+    return 0
+
+
+def _say_undone(
+    log_dir: str, commit: LastCommit | None, aside: QuarantiningFiles | None, form: str, *, dry_run: bool
+) -> None:
     for step in [] if commit is None else commit.steps:
         what = "removed" if step.end < 0 else "truncated"
         if form == "json":
@@ -173,7 +187,6 @@ def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -
     else:
         would = "would be " if dry_run else ""
         click.echo(f"{printable(log_dir)}: {would}undone: the commit of {time_text(commit.manifest.at_ms)}")
-    return 0
 
 
 def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:
