@@ -219,7 +219,7 @@ def test_what_lies_behind_damage_is_told_where_the_recovery_begins_anew():
     assert len([event for event in log.report.events if "would not start" in event.reason]) == 1
     log.close()
     assert lost.pop(f"{0:020}.log")[0] == 0
-    assert lost == {f"{12:020}.log": (12, 20, 8), f"{23:020}.log": (23, 33, 10), f"{33:020}.log": (33, 39, 6)}
+    assert lost == {f"{12:020}.log": (12, 23, 8), f"{23:020}.log": (23, 33, 10), f"{33:020}.log": (33, 39, 6)}
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])

@@ -110,8 +110,9 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
     if part.problem.exception is not None:
         why += f"; 0.7.2 would not open the log: {part.problem.exception}"
     why += searched_up_to(ends[0] if ends else None)
-    report.add(Action.TRUNCATED, newest.name, why, offsets=(newest.start + part.size, newest.start + size), records=lost,
-               size=size - part.size, severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR,
+    report.add(Action.TRUNCATED, newest.name, why, offsets=(newest.start + part.size, newest.start + size),
+               records=lost or None, size=size - part.size,
+               severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR,
                is_torn=part.problem.code == "torn-tail")
 
 

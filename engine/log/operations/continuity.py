@@ -14,6 +14,7 @@ from engine.layout import FileKind, file_name, is_log_file_name, log_file_name, 
 from engine.log.errors import CorruptRecord
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads
+from engine.log.segment.replacement import LOG_SWAP
 from engine.log.verify.continuity import ContinuityCheck
 from engine.record.windows import LogWalk
 
@@ -90,7 +91,9 @@ def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Po
     bases = log.segments.base_offsets
     named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))
     cut = {event.path for event in report.find(Action.TRUNCATED)}
-    left = [one for gap in _gaps(files, report, log, policy, named) for one in named.without(*gap)]
+    swapped = _compacted_by_swap(report, policy)
+    left = [one for gap in _gaps(files, report, log, policy, named) if _segment_of(bases, gap[0]) not in swapped
+            for one in named.without(*gap)]
     for first, following in left[:_MOST_GAPS]:
         holder, name = _segment_of(bases, first), log_file_name(first)
         if following not in bases:
@@ -103,6 +106,15 @@ def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Po
         _add_missing(report, name, why, (first, following))
     if len(left) > _MOST_GAPS:
         _add_missing(report, "", f"{len(left) - _MOST_GAPS} more gaps", (left[_MOST_GAPS][0], left[-1][1]))
+
+
+def _compacted_by_swap(report: Report, policy: Policy) -> set[str]:
+    """Names of segments that a `.swap` became: where the topic is compacted, the cleaner took what they lack.
+
+    What a `.swap` that is not whole lacks has events of its own.
+    """
+    swapped = {event.to for event in report.find(Action.RENAMED) if event.to and event.path.endswith(LOG_SWAP)}
+    return swapped if swapped and policy().compacted else set()
 
 
 def _segment_of(bases: Sequence[int], offset: int) -> str:

@@ -90,8 +90,9 @@ def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[lis
         while position < size:
             position += _split_off(place, segment, position, size, pieces)
         if position < segment.size:
-            place.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), _why_left_out(segment, position),
-                             size=segment.size - position, severity=Severity.ERROR)
+            end = pieces[-1].read_next_offset()
+            segment.extent(position, end).note(place.report, Action.TRUNCATED, log_file_name(segment.base_offset),
+                                               _why_left_out(segment, position), severity=Severity.ERROR)
         for txn in segment.txn_index:  # Kafka loses them: its cleaner then takes what was aborted for the last value of its key
             _holder(pieces, txn.last_offset).txn_index.append(txn)
         for piece in pieces:

@@ -33,7 +33,7 @@ from engine.log.verify.epochs import EpochCheck
 from engine.log.verify.flood import Dam
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.leftovers import check_leftovers
-from engine.log.verify.losses import read_evidence
+from engine.log.verify.losses import COMPARED, read_evidence
 from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
 from engine.record.kafka07_file import valid_size
@@ -168,7 +168,7 @@ class _Partition:
         if end is None and any(name.endswith(_LOGS) for name in self._files.list(self._prefix)):
             return  # of Kafka 0.7, or with names that no broker gives
         for claim in evidence.beyond(end or 0):
-            if claim.code != "index-beyond-log":  # whose entries were compared one by one
+            if claim.code not in COMPARED:
                 self._report(claim.finding(end or 0))
         if evidence.lacks_snapshots:
             what = "its segments have batches of producers, and there is no producer snapshot"
