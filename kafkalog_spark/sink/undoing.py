@@ -159,14 +159,14 @@ def undo_last_commit(files: Files, root: str, commit: LastCommit, now: int) -> N
             raise errors[0]
     new = [place for name, place in places.items() if name not in ends]
     LogManager(lambda _path: files, cluster, Settings(), now).forget(log_dir, {place.key for place in new})
-    for place in new:
-        aside = f"{root}/{_deleted_name(place)}"
-        files.rename(place.path, aside)
-        files.sync_directory(root)
-        remove_tree(files, aside)
+    deleted = [f"{root}/{_deleted_name(place)}" for place in new]
+    for place, name in zip(new, deleted, strict=True):
+        files.rename(place.path, name)
     left = commit.manifest
     streams = {query: min(batch, left.batch.get(query, batch + 1) - 1) for query, batch in left.streams.items()}
     write_manifest(files, root, replace(left, streams=streams, written={}, batch={}, undoing=False))
+    for name in deleted:  # by the manifest the new names last; what is left after a stop a broker deletes
+        remove_tree(files, name)
 
 
 def _place(root: str, name: str) -> Place:
