@@ -13,17 +13,9 @@ from engine.files import ReadOnlyFiles
 from engine.formats import INT_MAX, LONG_MAX
 from engine.layout import parent_of
 from engine.log.errors import RecordsInRemoteStorage
-from engine.log.fetch.open_transactions import (
-    TransactionStates,
-    end_as_coordinator,
-    findings_of_ends,
-    findings_of_wait,
-    held_back,
-)
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.logs_07 import is_log_07
-from engine.log.logdir.startup import cluster_id
 from engine.log.logdir.tiered import not_read, remote_log_start
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.ranges import EARLIEST, LATEST
@@ -33,6 +25,7 @@ if TYPE_CHECKING:
 
     from engine.files import OpenFile
     from engine.findings import Finding
+    from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
 
@@ -115,20 +108,32 @@ def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcom
 
             find_log_dirs(files, [path])  # which knows what to say of a place that is none of Kafka's
         raise
-    held = None if wanted.isolation != "read_committed" or wanted.follow else held_back(view)
-    if held is not None and wanted.open_transactions == "abort":
-        end_as_coordinator(view, held, TransactionStates(files, _log_dirs(files, view, wanted), outcome.finding))
+    held = None
+    if wanted.isolation == "read_committed" and not wanted.follow:
+        from engine.log.fetch.open_transactions import TransactionStates, end_as_coordinator, held_back
+
+        held = held_back(view)
+        if held is not None and wanted.open_transactions == "abort":
+            end_as_coordinator(view, held, TransactionStates(files, _log_dirs(files, view, wanted), outcome.finding))
     start = _start(view, wanted)
     _check_remote(files, view, wanted, outcome)
     reached = _raw(view, start, wanted, outcome) if renderer is None else _records(view, start, wanted, renderer, outcome)
     if held is not None and reached >= held.offset:
-        is_ended = wanted.open_transactions == "abort"
-        for finding in findings_of_ends(path, held) if is_ended else findings_of_wait(files, path, held):
-            outcome.finding(finding)
+        _report_held_back(files, path, wanted, held, outcome)
+
+
+def _report_held_back(files: ReadOnlyFiles, path: str, wanted: Wanted, held: HeldBack, outcome: Outcome) -> None:
+    from engine.log.fetch.open_transactions import findings_of_ends, findings_of_wait
+
+    is_ended = wanted.open_transactions == "abort"
+    for finding in findings_of_ends(path, held) if is_ended else findings_of_wait(files, path, held):
+        outcome.finding(finding)
 
 
 def _log_dirs(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted) -> list[str]:
     """Where logs of __transaction_state are looked for. Raises UsageError for a log dir of another cluster."""
+    from engine.log.logdir.startup import cluster_id
+
     own = parent_of(files.absolute(view.directory))
     cluster = cluster_id(files, own)
     for log_dir in wanted.log_dirs:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
     from engine.files import ReadOnlyFiles
-    from engine.log.logdir.log_manager import Settings
+    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from kafkalog_cli.rebuilding import Begun, Rebuild
 

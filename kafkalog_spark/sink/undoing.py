@@ -18,7 +18,8 @@ from engine.half_commits import MANIFEST
 from engine.layout import file_name, parse_partition_dir
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
-from engine.log.logdir.log_manager import LogManager, Settings
+from engine.log.logdir.log_manager import LogManager
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations.operation import OperationOptions, operate
 from engine.log.operations.truncate import LogTruncator

@@ -9,7 +9,7 @@ from engine.files import ReadOnlyFiles
 from engine.layout import parent_of
 from engine.log.fetch.open_transactions import TransactionStates
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import Settings
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import in_same_cluster, survey_all
 from engine.log.logdir.tiered import not_read, remote_log_start
 from engine.log.logdir.topics import Topics

@@ -19,7 +19,7 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
 from engine.layout import FileKind, parse_file_name
-from engine.log.logdir.log_manager import Settings
+from engine.log.logdir.settings import Settings
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError, escaped
 from kafkalog_spark.table.around import Around

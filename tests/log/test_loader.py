@@ -232,10 +232,12 @@ def test_the_pieces_of_a_split_begin_at_their_first_record(magic, codec, tmp_pat
     far = 2**31 + 9
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0/00000000000000000005.log").write_bytes(puts(5) + puts(far))
+    (tmp_path / "t-0/00000000000000000005.log").chmod(0o600)
     log = open_log(Files(), str(tmp_path / "t-0"), LogConfig.of({}), now=NOW, clean_shutdown=False)
     log.close()
     assert (log.log_start_offset, log.log_end_offset) == (5, far + 3)
     assert [segment.base_offset for segment in log.segments] == [5, far]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "t-0").iterdir() if path.suffix in (".log", ".index", ".timeindex")} == {0o600}, "as the log that was split"
 
 
 def test_of_an_emptied_segment_all_records_are_told(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from engine.files import Files, acting_owner
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import Settings
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from tests.support.needs import lacking
 from tests.support.users import USER, as_root, give, public_directory, state

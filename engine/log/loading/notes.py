@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from engine.findings import Severity
 from engine.formats import LONG_MAX
-from engine.layout import FileKind, file_name, log_file_name
+from engine.layout import FileKind, file_name, log_file_name, offset_of
 from engine.log.report import Action
 from engine.log.scan.batch_search import last_head
-from engine.log.segment.replacement import offset_of
 
 if TYPE_CHECKING:
     from engine.checkpoint.leader_epochs import EpochEntry

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.formats import NO_PARTITION_LEADER_EPOCH
-from engine.layout import FileKind, log_file_name, transaction_index_file_name
+from engine.layout import FileKind, log_file_name, offset_of, transaction_index_file_name
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
 from engine.log.loading.notes import note_corrupt_snapshot
 from engine.log.loading.recovery import Recovering, recover_cut, recover_segment
@@ -19,7 +19,6 @@ from engine.log.scan.epoch_runs import first_leader_epochs
 from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
-from engine.log.segment.replacement import offset_of
 from engine.log.segment.scan_ahead import ScanAhead
 from engine.log.segment.splitting import SwapPlace, split_overflowed_segment
 from engine.log.tiering import Tiering

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.files import look
-from engine.layout import FileKind, file_name, parse_file_name
+from engine.layout import FileKind, file_name, offset_of, parse_file_name
 from engine.log.logdir.cluster_metadata import METADATA_DIR
-from engine.log.segment.replacement import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.findings import Finding, Where
-from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import Settings
-from engine.log.logdir.startup import survey
-from engine.log.logdir.topics import Topics
 from engine.log.tiering import read_starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.files import ReadOnlyFiles
+    from engine.log.logdir.topics import Topics
 
 
 def remote_log_start(files: ReadOnlyFiles, directory: str, topics: Callable[[], Topics] | None = None) -> int | None:
@@ -26,7 +23,15 @@ def remote_log_start(files: ReadOnlyFiles, directory: str, topics: Callable[[], 
     starts = read_starts(files, directory)
     if not starts.differ:
         return None
-    known = Topics(files, [survey(files, find_log_dirs(files, [directory]))], Settings()) if topics is None else topics()
+    if topics is None:  # what knows the settings of topics takes a while to load, and is asked by few readers
+        from engine.log.logdir.log_dirs import find_log_dirs
+        from engine.log.logdir.settings import Settings
+        from engine.log.logdir.startup import survey
+        from engine.log.logdir.topics import Topics
+
+        known = Topics(files, [survey(files, find_log_dirs(files, [directory]))], Settings())
+    else:
+        known = topics()
     return starts.line or 0 if starts.are_of_tiered(known.tiering(directory)) else None
 
 

@@ -6,9 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from engine.layout import file_name, parent_of, parse_partition_dir
-from engine.log.logdir.log_manager import LogManager
 from engine.log.tiering import Tiering, TopicPolicy
-from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +14,8 @@ if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import ReadOnlyFiles
     from engine.layout import PartitionDir
-    from engine.log.logdir.log_manager import Settings
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
 
 
@@ -54,6 +53,9 @@ class Topics:
 
     def _manager(self, cluster: Cluster) -> LogManager:
         """Made when something is asked of it: most partitions are sound, and nothing is."""
+        from engine.log.logdir.log_manager import LogManager
+        from engine.overlay import OverlayFiles
+
         with self._lock:
             if id(cluster) not in self._managers:
                 files = OverlayFiles(self._files, 0)

@@ -16,6 +16,8 @@ from engine.log.report import Action
 from engine.log.scan.batch_search import heads
 from engine.log.segment.replacement import LOG_SWAP
 from engine.log.verify.continuity import ContinuityCheck
+from engine.record.columns import BatchColumns
+from engine.record.heads import HeadWalk
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -126,14 +128,16 @@ def _gaps(
     files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy, named: _Named
 ) -> list[tuple[int, int]]:
     """Offsets [first, end) between batches that are lost, of the segments that were read."""
-    bases = log.segments.base_offsets
+    bases, recovered = log.segments.base_offsets, {event.path: event for event in report.find(Action.RECOVERED)}
+    if not recovered and report.unread_below is not None and bases[-1] < report.unread_below:
+        return []  # nothing was read
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy)
-    recovered = {event.path: event for event in report.find(Action.RECOVERED)}
     if policy().compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
                                 for base, following in pairwise(bases)):
         return []  # the cleaner takes records within segments, and no segment is missing
+    columns = BatchColumns()
     for base in bases:
         name = log_file_name(base)
         path, event = f"{report.directory}/{name}", recovered.get(name)
@@ -145,7 +149,8 @@ def _gaps(
             check.pass_segment(event.end_offset)
             continue
         with files.open(path) as file:
-            for window in LogWalk(file):
+            # the recovery has read what it reports as recovered, and compared the checksums
+            for window in LogWalk(file) if event is None else HeadWalk(file, batches=columns):
                 check.feed(window)
     check.finish()
     for finding in explained:

@@ -10,12 +10,12 @@ from engine.layout import (
     is_log_file_name,
     log_file_name,
     offset_index_file_name,
+    offset_of,
     producer_snapshot_file_name,
     time_index_file_name,
     transaction_index_file_name,
 )  # fmt: skip
 from engine.log.report import Action
-from engine.log.segment.replacement import offset_of
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
 

@@ -191,9 +191,9 @@ def _free_name(source: _Source, taken: AbstractSet[int]) -> int:
 
 
 def _write_aside(files: Files, directory: str, segment: Segment, source: _Source) -> None:
-    modified_ms = files.info(f"{directory}/{log_file_name(source.base)}").modified_ms
+    info = files.info(f"{directory}/{log_file_name(source.base)}")
     aside = f"{directory}/{log_file_name(segment.base, ASIDE)}"
-    with files.open_writable(aside, create=True) as copy:
+    with files.open_writable(aside, create=True, mode=info.mode) as copy:
         copy.truncate(0)
         at = 0
         for part in segment.parts:
@@ -203,7 +203,7 @@ def _write_aside(files: Files, directory: str, segment: Segment, source: _Source
                 copy.write_at(at, part.run.first_offset.to_bytes(_OFFSET_SIZE, "big"))
             at += part.run.end - part.run.start
         copy.sync()
-    files.set_modified(aside, modified_ms)
+    files.set_modified(aside, info.modified_ns)
 
 
 # ---- what is reported -------------------------------------------------------------------------------
