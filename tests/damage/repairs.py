@@ -81,17 +81,22 @@ class Start(NamedTuple):
 
 def start(origin: Path, mode: str, work: Path, repairs: dict[str, list[str]] = REPAIRS) -> Start:
     """Do everything to copies of the log dirs below `origin`."""
-    config = work / "server.properties"
-    work.mkdir(parents=True, exist_ok=True)
-    config.write_text("".join(f"{name}={value}\n" for name, value in truth()["settings"].items()))
     source = copy_log_dirs(origin, work / "before")
     prepare(mode, source)
-    options = ["--format", "json", "--config-file", str(config), "--now", now(), *(["--clean-start"] if mode == "clean" else [])]
+    options = [*settings_for(work), *(["--clean-start"] if mode == "clean" else [])]
     done = {
         name: _repair(source, work / f"after-{number}", [*options, *more]) for number, (name, more) in enumerate(repairs.items())
     }
     status, verified = _verify(source)
     return Start(source, verified, status, done)
+
+
+def settings_for(work: Path) -> list[str]:
+    """The options of every `recover`; writes the settings of the broker into the directory `work`."""
+    work.mkdir(parents=True, exist_ok=True)
+    config = work / "server.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in truth()["settings"].items()))
+    return ["--format", "json", "--config-file", str(config), "--now", now()]
 
 
 def all_partitions(mode: str, work: Path) -> Start:
@@ -118,8 +123,8 @@ def _repair(source: Path, top: Path, options: list[str]) -> Repair:
     not_restored = compare(was, tree(top))
     shutil.rmtree(again)
     return Repair(
-        restored, dry_changes, _reports(dry), _reports(real), quarantined, (dry.status, real.status), _other_words(dry, real), verified,
-        _reports(second), compare(left, after), expired, not_restored, failed,
+        restored, dry_changes, reports_of(dry), reports_of(real), quarantined, (dry.status, real.status), _other_words(dry, real), verified,
+        reports_of(second), compare(left, after), expired, not_restored, failed,
     )  # fmt: skip
 
 
@@ -145,7 +150,8 @@ def _objects(done: Done) -> Objects:
     return [json.loads(line) for line in done.out.splitlines()]
 
 
-def _reports(done: Done) -> dict[str, dict[str, Any]]:
+def reports_of(done: Done) -> dict[str, dict[str, Any]]:
+    """The reports of a `recover`, by name of a partition."""
     return {Path(one["partition"]).name: one for one in _objects(done) if one.get("partition")}
 
 

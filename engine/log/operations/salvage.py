@@ -8,7 +8,6 @@ removed, so that recovery rebuilds them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
@@ -27,11 +26,11 @@ from engine.log.errors import refuse_too_large
 from engine.log.operations.arrangement import Segment, arrange
 from engine.log.report import Action
 from engine.log.scan.sound_runs import as_runs, batches_in, checked_batches, with_offsets_restored
+from engine.log.segment.replacement import free_base_offset
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from collections.abc import Set as AbstractSet
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import Files, OpenFile
@@ -137,7 +136,8 @@ def _write_all(
     for turn in _in_turns(changed):
         if turn.is_needed:
             base = turn.segments[0].base
-            free = _free_name(sources[base], sources.keys() | left | {segment.base for segment in changed})
+            taken = sources.keys() | left | {segment.base for segment in changed}
+            free = free_base_offset(sources[base].runs[0].first_offset, taken)
             files.rename(f"{directory}/{log_file_name(base)}", f"{directory}/{log_file_name(free)}")
             left.add(free)
         for segment in turn.segments:
@@ -177,16 +177,6 @@ def _in_turns(changed: list[Segment]) -> Iterator[_Turn]:
             del waiting[segment.base]
             for part in segment.parts:
                 takers[part.base].discard(segment.base)
-
-
-def _free_name(source: _Source, taken: AbstractSet[int]) -> int:
-    """A base offset that no file has, for a file that is kept until others have its batches.
-
-    It is close to the offsets of these batches, and a stop leaves it to the next salvage, which must not take the first of
-    them for one with a wrong bit (see `with_offsets_restored`).
-    """
-    first = source.runs[0].first_offset
-    return next(base for base in count(first + 1) if base not in taken and (base ^ first).bit_count() > 1)
 
 
 def _write_aside(files: Files, directory: str, segment: Segment, source: _Source) -> None:
