@@ -8,6 +8,7 @@ removed, so that recovery rebuilds them.
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
@@ -86,8 +87,20 @@ def _epochs(files: Files, path: str) -> list[EpochEntry]:
 
 def _read(file: OpenFile, base: int, following: int | None) -> _Source:
     ends: list[int] = []
-    batches = with_offsets_restored(checked_batches(file, ends.append), base, following)
-    return _Source(base, file.size(), list(as_runs(batches)), ends[0] if ends else None)
+    runs = list(as_runs(checked_batches(file, ends.append)))
+    if len(runs) > 1 or (runs and not base <= runs[0].first_offset <= runs[0].end_offset <= (following or LONG_MAX)):
+        is_held = partial(_is_held, file, runs)
+        runs = list(as_runs(with_offsets_restored(checked_batches(file, ends.append), base, following, is_held)))
+    return _Source(base, file.size(), runs, ends[0] if ends else None)
+
+
+def _is_held(file: OpenFile, runs: list[Run], batch: Batch) -> bool:
+    """Does another batch of `runs` hold offsets of `batch`?"""
+    return any(
+        other.start != batch.start and other.first_offset < batch.end_offset and batch.first_offset < other.end_offset
+        for run in runs if run.first_offset < batch.end_offset and batch.first_offset < run.end_offset
+        for other in batches_in(file, run)
+    )  # fmt: skip
 
 
 def _with_emptied(segments: list[Segment], sources: Mapping[int, _Source]) -> list[Segment]:
@@ -303,8 +316,8 @@ class _Notes:
             run = part.run
             offsets, size = (run.first_offset, run.end_offset), run.end - run.start
             if run.restored_from is not None:
-                why = (f"its base offset {run.restored_from} is {run.first_offset} again: one bit was wrong, as its neighbours "
-                       "and its record count prove")
+                why = (f"its base offset {run.restored_from} does not fit between its neighbours: it is {run.first_offset} "
+                       "again, the only one that does and differs in one bit")
                 self._report.add(Action.SALVAGED, name, why, offsets=offsets, records=run.records, size=size,
                                  severity=Severity.WARNING)
             if part.base != segment.named:
