@@ -119,8 +119,8 @@ def with_offsets_restored(
     base_offset  of the segment         following  of the next one, or where the log is known to end; None: that is not known
     is_held      does another batch of the file hold the same offsets?
 
-    No checksum covers base offsets. One is taken for wrong if it does not fit between its neighbours, and replaced if of all that
-    differ in one bit only one fits there. Names of files are no proof of where a log begins and ends: beside them a batch must
+    No checksum covers base offsets. One is taken for wrong if it does not fit between its neighbours, and replaced if of all
+    that differ in one bit only one fits there. Names of files are no proof of where a log begins and ends: beside them a batch must
     have exactly the offsets between its neighbours. Where its offset is one of this segment, it may have been moved, unless
     exactly its offsets are missing where it stands. And the neighbour may be the wrong one, if one bit puts that right.
     """

@@ -244,8 +244,8 @@ class ProducerCheck:
         seen, marker_offset = found
         if said.last_offset == marker_offset >= 0 and said.offset_delta == 0:
             return None  # brokers before 1.1 took the marker for the last batch
-        # one that was silent for long is forgotten, and what comes then is all that is known of it
-        is_marker_alone = said.last_offset == said.last_sequence == -1 and marker_offset > seen.last_offset
+        # one that was silent for long is forgotten, and what comes then is all that is known of it; it may be in a gap
+        is_marker_alone = said.last_offset == said.last_sequence == -1 and (marker_offset > seen.last_offset or self._has_holes)
         if seen.last_offset > said.last_offset and not is_marker_alone:
             return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
         if seen.last_offset < said.last_offset:
