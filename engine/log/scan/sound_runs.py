@@ -120,9 +120,9 @@ def with_offsets_restored(
     is_held      does another batch of the file hold the same offsets?
 
     No checksum covers base offsets. One is taken for wrong if it does not fit between its neighbours, and replaced if of all
-    that differ in one bit only one fits there. Names of files are no proof of where a log begins and ends: beside them a batch must
-    have exactly the offsets between its neighbours. Where its offset is one of this segment, it may have been moved, unless
-    exactly its offsets are missing where it stands. And the neighbour may be the wrong one, if one bit puts that right.
+    that differ in one bit only one fits there. Names of files do not prove where a log begins and ends: beside them a batch
+    must have exactly the offsets between its neighbours. Where its offset is one of this segment, it may have been moved,
+    unless exactly its offsets are missing where it stands. And the neighbour may be the wrong one, if one bit puts that right.
     """
     earlier: Batch | None = None
     before: Batch | None = None
