@@ -117,7 +117,7 @@ def _repair(source: Path, top: Path, options: list[str]) -> Repair:
     again = copy_log_dirs(top, top.with_name(f"{top.name}-again"))
     second = _recover(again, [*options, "--quarantine", str(quarantine.with_name(f"{quarantine.name}-again"))])
     after = tree(again)
-    expired = {Path(name).name for name, old in left.items() if name.endswith(".snapshot") and lost_producers(old, after.get(name))}
+    expired = expired_snapshots(left, after)
     restored = copy_log_dirs(top, top.with_name(f"{top.name}-left"))  # restore works in the place that the quarantine names
     failed = [done.err.strip()[-300:] for path in _quarantines(quarantine) if (done := kafkalog("restore", str(path))).status]
     not_restored = compare(was, tree(top))
@@ -126,6 +126,12 @@ def _repair(source: Path, top: Path, options: list[str]) -> Repair:
         restored, dry_changes, reports_of(dry), reports_of(real), quarantined, (dry.status, real.status), _other_words(dry, real), verified,
         reports_of(second), compare(left, after), expired, not_restored, failed,
     )  # fmt: skip
+
+
+def expired_snapshots(before: Tree, after: Tree) -> set[str]:
+    """Names of the snapshots that lost producers and nothing else."""
+    names = (name for name in before if name.endswith(".snapshot"))
+    return {Path(name).name for name in names if lost_producers(before[name], after.get(name))}
 
 
 def _recover(top: Path, options: list[str]) -> Done:
