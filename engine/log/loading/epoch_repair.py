@@ -14,7 +14,7 @@ from engine.log.append_errors import IllegalArgument
 from engine.log.errors import LogDamaged
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.report import Action
-from engine.log.scan.epoch_runs import EpochRun, EpochRuns
+from engine.log.scan.epoch_runs import EpochRun, EpochRuns, take_epochs
 from engine.log.tiering import Tiering, read_starts
 from engine.record.windows import LogWalk
 
@@ -51,11 +51,34 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
         return
     report.drop(Action.KEPT, _NAME)
     epochs = rebuild_leader_epochs(files, log.directory, tiering)
-    epochs.truncate_from_end(log.log_end_offset)
-    epochs.truncate_from_start(log.log_start_offset)
+    _fit(epochs, log.log_start_offset, log.log_end_offset)
+    if log.log_start_offset == log.log_end_offset:
+        epochs.truncate_from_end(log.log_end_offset)
     log.leader_epoch_cache = epochs
     what = contradicted[0].reason.partition(", and a broker")[0] if contradicted else "an epoch that most of them contradict"
     report.add(Action.REBUILT, _NAME, f"made anew from the batches: {what}", severity=Severity.WARNING)
+
+
+def settle_epochs(log: Loading, end_offset: int) -> None:
+    """Change the epochs of `log`, which ends at `end_offset`, until one more start would leave them.
+
+    Kafka takes epochs from batches before it truncates the log, and the log ends before entries that came in their way. Of a
+    log that starts at its end it removes the entry there, and the next start makes it again of the batches: then none stays.
+    """
+    for _ in range(2):
+        before = log.epochs.entries
+        for base in sorted(log.epoch_runs):
+            take_epochs(log.epochs, log.epoch_runs[base])
+        _fit(log.epochs, log.log_start_offset, end_offset)
+        if log.epochs.entries == before:
+            return
+    log.epochs.truncate_from_end(end_offset)
+
+
+def _fit(epochs: LeaderEpochFileCache, start_offset: int, end_offset: int) -> None:
+    """Bring `epochs` in line with where the log starts and ends, in Kafka's order."""
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
 
 
 def rebuild_leader_epochs(files: Files, directory: str, tiering: Tiering) -> LeaderEpochFileCache:

@@ -23,6 +23,7 @@ from engine.log.scan.batch_search import (
     heads,
     largest_timestamp_after,
 )
+from engine.log.scan.epoch_runs import take_epochs
 from engine.log.segment.segment_files import SegmentFiles
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
@@ -250,10 +251,7 @@ class LogSegment(SegmentFiles):
         self.time_index.extend(scan.time_entries)
         self._largest = scan.largest
         scan.epochs.finish(scan.end_offset(self.base_offset))
-        for run, is_doubtful in scan.epochs.entries:
-            is_news = leader_epochs.latest_epoch is None or run.epoch > leader_epochs.latest_epoch
-            if is_news and not (is_doubtful and leader_epochs.knows_from(run.first_offset)):
-                leader_epochs.assign(run.epoch, run.first_offset)
+        take_epochs(leader_epochs, scan.epochs)
         producers.update_recovered(scan.producers.chunks(), self.txn_index.extend)
         if scan.map_end_offset is not None:
             producers.update_map_end_offset(scan.map_end_offset)

@@ -142,7 +142,7 @@ class _Partition:
         self._epochs = self._epoch_check()
         self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts,
                                            self._policy)
-        self._producers = ProducerCheck(self._snapshots(), self._report)
+        self._producers = ProducerCheck(self._snapshots(), self._report, self._start_offset or 0)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
                 break
