@@ -142,7 +142,8 @@ def _mend_identity(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Ac
         return None
     directory_id = _directory_id(cluster, trouble.log_dir)
     own = "" if directory_id is None else f"directory.id={directory_id}\n"
-    text = f"#\nnode.id={cluster.node_id}\n{own}version=1\ncluster.id={cluster.cluster_id}\n"
+    node = f"node.id={cluster.node_id}\n{own}version=1" if cluster.is_kraft else f"broker.id={cluster.node_id}\nversion=0"
+    text = f"#\n{node}\ncluster.id={cluster.cluster_id}\n"
     replace(files, trouble.path, [text.encode()])
     from_metadata = "" if directory_id is None else ", the directory's own id from the metadata log"
     return Action.REBUILT, f"cluster and broker stand in the other log dirs{from_metadata}"
