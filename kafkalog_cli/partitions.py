@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.advice import argument
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, acting_as_root, is_locked, nameless_file
 from engine.findings import Severity
@@ -67,7 +68,8 @@ def run(
         )
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
-            raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")
+            do = f"ls -d {argument(whole[0])}/*-*    # partitions: name the directories that are meant"
+            raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one", do=do)
         if meet is not None:
             meet(manager)
         yield from operate(manager, options, work, errors, progress.done, work_07)
@@ -147,7 +149,8 @@ def _session(
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
             outcome.error(failure)
-        if INTERRUPTION.number is None and (errors or not tally.is_ended) and tally.is_worth_telling:
+        is_begun = any(not isinstance(failure, UsageError) for failure in errors)
+        if INTERRUPTION.number is None and is_begun and tally.is_worth_telling:
             click.echo(printable(tally.text()), err=True)
         return INTERRUPTION.status or max(status, outcome.finish())
 

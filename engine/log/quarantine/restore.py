@@ -10,7 +10,7 @@ from engine.advice import argument
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import acting_as_root, is_full, look
 from engine.layout import parent_of
-from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
+from engine.log.quarantine.manifest import MANIFEST, MAX_KEPT_SIZE, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
 from engine.log.quarantine.places import FORCED, read_trusted
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.quarantine.sizes import too_large
@@ -269,6 +269,8 @@ def _stored_faults(
             yield number, f"{path}: a link to {files.resolve(path)}, for {entry.path}"
         elif (size := files.info(path).size) != entry.size:
             yield number, f"{path}: {size} bytes instead of {entry.size}, for {entry.path}"
+        elif size > MAX_KEPT_SIZE:
+            continue  # it was renamed, and nobody read it
         elif _sha256(files, path) != entry.sha256:
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
 
@@ -388,8 +390,8 @@ def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
 
     A file is copied where a move would leave it with the owner of the quarantine, or leads to another file system.
     """
+    kept = files.info(stored)
     try:
-        kept = files.info(stored)
         is_ours = kept.owner == files.info(parent_of(path)).owner
         if is_ours and kept.modified_ms != modified_ms:
             files.set_modified(stored, modified_ms)
@@ -399,6 +401,9 @@ def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
         if getattr(error.__cause__, "errno", None) != errno.EXDEV:
             raise
         is_ours = False
+    if not is_ours and kept.size > MAX_KEPT_SIZE:
+        what = f"{stored}: {kept.size} bytes, too many to copy to {path}, and it cannot be renamed"
+        raise UnwritableFile(what, do=f"mv {argument(stored)} {argument(path)}    # then run restore again")
     if not is_ours:
         aside = path + _ASIDE  # the file has its name only when it is whole
         _put(files, stored, aside, 0)

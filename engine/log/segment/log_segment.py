@@ -209,12 +209,14 @@ class LogSegment(SegmentFiles):
         """Raises OffsetIndexMissing and CorruptIndex where loading must recover the segment.
 
         has_offset_index  does its .index exist? None: ask the disk
-        Offset and time index are not looked at. A time index that was missing is made, empty.
+        Of offset and time index only the size is looked at. A time index that was missing is made, empty.
         """
         if not (self.files.exists(self.offset_index_path) if has_offset_index is None else has_offset_index):
             raise OffsetIndexMissing(f"{self.offset_index_path}: no offset index beside the log")
         if time_index_newly_created:
             self.time_index.resize(0)
+        for index in (self.offset_index, self.time_index):
+            index.refuse_too_large()
         self.txn_index.sanity_check()
 
     def resize_indexes(self, size: int) -> None:
