@@ -28,6 +28,7 @@ from kafkalog_cli.render_report import exit_status, json_line, stopped_line, tex
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from engine.errors import UnwritableFile
     from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.logdir.log_manager import LogManager
@@ -122,6 +123,7 @@ def _session(
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
+                errors += _not_permitted(manager) if opening.dry_run else ()
                 for report in chain(_held(manager) if opening.dry_run else (), performed):
                     if report.failure is None:
                         tally.done(report.directory)
@@ -229,6 +231,15 @@ def _held(manager: LogManager) -> Iterator[Report]:
                    "and what it writes meanwhile may look like damage")
             report.add(Action.REFUSED, FileKind.LOCK.value, why, severity=Severity.WARNING)
             yield report
+
+
+def _not_permitted(manager: LogManager) -> list[UnwritableFile]:
+    """For a dry run: why the same command could not change the log dirs."""
+    from engine.log.logdir.locking import not_permitted
+
+    log_dirs = manager.cluster.log_dirs
+    places = [place.path for log_dir in log_dirs for place in log_dir.places]
+    return not_permitted(Files(), [log_dir.path for log_dir in log_dirs], places)
 
 
 @contextmanager

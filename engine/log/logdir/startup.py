@@ -139,7 +139,10 @@ def _are_of_zookeeper(files: ReadOnlyFiles, log_dirs: list[LogDir], identities: 
     places = [place for log_dir in log_dirs for place in log_dir.places]
     of_others = [f"{log_dir.path}/{FileKind.META_PROPERTIES.value}" for log_dir in log_dirs]  # unreadable
     of_others += [f"{place.path}/{FileKind.PARTITION_METADATA.value}" for place in places]
-    return bool(places) and not any(map(files.exists, of_others))
+    try:
+        return bool(places) and not any(map(files.exists, of_others))
+    except UnreadableFile:  # reported with its partition
+        return False
 
 
 def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]]:

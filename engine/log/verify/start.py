@@ -38,6 +38,8 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
             found = find_log_dirs(files, [path if files.info(path).is_directory else parent_of(files.absolute(path))])
         except (UsageError, UnreadableFile):
             continue  # no place of Kafka's; who looks for partitions there reports what cannot be read
+        if not files.info(path).is_directory:
+            found = [one for one in found if not one.is_whole]  # a file of the log dir itself says nothing of the others
         for one in found:
             known = log_dirs.get(one.path)
             log_dirs[one.path] = one if known is None or not known.is_whole else known
