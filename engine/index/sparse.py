@@ -8,7 +8,7 @@ from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX, LONG_MIN, to_long
 from engine.index.backing import Backing
 from engine.index.entries import IndexFile
-from engine.index.errors import CorruptIndex, IndexFull, InvalidIndexSize
+from engine.index.errors import IndexFull, InvalidIndexSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,11 +74,6 @@ class SparseIndex(IndexFile, Generic[_E]):
     def length(self) -> int:
         """Bytes of the file of an open index."""
         return self._file.length
-
-    def refuse_too_large(self) -> None:
-        """Raise CorruptIndex where the file of an open index has more bytes than a broker can map."""
-        if self.length > INT_MAX:
-            raise CorruptIndex(f"{self.path}: {self.length} bytes, an index has at most {INT_MAX}")
 
     @property
     def room(self) -> int:
