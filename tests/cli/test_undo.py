@@ -348,6 +348,13 @@ def test_log_dirs_of_several_brokers_are_named_one_by_one(log_dir, tmp_path):
         assert files_of(tmp_path) == before
     assert kafkalog("verify-index", str(tmp_path)).status == 4, "who only reads may read all"
     assert kafkalog("retain", "--now", NOW, str(log_dir), str(other)).status == 0
+    (other / "meta.properties").unlink()
+    (other / ".lock").touch()
+    for words in (("recover",), ("retain",)):
+        done = kafkalog(*words, str(tmp_path))
+        assert done.status == 2
+        assert f"{other} has no meta.properties that says whose it is" in done.err
+        assert "partitions are done" not in done.err
 
 
 # ---- a question at a terminal

@@ -107,6 +107,7 @@ class LogManager:
         self.files_of, self.cluster, self.settings, self.now = files_of, cluster, settings, now
         self._configs: dict[str, LogConfig] = {}
         self._checkpoints: dict[tuple[str, FileKind], Offsets] = {}
+        self.lost_starts: set[str] = set()  # log dirs whose log-start-offset-checkpoint could not be read as a whole
 
     def over(self, files_of: Callable[[str], Files]) -> LogManager:
         """The same logs through other seams; what is known of settings and checkpoints is shared."""

@@ -63,7 +63,7 @@ def salvage(files: Files, directory: str, report: Report, claimed_end: int | Non
     sources: dict[int, _Source] = {}
     for base, following in zip(bases, (*bases[1:], claimed_end), strict=False):
         with files.open(f"{directory}/{log_file_name(base)}") as file:
-            refuse_too_large(file.path, file.size())
+            refuse_too_large(files, file.path, file.size())
             sources[base] = _read(file, base, following)
 
     def expand(base: int, run: Run) -> Iterator[Batch]:

@@ -6,12 +6,14 @@ from array import array
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
+from engine.files import look
+from engine.formats import INT_MAX, LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.kernels.placement import place_entries
 from engine.kernels.walk import PLACE_FIELDS, Placed, Placing
 from engine.log.errors import (
+    CorruptIndex,
     IndexFull,
     IndexOffsetOverflow,
     InvalidOffset,
@@ -210,12 +212,16 @@ class LogSegment(SegmentFiles):
         """Raises OffsetIndexMissing and CorruptIndex where loading must recover the segment.
 
         has_offset_index  does its .index exist? None: ask the disk
-        Offset and time index are not looked at. A time index that was missing is made, empty.
+        Of offset and time index only the size is looked at. A time index that was missing is made, empty.
         """
         if not (self.files.exists(self.offset_index_path) if has_offset_index is None else has_offset_index):
             raise OffsetIndexMissing(f"{self.offset_index_path}: no offset index beside the log")
         if time_index_newly_created:
             self.time_index.resize(0)
+        for path in (self.offset_index_path, self.time_index_path):
+            found = look(self.files, path)  # opening an index that nobody asks for would trim it
+            if found is not None and found.size > INT_MAX:
+                raise CorruptIndex(f"{path}: {found.size} bytes, an index has at most {INT_MAX}")
         self.txn_index.sanity_check()
 
     def resize_indexes(self, size: int) -> None:
