@@ -20,6 +20,7 @@ from kafkalog_cli.terminal import colour_choice
 if TYPE_CHECKING:
     from engine.dump.json_stream import JsonStream
     from engine.errors import KafkalogError
+    from engine.files import FileInfo
     from engine.findings import Finding
     from engine.log.quarantine.seam import QuarantiningFiles
 
@@ -146,10 +147,9 @@ def add_next_step(error: KafkalogError) -> None:
         return
     files, path = ReadOnlyFiles(), error.path
     place = path.rstrip("/") or "/"
-    while not _is_there(files, place):
+    while (info := _info(files, place)) is None:
         place = parent_of(place) if "/" in place else "."
-    name = parse_file_name(file_name(place))
-    is_file = files.info(place).is_file
+    name, is_file = parse_file_name(file_name(place)), info.is_file
     if place != (path.rstrip("/") or "/"):
         error.do = f"ls -la {argument(place)}    # what is there"
     elif name is not None and is_file and _is_of_a_wrong_kind(error):
@@ -162,11 +162,11 @@ def _is_of_a_wrong_kind(error: KafkalogError) -> bool:
     return isinstance(error, UsageError) or str(error).endswith(strerror(ENOTDIR))
 
 
-def _is_there(files: ReadOnlyFiles, path: str) -> bool:
+def _info(files: ReadOnlyFiles, path: str) -> FileInfo | None:
     try:
-        return files.exists(path)
+        return files.info(path)
     except UnreadableFile:
-        return False
+        return None
 
 
 def kept_in(quarantine: QuarantiningFiles) -> str:

@@ -123,7 +123,7 @@ def _session(
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
-                errors += _not_permitted(manager) if opening.dry_run else ()
+                errors += _not_permitted(manager) if values["dry_run"] and not values.get("explain") else ()
                 for report in chain(_held(manager) if opening.dry_run else (), performed):
                     if report.failure is None:
                         tally.done(report.directory)
@@ -133,7 +133,6 @@ def _session(
                     status = max(status, exit_status(report))
                     if values["metrics_textfile"] is not None:
                         reports.append(report)
-                tally.end()
                 if flushes is not None and not opening.dry_run:
                     with acting_as_root():  # the user named the file
                         write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
@@ -151,12 +150,18 @@ def _session(
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
             outcome.error(failure)
-        is_begun = any(not isinstance(failure, UsageError) for failure in errors)
-        if is_begun and quarantines is not None and not (values["dry_run"] or quarantines.is_used):
-            click.echo("nothing was changed", err=True)
-        elif INTERRUPTION.number is None and is_begun and tally.is_worth_telling:
-            click.echo(printable(tally.text()), err=True)
+        if any(not isinstance(failure, UsageError) for failure in errors):
+            is_unchanged = quarantines is not None and not (values["dry_run"] or quarantines.is_used)
+            _say_how_far(tally, is_unchanged=is_unchanged)
         return INTERRUPTION.status or max(status, outcome.finish())
+
+
+def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
+    """What became of an operation that failed."""
+    if is_unchanged:
+        click.echo("nothing was changed", err=True)
+    if INTERRUPTION.number is None and tally.is_worth_telling:
+        click.echo(printable(tally.text()), err=True)
 
 
 def check_metrics(values: dict[str, Any]) -> None:
@@ -172,7 +177,6 @@ class Tally:
         self._with_metadata = with_metadata
         self._manager: LogManager | None = None
         self._done: set[str] = set()
-        self.is_ended = False
 
     def begin(self, manager: LogManager) -> None:
         """Take note of whose logs are worked on; the operation may still choose among them."""
@@ -191,10 +195,6 @@ class Tally:
             for place in (log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places)
             if self._with_metadata or not log_dir.is_whole or place.name.topic != METADATA_TOPIC
         ]
-
-    def end(self) -> None:
-        """Nothing failed as a whole."""
-        self.is_ended = True
 
     @property
     def is_begun(self) -> bool:
