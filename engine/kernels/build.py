@@ -37,6 +37,8 @@ KERNELS = (
 SHARED = "_shared"  # what all kernels need of Cython, compiled once
 STAMP = "_stamp"  # says SOURCES, what `sources_digest` gave when they were compiled
 
+NOT_COMPILED = "the kernels of kafkalog are not compiled: run `make build` in the checkout, or pip install kafkalog again"
+
 
 def sources_digest(sources: dict[str, bytes]) -> str:
     """One word for what kernels are compiled from. `sources`: the files of this package by name; others do not count."""
