@@ -52,20 +52,34 @@ def refuse_without_compiler():
     sys.exit(f"kafkalog: {problem}: install build-essential and python3-dev (Fedora: gcc and python3-devel), or a wheel")
 
 
-def written_stamp():
-    """A module that says what the kernels are compiled from: its source, rewritten if that changed."""
-    sources = {path.name: path.read_bytes() for path in PACKAGE.iterdir() if path.suffix in (".py", ".pxd")}
-    path = Path("build/cython") / PACKAGE / f"{BUILD['STAMP']}.c"
-    text = _STAMP_SOURCE.format(name=BUILD["STAMP"], sources=BUILD["sources_digest"](sources))
+def write_if_changed(path, text):
+    """What has an old time is not compiled again."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def write_literals():
+    """The .pxd files of the modules that declare numbers."""
+    sys.path.insert(0, os.getcwd())  # they import engine.formats
+    for name in BUILD["NUMBERS"]:
+        declared = runpy.run_path(str(PACKAGE / f"{name}.py"))
+        write_if_changed(PACKAGE / f"{name}.pxd", BUILD["literals"](name, declared))
+
+
+def written_stamp():
+    """A module that says what the kernels are compiled from: the path of its source."""
+    sources = {path.name: path.read_bytes() for path in PACKAGE.iterdir() if path.suffix in (".py", ".pxd")}
+    path = Path("build/cython") / PACKAGE / f"{BUILD['STAMP']}.c"
+    text = _STAMP_SOURCE.format(name=BUILD["STAMP"], sources=BUILD["sources_digest"](sources))
+    write_if_changed(path, text)
     return str(path)
 
 
 def extensions():
     from Cython.Build import cythonize
 
+    write_literals()
     shared = f"build/cython/{SHARED.replace('.', '/')}.c"
     return cythonize(
         [
