@@ -67,6 +67,13 @@ def write_literals():
         write_if_changed(PACKAGE / f"{name}.pxd", BUILD["literals"](name, declared))
 
 
+def pxd_changed():
+    """Was a .pxd changed after a kernel was translated? Cython does not look for those that `from cython.cimports` names."""
+    newest = max(path.stat().st_mtime for path in PACKAGE.glob("*.pxd"))
+    made = [Path("build/cython") / PACKAGE / f"{name}.c" for name in BUILD["KERNELS"]]
+    return any(path.exists() and path.stat().st_mtime < newest for path in made)
+
+
 def written_stamp():
     """A module that says what the kernels are compiled from: the path of its source."""
     sources = {path.name: path.read_bytes() for path in PACKAGE.iterdir() if path.suffix in (".py", ".pxd")}
@@ -92,7 +99,7 @@ def extensions():
         ],
         build_dir="build/cython",
         shared_utility_qualified_name=SHARED,
-        force=bool(SANITIZE),
+        force=bool(SANITIZE) or pxd_changed(),
         compiler_directives={"language_level": 3},
     )
 

@@ -27,8 +27,7 @@ def compiled(name: str, directory: Path = KERNELS) -> Path | None:
 def test_compiled_kernels_are_as_new_as_their_source(name):
     library = compiled(name)
     assert library is not None
-    sources = [KERNELS / f"{name}.py", KERNELS / f"{name}.pxd"]
-    newest = max(source.stat().st_mtime for source in sources if source.exists())
+    newest = max(source.stat().st_mtime for source in (KERNELS / f"{name}.py", *KERNELS.glob("*.pxd")))
     assert library.stat().st_mtime >= newest, f"{library.name} is older than its source: `make build`"
 
 
