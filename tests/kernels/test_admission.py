@@ -1,4 +1,4 @@
-"""What a leader notes of records and stamps on batches, in both builds, against plain Python."""
+"""What a leader notes of records and stamps on batches, against plain Python."""
 
 from __future__ import annotations
 

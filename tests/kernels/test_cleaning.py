@@ -1,4 +1,4 @@
-"""What a cleaner takes: sound batches, records in order, those that stay. For both builds."""
+"""What a cleaner takes: sound batches, records in order, those that stay."""
 
 from __future__ import annotations
 

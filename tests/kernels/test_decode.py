@@ -1,4 +1,4 @@
-"""Laws of the decode kernel, for both builds."""
+"""Laws of the decode kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of the encode kernel, for both builds."""
+"""Laws of the encode kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`map_batches` leaves in the map what the calls it stands for leave, one after the other. For both builds."""
+"""`map_batches` leaves in the map what the calls it stands for leave, one after the other."""
 
 from __future__ import annotations
 

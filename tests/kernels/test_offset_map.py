@@ -1,4 +1,4 @@
-"""Laws of the offset map, for both builds: it is a dict from key to last offset."""
+"""Laws of the offset map: it is a dict from key to last offset."""
 
 from __future__ import annotations
 

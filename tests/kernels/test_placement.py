@@ -1,4 +1,4 @@
-"""Laws of placing index entries, for both builds."""
+"""Laws of placing index entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches into a table of producers, in both builds: as ProducerAppendInfo takes them one by one."""
+"""Batches into a table of producers: as ProducerAppendInfo takes them one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of the scan kernel, for both builds."""
+"""Laws of the scan kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `settle` writes is what the cleaner's other way writes; what it leaves alone it does not touch. For both builds."""
+"""What `settle` writes is what the cleaner's other way writes; what it leaves alone it does not touch."""
 
 from __future__ import annotations
 

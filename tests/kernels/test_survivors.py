@@ -1,4 +1,4 @@
-"""Which offsets survive, a bit each, and which batches have none of them. For both builds."""
+"""Which offsets survive, a bit each, and which batches have none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kernels know of transactions is what a model of sets and dicts knows. For both builds."""
+"""What kernels know of transactions is what a model of sets and dicts knows."""
 
 from __future__ import annotations
 

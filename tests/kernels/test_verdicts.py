@@ -1,4 +1,4 @@
-"""What becomes of batches when a log is compacted: the rules of Cleaner, for both builds."""
+"""What becomes of batches when a log is compacted: the rules of Cleaner."""
 
 from __future__ import annotations
 

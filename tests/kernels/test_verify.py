@@ -1,4 +1,4 @@
-"""Laws of the kernels that compare indexes with batches, for both builds: what a slow comparison finds, in one walk."""
+"""Laws of the kernels that compare indexes with batches: what a slow comparison finds, in one walk."""
 
 from __future__ import annotations
 
