@@ -80,9 +80,9 @@ class FilesAbove(Files):
 
     # ---- changing
 
-    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+    def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """As Files does."""
-        return self._changing.open_writable(path, create=create)
+        return self._changing.open_writable(path, create=create, mode=mode)
 
     def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does."""
@@ -108,9 +108,9 @@ class FilesAbove(Files):
         """As Files does."""
         self._changing.sync_directory(path)
 
-    def set_modified(self, path: str, modified_ms: int) -> None:
+    def set_modified(self, path: str, modified_ns: int) -> None:
         """As Files does."""
-        self._changing.set_modified(path, modified_ms)
+        self._changing.set_modified(path, modified_ns)
 
     def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
         """As Files does."""

@@ -5,8 +5,8 @@ Until it is undone such a log dir holds half of what was written, and perhaps no
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING
 
 from engine.advice import argument
 from engine.errors import KafkalogError
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 STAGING = ".kafkalog-staging"  # a directory for each job that writes
 JOURNAL = "commit.json"  # in such a directory, from when a commit begins to when it is done or undone
 MANIFEST = ".kafkalog-sink.json"  # what was committed last
-MAX_KEPT_SIZE = 256 << 20  # bytes of a journal or manifest
+MAX_KEPT_SIZE = 128 << 20  # bytes of a journal or manifest
+_HEAD_SIZE = 1024  # bytes of it that say which commit it is about
+_HEAD = re.compile(rb'\{"version": [0-9]+, "(?:commit|last)": "([^"\\]+)"')
 WHAT = "a write of Spark's sink to this log dir did not come to the end of its commit"
 
 
@@ -53,13 +55,14 @@ def refuse_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
 
 def _holds(files: ReadOnlyFiles, journal: str, manifest: str) -> bool:
     """Is the commit of the journal the one that the manifest tells of?"""
-    commit = _said(files, journal, "commit")
-    return commit is not None and commit == _said(files, manifest, "last")
+    commit = _commit(files, journal)
+    return commit is not None and commit == _commit(files, manifest)
 
 
-def _said(files: ReadOnlyFiles, path: str, name: str) -> Any:
-    """A field of a file of JSON; None where it can not be told."""
-    try:
-        return json.loads(files.read(path, MAX_KEPT_SIZE))[name] if files.exists(path) else None
-    except (ValueError, RecursionError, LookupError, TypeError):
+def _commit(files: ReadOnlyFiles, path: str) -> bytes | None:
+    """Which commit a journal or manifest is about, by its beginning, however large it is; None where it can not be told."""
+    if not files.exists(path):
         return None
+    with files.open(path) as file:
+        head = _HEAD.match(file.read(0, _HEAD_SIZE))
+    return None if head is None else head[1]

@@ -91,8 +91,9 @@ NUMBERED = (
 _BY_SUFFIX = {kind.value: kind for kind in NUMBERED}
 _BY_NAME = {kind.value: kind for kind in FileKind if kind not in NUMBERED}
 _ORDER = {kind: at for at, kind in enumerate(FileKind)}
+CLEANED, SWAP = ".cleaned", ".swap"  # behind the names of new segments: being written; whole, and about to replace others
 ASIDE = ".kafkalog"  # behind the name of a file that is written anew beside it: none of Kafka's, which leaves it alone
-_ADDED_SUFFIXES = ("", ".swap", ".cleaned", ".deleted", ".part", ".tmp")
+_ADDED_SUFFIXES = ("", SWAP, CLEANED, ".deleted", ".part", ".tmp")
 
 _ADDED = re.compile(r"(?:\.(?:deleted|cleaned|swap|part|tmp))+\Z")
 _LONG = re.compile(r"[+-]?[0-9]+")
@@ -136,7 +137,14 @@ def parse_file_name(name: str) -> FileName | None:
 
 def parse_long(text: str) -> int | None:
     """A decimal number of 64 bits, None for any other text. Mirrors Long.parseLong for ASCII."""
-    return _bounded(text, LONG_MAX) if _LONG.fullmatch(text) else None
+    is_number = (text.isdigit() and text.isascii()) or _LONG.fullmatch(text)  # the first is the usual case, and faster
+    return _bounded(text, LONG_MAX) if is_number else None
+
+
+def offset_of(name: str) -> int | None:
+    """The offset before the first dot; None where there is none. Mirrors LogFileUtils.offsetFromFileName."""
+    number, dot, _ = name.partition(".")
+    return parse_long(number) if dot else None
 
 
 def parse_int(text: str) -> int | None:
@@ -184,7 +192,13 @@ def is_topic_name(name: str) -> bool:
 
 def is_log_file_name(name: str) -> bool:
     """Is it the name of a segment's .log, as Kafka writes it?"""
-    return name[20:] == FileKind.LOG.value and name[:20].isascii() and name[:20].isdigit()
+    return name[20:] == _LOG and name[:20].isascii() and name[:20].isdigit()
+
+
+def offset_of_brokers(name: str, suffix: str) -> int | None:
+    """The base offset of a file whose name is one that Kafka writes, and ends with `suffix`; None for any other name."""
+    digits = name[:20]
+    return _bounded(digits, LONG_MAX) if name[20:] == suffix and digits.isascii() and digits.isdigit() else None
 
 
 def log_file_name(base_offset: int, suffix: str = "") -> str:

@@ -32,8 +32,10 @@ _CHUNK = 1 << 20  # bytes that wait for the rest of their line or batch, more wh
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition that the options name → exit status."""
+    from engine.files import Files
     from engine.log.append.damaged_end import refuse_damaged_end
     from engine.log.operations.topic_id import settle_topic_id
+    from engine.log.quarantine.seam import QuarantiningFiles
     from kafkalog_cli.app import Outcome
     from kafkalog_cli.new_partition import make_partition
     from kafkalog_cli.partitions import check_metrics, run
@@ -44,8 +46,16 @@ def append(values: dict[str, Any]) -> int:
         values["paths"] = (values["path"],)
         check_metrics(values)
         with _open(values["source"]) as descriptor:
+            was_there = Files().exists(values["path"])
             is_new = make_partition(values["path"], create=values["create"], dry_run=values["dry_run"])
             managers: list[LogManager] = []
+
+            def meet(manager: LogManager) -> None:
+                managers.append(manager)
+                [place] = manager.cluster.log_dirs[0].places
+                kept = manager.files_of(place.log_dir)
+                if not was_there and isinstance(kept, QuarantiningFiles):
+                    kept.note_made(place.path)
 
             def work(log: UnifiedLog) -> None:
                 refuse_damaged_end(log)
@@ -59,7 +69,7 @@ def append(values: dict[str, Any]) -> int:
             def work_07(log: Log07, report: Report) -> None:
                 _append_07(log, report, values, descriptor)
 
-            status = run("append", values, _once(work), work_07, managers.append)
+            status = run("append", values, _once(work), work_07, meet)
     except KafkalogError as error:
         if values["form"] == "json":
             click.echo(stopped_line(error))

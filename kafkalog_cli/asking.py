@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.overlay import OverlayFiles
 from kafkalog_cli.app import printable
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.progress import Progress
@@ -54,6 +53,12 @@ def agreed(summary: str) -> bool:
     return False
 
 
+def names_of(log_dirs: list[str]) -> str:
+    """How many log dirs, and which."""
+    shown = ", ".join(log_dirs[:_SHOWN]) + (", …" if len(log_dirs) > _SHOWN else "")
+    return f"{len(log_dirs)} log dirs ({shown})"
+
+
 class Question:
     """What is to be asked before an operation on logs. `is_kept`: in a quarantine is kept what it changes."""
 
@@ -71,11 +76,10 @@ class Question:
         """Ask, where it cannot be undone or there are several log dirs. Raises Declined."""
         if not self._is_final and len(log_dirs) < 2:  # several
             return
-        paths = [log_dir.path for log_dir in log_dirs]
-        shown = ", ".join(paths[:_SHOWN]) + (", …" if len(paths) > _SHOWN else "")
+        names = names_of([log_dir.path for log_dir in log_dirs])
         count = sum(len(log_dir.places) for log_dir in log_dirs)
         undo = "; it cannot be undone" if self._is_final else ""
-        summary = f"{self._operation}: {len(paths)} log dirs ({shown}), {count} partitions, {self._size(files, log_dirs)}{undo}"
+        summary = f"{self._operation}: {names}, {count} partitions, {self._size(files, log_dirs)}{undo}"
         if not agreed(summary):
             raise Declined
 
@@ -84,6 +88,7 @@ class Question:
         from engine.log.logdir.log_manager import LogManager
         from engine.log.logdir.startup import survey
         from engine.log.report import Action
+        from engine.overlay import OverlayFiles
 
         if self._operation not in _DELETE:
             return f"bytes to go: at most {_size_of(files, log_dirs)} (--dry-run tells)"
@@ -100,4 +105,4 @@ def _size_of(files: Files, log_dirs: list[LogDir]) -> int:
     from engine.log.quarantine.stamps import list_files
 
     places = (place.path for log_dir in log_dirs for place in log_dir.places)
-    return sum(size for path in places for size, _modified in list_files(files, path).values())
+    return sum(stamp.size for path in places for stamp in list_files(files, path).values())

@@ -14,7 +14,7 @@ from kafkalog_cli.options import PATH, Whole, object_lines_option, version_optio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.log.logdir.log_manager import Settings
+    from engine.log.logdir.settings import Settings
     from engine.log.operations.operation import OperationOptions
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
@@ -172,7 +172,7 @@ def opening_from(values: dict[str, Any]) -> Opening:
 def settings_from(config_file: str | None, overrides: tuple[tuple[str, str], ...]) -> Settings:
     """--config-file and --config. Raises UsageError for settings that are unknown or out of range, UnreadableFile."""
     from engine.files import ReadOnlyFiles
-    from engine.log.logdir.log_manager import Settings
+    from engine.log.logdir.settings import Settings
     from engine.server_config import ServerConfig, read_server_config
 
     server = ServerConfig() if config_file is None else read_server_config(ReadOnlyFiles(), config_file)

@@ -13,7 +13,6 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX
 from engine.log.errors import RecordsInRemoteStorage
-from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_ends, findings_of_wait, held_back
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.logs_07 import is_log_07
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile
+    from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
 
@@ -106,16 +106,26 @@ def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcom
 
             find_log_dirs(files, [path])  # which knows what to say of a place that is none of Kafka's
         raise
-    held = None if wanted.isolation != "read_committed" or wanted.follow else held_back(view)
-    if held is not None and wanted.open_transactions == "abort":
-        end_as_coordinator(files, view, held, outcome.finding)
+    held = None
+    if wanted.isolation == "read_committed" and not wanted.follow:
+        from engine.log.fetch.open_transactions import end_as_coordinator, held_back
+
+        held = held_back(view)
+        if held is not None and wanted.open_transactions == "abort":
+            end_as_coordinator(files, view, held, outcome.finding)
     start = _start(view, wanted)
     _check_remote(files, view, wanted, outcome)
     reached = _raw(view, start, wanted, outcome) if renderer is None else _records(view, start, wanted, renderer, outcome)
     if held is not None and reached >= held.offset:
-        is_ended = wanted.open_transactions == "abort"
-        for finding in findings_of_ends(path, held) if is_ended else findings_of_wait(files, path, held):
-            outcome.finding(finding)
+        _report_held_back(files, path, wanted, held, outcome)
+
+
+def _report_held_back(files: ReadOnlyFiles, path: str, wanted: Wanted, held: HeldBack, outcome: Outcome) -> None:
+    from engine.log.fetch.open_transactions import findings_of_ends, findings_of_wait
+
+    is_ended = wanted.open_transactions == "abort"
+    for finding in findings_of_ends(path, held) if is_ended else findings_of_wait(files, path, held):
+        outcome.finding(finding)
 
 
 def _start(view: PartitionView, wanted: Wanted) -> int:

@@ -177,10 +177,10 @@ class HeedingFiles(Files):
         INTERRUPTION.check()
         return super().open(path)
 
-    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+    def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """As Files does."""
         INTERRUPTION.check()
-        return super().open_writable(path, create=create)
+        return super().open_writable(path, create=create, mode=mode)
 
     def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does."""
@@ -207,10 +207,10 @@ class HeedingFiles(Files):
         INTERRUPTION.check()
         super().sync_directory(path)
 
-    def set_modified(self, path: str, modified_ms: int) -> None:
+    def set_modified(self, path: str, modified_ns: int) -> None:
         """As Files does."""
         INTERRUPTION.check()
-        super().set_modified(path, modified_ms)
+        super().set_modified(path, modified_ns)
 
 
 def say_interrupted(what: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from kafkalog_cli.streams import Outliving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self
+    from typing import Self, TextIO
 
 
 class BackgroundWriter:
@@ -79,11 +80,22 @@ def output_failure() -> OSError | None:
 
 
 def say_at_any_rate(text: str, *, err: bool = False) -> None:
-    """Print on stdout; where that fails, or `err` says so, on stderr."""
+    """Print on stdout; where that fails or is a pipe, whose reader may not read it to its end, on stderr too.
+
+    err  print only there
+    """
     if not err:
         click.echo(text)
-    if err or output_failure() is not None:
+    if err or output_failure() is not None or _is_pipe(sys.stdout):
         click.echo(text, err=True)
+
+
+def _is_pipe(stream: TextIO | Outliving) -> bool:
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):  # a test's
+        return False
+    return stat.S_ISFIFO(mode) or (stat.S_ISCHR(mode) and not stream.isatty())
 
 
 def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], object]:

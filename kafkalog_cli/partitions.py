@@ -147,7 +147,9 @@ def _session(
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
             outcome.error(failure)
-        if INTERRUPTION.number is None and (errors or not tally.is_ended) and tally.is_worth_telling:
+        if errors and quarantines is not None and not (values["dry_run"] or quarantines.is_used):
+            click.echo("nothing was changed", err=True)
+        elif INTERRUPTION.number is None and (errors or not tally.is_ended) and tally.is_worth_telling:
             click.echo(printable(tally.text()), err=True)
         return INTERRUPTION.status or max(status, outcome.finish())
 

@@ -53,6 +53,11 @@ class Quarantines:
             except KafkalogError as error:
                 errors.append(error)
 
+    @property
+    def is_used(self) -> bool:
+        """Was anything changed?"""
+        return any(made.is_used for made in self._made)
+
     def say(self) -> None:
         """Where it is kept, whatever happened to the work and to the output."""
         for made in self._made:

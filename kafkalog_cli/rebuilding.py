@@ -6,8 +6,9 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.files import acting_as_root, nameless_file
-from engine.layout import parent_of
-from kafkalog_cli.asking import Declined, agreed
+from engine.layout import is_log_file_name, parent_of
+from engine.log.quarantine.stamps import list_files
+from kafkalog_cli.asking import Declined, agreed, names_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION
 
@@ -41,12 +42,16 @@ class Rebuild:
 
     def ask(self, files: ReadOnlyFiles, directories: list[str]) -> None:
         """Ask, where it cannot be undone or partitions lie in several log dirs. Raises Declined."""
-        log_dirs = {parent_of(files.absolute(directory)) for directory in directories}
+        log_dirs = sorted({parent_of(files.absolute(directory)) for directory in directories})
         is_final = self._quarantines is None
         if not self._asks or self.dry_run or not (is_final or len(log_dirs) > 1):
             return
         undo = "; it cannot be undone" if is_final else ""
-        what = f"{len(log_dirs)} log dirs, {len(directories)} partitions, files that do not fit their logs are replaced"
+        size = sum(
+            stamp.size for directory in directories for name, stamp in list_files(files, directory).items()
+            if not is_log_file_name(name)
+        )  # fmt: skip
+        what = f"{names_of(log_dirs)}, {len(directories)} partitions, bytes to go: at most {size} (--dry-run tells)"
         if not agreed(f"verify-index --rebuild: {what}{undo}"):
             raise Declined
 

@@ -82,7 +82,7 @@ def _standing(report: Report) -> str:
 
 def _failed(report: Report, shown: list[Event]) -> str:
     if shown:
-        return "not finished; what stands above was done"
+        return "not finished; the last of what is reported above may not be done, or only in part"
     is_in_the_middle = isinstance(report.failure, UnreadableFile | UnwritableFile | FileChangedWhileReading)
     return "not finished" if is_in_the_middle else "nothing was done"
 

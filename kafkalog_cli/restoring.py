@@ -16,7 +16,7 @@ from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
 from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.output import outlive_output
+from kafkalog_cli.output import outlive_output, say_at_any_rate
 from kafkalog_cli.render_report import stopped_line
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_ru
         return INTERRUPTION.status
     for line in (_json_lines if form == "json" else _text_lines)(restored, dry_run=dry_run):
         click.echo(line)
+    if restored.aside is not None:
+        say_at_any_rate(kept_in(restored.aside), err=form != "text")
     return max(outcome.finish(), 0 if restored.is_as_before else 4)
 
 
@@ -164,12 +166,15 @@ def show(paths: tuple[str, ...], form: str) -> int:
 def prune(paths: tuple[str, ...], older_than_ms: int, form: str, *, dry_run: bool, yes: bool) -> int:
     """Delete the quarantines in and below `paths` and beside log dirs among them that are older → exit status."""
     from engine.files import now_ms
-    from engine.log.quarantine.kept import can_go
+    from engine.log.quarantine.kept import as_partition, can_go
     from engine.log.quarantine.kept import prune as delete
 
     outlive_output()
     outcome, files = Outcome(), _files(dry_run=dry_run)
     before_ms = now_ms() - older_than_ms
+    for path in paths:
+        if as_partition(files, path) is not None:
+            raise click.UsageError(f"{path}: a partition; a quarantine may keep several: name the log dir, or the quarantine")
     gone, verb = 0, "would delete" if dry_run else "deleted"
     try:
         old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
@@ -246,10 +251,7 @@ def _text_lines(restored: Restored, *, dry_run: bool) -> list[str]:
         verdict = f"what can be undone of `{command}` is undone"
     else:
         verdict = f"as before `{command}`"
-    lines.append(f"{len(steps)} changes {would}undone, {count} bytes put back: {verdict}")
-    if restored.aside is not None:
-        lines.append(kept_in(restored.aside))
-    return lines
+    return [*lines, f"{len(steps)} changes {would}undone, {count} bytes put back: {verdict}"]
 
 
 def _by_file(steps: list[Undone]) -> list[Undone]:

@@ -201,5 +201,5 @@ class _Disk:
         total = 0
         for place in places:
             with suppress(UnreadableFile):  # purged meanwhile it has none
-                total += sum(size for size, _modified in list_files(self._manager.files_of(place.log_dir), place.path).values())
+                total += sum(stamp.size for stamp in list_files(self._manager.files_of(place.log_dir), place.path).values())
         return total

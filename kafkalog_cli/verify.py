@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from engine.config import LogConfig
     from engine.files import ReadOnlyFiles
     from engine.layout import PartitionDir
-    from engine.log.logdir.log_manager import LogManager, Settings
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from kafkalog_cli.rebuilding import Begun, Rebuild
 

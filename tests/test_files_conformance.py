@@ -242,8 +242,8 @@ def test_of_links_in_a_tree_only_the_links_go(tmp_path, make_seam):
 def test_times_and_copies(seam):
     files, top = seam
     put(files, f"{top}/a", bytes(range(200)))
-    files.set_modified(f"{top}/a", 1_234_567_890_123)
-    assert files.info(f"{top}/a").modified_ms == 1_234_567_890_123
+    files.set_modified(f"{top}/a", 1_234_567_890_123_456_789)
+    assert files.info(f"{top}/a").modified_ns == 1_234_567_890_123_456_789
     with files.open(f"{top}/a") as file, files.open_writable(f"{top}/b", create=True) as to:
         files.copy(file, 10, 20, to, 2)
         files.copy(file, 10, 10, to, 99)

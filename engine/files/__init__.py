@@ -26,6 +26,7 @@ from engine.files.owner import (
     is_root,
     owner_of,
     ownership_fault,
+    this_user,
     user_name,
 )
 from engine.files.refusals import LINK, is_full, taken, unreadable, unwritable
@@ -34,6 +35,6 @@ from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, r
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
     "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "is_full", "is_locked", "is_root", "look",
-    "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "unreadable", "unwritable",
-    "user_name", "zeros",
+    "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user", "unreadable",
+    "unwritable", "user_name", "zeros",
 ]  # fmt: skip

@@ -12,8 +12,9 @@ import struct
 import sys
 from threading import Lock as Mutex
 
-from engine.errors import LogDirLocked
-from engine.files.pins import open_below, status_of
+from engine.advice import argument
+from engine.errors import LogDirLocked, UnwritableFile
+from engine.files.pins import link_target, open_below, status_of
 from engine.files.refusals import unwritable
 
 _HELD: set[tuple[int, int]] = set()  # (device, inode) of the files that this process holds locks on
@@ -53,6 +54,11 @@ def _take(path: str) -> Lock:
     try:
         descriptor = open_below(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except (OSError, ValueError) as error:
+        target = link_target(path)
+        if target is not None:
+            what = f"{path}: a symbolic link to {target}, not a file: a lock there keeps nobody out who takes it here"
+            do = f"stop the broker that uses this log dir, then: rm {argument(path)}    # a broker makes the file again"
+            raise UnwritableFile(what, do=do) from error
         raise unwritable(path, error, "run it as the user whom the log dir belongs to, as the broker does") from error
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

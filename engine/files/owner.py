@@ -13,6 +13,7 @@ import stat
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.advice import argument
 from engine.errors import KafkalogError
 from engine.files.pins import OPEN_DIRECTORY, at, open_below, pinned, real_path, spelled, status_of
 from engine.files.refusals import unreadable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 ROOT = 0  # a user
+_MAP_SIZE = 1 << 16  # bytes of the users that a namespace maps
 _NOBODY = 65534  # a group without rights
 
 
@@ -65,6 +67,11 @@ _ACTING: list[Acting] = []  # one at most
 def is_root() -> bool:
     """May this process change everybody's files?"""
     return os.geteuid() == ROOT
+
+
+def this_user() -> int:
+    """Whose rights this process has."""
+    return os.geteuid()
 
 
 def acting() -> Acting | None:
@@ -186,7 +193,24 @@ def _member_of(owner: Owner) -> Iterator[None]:
 
 def _refused(user: int, error: OSError) -> NotAllowed:
     what = f"user {user_name(user)} owns what is to be changed, and root can not take that user's rights: {error.strerror}"
-    return NotAllowed(what, do=f"run it as that user: sudo -u '#{user}' kafkalog …")
+    if not _is_mapped(user):
+        do = ("this user namespace (a container, unshare) maps no such user, and shows another number for it: run kafkalog "
+              "outside of it, as the user whom the files belong to there")
+        return NotAllowed(what, do=do)
+    return NotAllowed(what, do=f"run it as that user: {_as(user)} kafkalog …")
+
+
+def _is_mapped(user: int) -> bool:
+    """Does the user namespace of this process know a user? It shows files of all others as those of one who is nobody."""
+    try:
+        descriptor = os.open("/proc/self/uid_map", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # there are none
+        return True
+    try:
+        ranges = [[int(word) for word in line.split()] for line in os.read(descriptor, _MAP_SIZE).splitlines()]
+    finally:
+        os.close(descriptor)
+    return any(first <= user < first + count for first, _outside, count in ranges)
 
 
 @contextmanager
@@ -240,10 +264,14 @@ HARD_LINK = "find / -xdev -samefile"  # shows the other names of a file
 
 
 class Fault(NamedTuple):
-    """Why the owner can not change what is at a path, and the command that mends it for a directory."""
+    """Why the owner can not change what is at a path, and what to do.
+
+    The owner may exchange the path for a link before root runs a command that was advised: such a command has the rights of the
+    owner, or changes a directory that is none of a link.
+    """
 
     what: str
-    command: str
+    do: str
 
 
 def ownership_fault(path: str) -> Fault | None:
@@ -261,7 +289,7 @@ def ownership_fault(path: str) -> Fault | None:
     except FileNotFoundError:
         return None
     except PermissionError:
-        return Fault(f"{path}: user {user_name(owner.user)} may not walk there", "namei -l")
+        return Fault(f"{path}: user {user_name(owner.user)} may not walk there", f"namei -l {argument(path)}")
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if is_allowed or stat.S_ISLNK(status.st_mode):
@@ -270,9 +298,19 @@ def ownership_fault(path: str) -> Fault | None:
         mine, theirs = user_name(owner.user), user_name(status.st_uid)
         what = f"{path}: belongs to user {theirs}; root works here with the rights of user {mine}, who may not change it"
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
-            return Fault(f"{what}; it is a hard link: what is done to it is done to the same file elsewhere", HARD_LINK)
-        return Fault(what, f"chown {owner.user}:{owner.group}")
+            what += "; it is a hard link: what is done to it is done to the same file elsewhere"
+            return Fault(what, f"{HARD_LINK} {argument(path)}")
+        if stat.S_ISDIR(status.st_mode):
+            return Fault(what, f"chown -h {owner.user}:{owner.group} {argument(path)}")
+        own = argument(f"{path}.own")
+        return Fault(what, f"{_as(owner.user)} cp -p {argument(path)} {own} && {_as(owner.user)} mv {own} {argument(path)}"
+                     "    # a copy that belongs to the owner takes its place")
     wanted = stat.S_IRWXU if stat.S_ISDIR(status.st_mode) else stat.S_IRUSR | stat.S_IWUSR
     if status.st_mode & wanted == wanted:
         return None  # the file system is read-only: who changes something there learns it from the system
-    return Fault(f"{path}: its owner, user {user_name(owner.user)}, may not read and change it", "chmod -R u+rwX")
+    return Fault(f"{path}: its owner, user {user_name(owner.user)}, may not read and change it",
+                 f"{_as(owner.user)} chmod -R u+rwX {argument(path)}")
+
+
+def _as(user: int) -> str:
+    return f"sudo -u '#{user}'"

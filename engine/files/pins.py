@@ -84,6 +84,15 @@ def status_of(path: str, *, follow: bool = True) -> os.stat_result:
         return _ABOVE[spelled(path)]
 
 
+def link_target(path: str) -> str | None:
+    """Where the symbolic link at `path` leads; None: it is none."""
+    name, descriptor = at(path)
+    try:
+        return os.readlink(name, dir_fd=descriptor)
+    except (OSError, ValueError):
+        return None
+
+
 def real_path(path: str) -> str:
     """`path` without symbolic links. Raises OSError, ValueError."""
     name, descriptor = at(path)

@@ -23,17 +23,34 @@ if TYPE_CHECKING:
     from engine.files.open_file import Buffer
 
 _COPY = 1 << 20  # bytes at a time
+_BLOCK = 512  # bytes: the unit of st_blocks
+_PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
 _DEEPEST = 32  # directories within one another that are removed; Kafka's have none
 
 
 class FileInfo(NamedTuple):
-    """What the operating system says of a path. `size` in bytes, `modified_ms` since the epoch, `owner` a user's number."""
+    """What the operating system says of a path.
+
+    size, used   in bytes: how long it is, and what it takes on the disk, which is less where it has holes
+    modified_ns  time of the last change, ns since the epoch
+    owner        a user's number
+    mode         who may read and write it: rwxrwxrwx, without bits for other things
+    links        names that lead to the file
+    """
 
     is_file: bool
     is_directory: bool
     size: int
-    modified_ms: int
+    modified_ns: int
     owner: int = ROOT
+    mode: int = 0o644
+    links: int = 1
+    used: int = 0
+
+    @property
+    def modified_ms(self) -> int:
+        """The same time in ms, as Java tells it."""
+        return self.modified_ns // 1_000_000
 
 
 class DiskSpace(NamedTuple):
@@ -58,8 +75,10 @@ class ReadOnlyFiles:
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
         mode = status.st_mode
-        modified_ms = status.st_mtime_ns // 1_000_000
-        return FileInfo(stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, modified_ms, status.st_uid)
+        return FileInfo(
+            stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, status.st_mtime_ns, status.st_uid, mode & _PERMISSIONS,
+            status.st_nlink, status.st_blocks * _BLOCK,
+        )  # fmt: skip
 
     def space(self, path: str) -> DiskSpace:
         """The room where `path` lies, which is there. Raises UnreadableFile."""
@@ -165,14 +184,21 @@ class Files(ReadOnlyFiles):
 
     _opened_writable: type[WritableFile] = WritableFile
 
-    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+    def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """Open a plain file for reading and writing; `create`: an empty one is made where there is none.
 
+        mode  of a new file, see FileInfo. None: that of the file which it is named after, as `X.tmp` and `X.kafkalog` are
+              after `X`, whose place it is going to take; otherwise what the user's umask leaves of rw-r--r--
         A symbolic link is not followed: what it leads to may lie outside the log dir.
         """
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            descriptor = open_below(path, flags, 0o644)
+            try:
+                descriptor = open_below(path, flags)
+            except FileNotFoundError:
+                if not create:
+                    raise
+                descriptor = _made(path, flags, mode)
         except (OSError, ValueError) as error:
             raise unwritable(path, error) from error
         mode = os.fstat(descriptor).st_mode
@@ -250,12 +276,11 @@ class Files(ReadOnlyFiles):
         except (OSError, ValueError) as error:
             raise unwritable(path, error) from error
 
-    def set_modified(self, path: str, modified_ms: int) -> None:
-        """Set the time of the last change of the file at `path`, ms since the epoch; of a link, its own."""
+    def set_modified(self, path: str, modified_ns: int) -> None:
+        """Set the time of the last change of the file at `path`, ns since the epoch; of a link, its own."""
         try:
             name, descriptor = at(path)
-            times = (modified_ms * 1_000_000, modified_ms * 1_000_000)
-            os.utime(name, ns=times, dir_fd=descriptor, follow_symlinks=False)
+            os.utime(name, ns=(modified_ns, modified_ns), dir_fd=descriptor, follow_symlinks=False)
         except (OSError, ValueError, OverflowError) as error:
             raise unwritable(path, error) from error
 
@@ -317,6 +342,33 @@ def _entries(directory: str) -> Iterator[Iterable[os.DirEntry[str]]]:
         os.close(descriptor)
 
 
+def _made(path: str, flags: int, mode: int | None) -> int:
+    """Make a plain file → its descriptor; see `Files.open_writable`. Raises OSError, ValueError."""
+    wanted = _mode_of_namesake(path) if mode is None else mode
+    if wanted is None:
+        return open_below(path, flags | os.O_CREAT, 0o644)
+    descriptor = open_below(path, flags | os.O_CREAT, wanted)
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != wanted:  # the umask took some of it
+            os.fchmod(descriptor, wanted)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _mode_of_namesake(path: str) -> int | None:
+    """The mode of the plain file whose name `path` has with one more word behind a dot; None: there is none."""
+    stem, dot, word = path.rpartition(".")
+    if not dot or "/" in word or stem.endswith("/"):
+        return None
+    try:
+        status = status_of(stem, follow=False)
+    except OSError:
+        return None
+    return status.st_mode & _PERMISSIONS if stat.S_ISREG(status.st_mode) else None
+
+
 def _is_directory(path: str) -> bool:
     try:
         return stat.S_ISDIR(status_of(path).st_mode)
@@ -334,14 +386,15 @@ def _would_replace(path: str, to: str) -> bool:
     return not (stat.S_ISDIR(there.st_mode) or stat.S_ISDIR(ours.st_mode) or os.path.samestat(there, ours))
 
 
-def replace(files: Files, path: str, parts: Iterable[Buffer]) -> None:
+def replace(files: Files, path: str, parts: Iterable[Buffer], mode: int | None = None) -> None:
     """Write aside (`path`.tmp), sync, rename over `path`, sync the directory: after a power cut either file is whole.
 
+    mode  see `Files.open_writable`; None: that of the file at `path`
     Raises UnwritableFile; the file aside is then left behind, `path` is as it was.
     Mirrors CheckpointFile.write.
     """
     aside = path + ".tmp"
-    with files.open_writable(aside, create=True) as file:
+    with files.open_writable(aside, create=True, mode=mode) as file:
         file.truncate(0)
         pieces: Sequence[Buffer] = list(parts)
         file.write_at(0, *pieces)

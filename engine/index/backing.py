@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from engine.errors import UnwritableFile
-from engine.files import is_full
-from engine.layout import ASIDE
+from engine.files import is_full, look
+from engine.layout import ASIDE, FileKind, file_name, parent_of
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
@@ -42,9 +42,16 @@ class Backing:
             raise PermissionError(f"{self.path} was opened for reading only")  # a mistake of the caller, not of the disk
         return cast("Files", self.files)
 
+    def _new_mode(self) -> int | None:
+        """The mode of a new file: that of the .log of its segment; None: of the file that is there, see Files.open_writable."""
+        base, _, rest = file_name(self.path).partition(".")
+        suffix = "".join(rest.partition(".")[1:])
+        log = None if self.exists else look(self.files, f"{parent_of(self.path)}/{base}{FileKind.LOG.value}{suffix}")
+        return None if log is None else log.mode
+
     def create(self, length: int) -> None:
         """Make the file, `length` zeros that take no space; one that was there is cut or lengthened to that."""
-        with self._files.open_writable(self.path, create=True) as file:
+        with self._files.open_writable(self.path, create=True, mode=self._new_mode()) as file:
             file.truncate(length)
         self.exists, self.length, self._on_disk, self._changed = True, length, length, True
 
@@ -70,7 +77,7 @@ class Backing:
             return
         aside = self.path + ASIDE
         try:
-            with self._files.open_writable(aside, create=True) as file:
+            with self._files.open_writable(aside, create=True, mode=self._new_mode()) as file:
                 file.truncate(0)
                 file.write_at(0, data)
                 file.sync()
@@ -103,7 +110,7 @@ class Backing:
             self._replace(data)
             self.length = max(self.length, self._on_disk)
             return
-        with self._files.open_writable(self.path, create=True) as file:
+        with self._files.open_writable(self.path, create=True, mode=self._new_mode()) as file:
             self.exists = True  # also where the disk has no room for the data
             file.write_at(position, data)
         self._on_disk = max(self._on_disk, position + len(data))

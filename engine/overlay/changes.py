@@ -42,12 +42,12 @@ class Changes:
             if node is not None:
                 node.last_write = None
                 if modifies:
-                    node.modified_ms = self.now
+                    node.modified_ns = self.now * 1_000_000
 
     def note_write(self, node: File, path: str, position: int, size: int) -> None:
         """Keep a write, as a part of the file's last one where it goes on there."""
         with self.lock:
-            node.modified_ms = self.now
+            node.modified_ns = self.now * 1_000_000
             last = None if node.last_write is None else self.operations[node.last_write]
             if node.last_write is not None and last is not None and (last.position or 0) + (last.size or 0) == position:
                 self.operations[node.last_write] = last._replace(size=(last.size or 0) + size)

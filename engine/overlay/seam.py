@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UnwritableFile
-from engine.files import LINK, ROOT, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, taken
+from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFile, look, taken
+from engine.layout import file_name
 from engine.overlay.changes import Changes, Operation
 from engine.overlay.open_file import OverlayFile, WritableOverlayFile
 from engine.overlay.tree import NO_ENTRY, Directory, File, Tree
@@ -55,16 +56,16 @@ class OverlayFiles(Files):
         if node is None:
             raise self._missing(path)
         if isinstance(node, Directory):
-            return FileInfo(False, True, 0, self._changes.now) if node.source is None else self.disk.info(node.source or "/")
+            if node.source is None:
+                return FileInfo(False, True, 0, self._changes.now * 1_000_000)
+            return self.disk.info(node.source or "/")
         below = None if node.source is None else self.disk.info(node.source)
-        if below is not None and node.content is None and node.modified_ms is None:
-            return below
-        size = node.content.size if node.content is not None else below.size if below is not None else 0
-        modified = (
-            node.modified_ms if node.modified_ms is not None else below.modified_ms if below is not None else self._changes.now
-        )
-        owner = ROOT if below is None else below.owner
-        return FileInfo(below is None or below.is_file, False, size, modified, owner)
+        if below is None:
+            below = FileInfo(True, False, 0, self._changes.now * 1_000_000, mode=node.mode)
+        size = below.size if node.content is None else node.content.size
+        used = below.used if node.content is None else size
+        modified_ns = below.modified_ns if node.modified_ns is None else node.modified_ns
+        return below._replace(size=size, used=used, modified_ns=modified_ns)
 
     def space(self, path: str) -> DiskSpace:
         """The room on the disk where `path` lies: what is changed here takes and gives none. Raises UnreadableFile."""
@@ -134,13 +135,13 @@ class OverlayFiles(Files):
 
     # ---- changing
 
-    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
-        """Open a plain file for reading and writing; `create`: an empty one is made where there is none."""
+    def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
+        """As Files does, but that the umask takes nothing of the mode of new files."""
         with self._changes.lock:
             node = self._tree.find(path, keep=True)
             if node is None and create:
                 parent, name = self._tree.parent(path)
-                node = parent.changed[name] = File(None)
+                node = parent.changed[name] = File(None, self._new_mode(path) if mode is None else mode)
                 self._changes.note(Operation("create", path), node)
         if node is None:
             raise UnwritableFile(f"{path}: {NO_ENTRY}")
@@ -149,6 +150,11 @@ class OverlayFiles(Files):
         if node.source is not None and node.content is None:
             self._must_be_plain(path, node.source)
         return WritableOverlayFile(path, node, self.disk, self._changes, writable=True)
+
+    def _new_mode(self, path: str) -> int:
+        stem = path.rpartition(".")[0]
+        namesake = look(self, stem) if file_name(stem) else None
+        return namesake.mode if namesake is not None and namesake.is_file else 0o644
 
     def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """As Files does."""
@@ -236,15 +242,15 @@ class OverlayFiles(Files):
             raise UnwritableFile(f"{path}: {'Not a directory' if self.exists(path) else NO_ENTRY}")
         self._changes.note(Operation("sync_directory", path))
 
-    def set_modified(self, path: str, modified_ms: int) -> None:
-        """Set the time of the last change of the file at `path`, ms since the epoch."""
+    def set_modified(self, path: str, modified_ns: int) -> None:
+        """Set the time of the last change of the file at `path`, ns since the epoch."""
         with self._changes.lock:
             node = self._tree.find(path, keep=True)
             if node is None:
                 raise UnwritableFile(f"{path}: {NO_ENTRY}")
             self._changes.note(Operation("set_modified", path))
             if isinstance(node, File):
-                node.modified_ms = modified_ms
+                node.modified_ns = modified_ns
 
     def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
         """Copy the bytes [start, end) of `file` to `to`, from byte `position` on; between files here, nothing is read."""

@@ -52,14 +52,14 @@ class Disk(Protocol):
 
 
 class File:
-    """A file: on the disk at `source` (None: a new one), changed where `content` is there."""
+    """A file: on the disk at `source` (None: a new one), changed where `content` is there. `mode`: of a new one."""
 
-    __slots__ = ("content", "last_write", "modified_ms", "source")
+    __slots__ = ("content", "last_write", "mode", "modified_ns", "source")
 
-    def __init__(self, source: str | None) -> None:
-        self.source = source
+    def __init__(self, source: str | None, mode: int = 0o644) -> None:
+        self.source, self.mode = source, mode
         self.content = Content(None, 0) if source is None else None
-        self.modified_ms: int | None = None
+        self.modified_ns: int | None = None
         self.last_write: int | None = None  # number of the operation, while nothing else happened to the file
 
 

@@ -47,8 +47,9 @@ def command(
     is named, with status 4.
 
     With --list and --prune, PATHS are directories that hold quarantines, or log dirs with quarantines beside them; default:
-    the working directory. --prune deletes only directories with a manifest of kafkalog's and nothing else in them. A
-    quarantine from which restoring was begun stays until restoring is done.
+    the working directory. Of a partition, --list shows the quarantines beside its log dir that hold something of it. --prune
+    deletes only directories with a manifest of kafkalog's and nothing else in them. A quarantine from which restoring was begun
+    stays until restoring is done.
     """
     from kafkalog_cli import restoring
 

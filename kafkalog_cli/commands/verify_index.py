@@ -53,9 +53,6 @@ def command(
     `kafkalog restore` puts it back. --rebuild locks the log dir of every partition named, also of those where nothing is to be
     rebuilt: no broker may run there.
     """
-    from engine.files import now_ms
-    from kafkalog_cli.quarantining import quarantines_for
-    from kafkalog_cli.rebuilding import Rebuild
     from kafkalog_cli.verify import verify_all
 
     if not rebuild and (dry_run or now is not None or quarantine is not None or no_quarantine):
@@ -63,6 +60,10 @@ def command(
     known = settings_from(config_file, settings)
     asked = None
     if rebuild:
+        from engine.files import now_ms
+        from kafkalog_cli.quarantining import quarantines_for
+        from kafkalog_cli.rebuilding import Rebuild
+
         clock = now_ms() if now is None else now
         values = {"quarantine": quarantine, "no_quarantine": no_quarantine, "now": now, "form": form, "dry_run": dry_run}
         asked = Rebuild(clock, quarantines_for("verify-index --rebuild", values), dry_run=dry_run, asks=not yes)

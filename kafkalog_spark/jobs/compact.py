@@ -23,7 +23,7 @@ from engine.log.cleaner.compaction import INSTEAD, METADATA_LOG, CompactionOptio
 from engine.log.cleaner.offset_map import capacity_of
 from engine.log.cleaner.pieces import put_planned
 from engine.log.cleaner.round_plan import plan_round
-from engine.log.logdir.log_manager import Settings
+from engine.log.logdir.settings import Settings
 from engine.log.operations.compact import LogCompactor
 from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
 from engine.log.report import Action, Report

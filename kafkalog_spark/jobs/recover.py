@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.files import Files, now_ms
 from engine.layout import file_name
-from engine.log.logdir.log_manager import Settings
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import foresee
 from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_places
 from engine.log.quarantine.naming import quarantine_beside

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from engine.log.logdir.log_manager import Settings
+    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.report import Report
 

@@ -25,9 +25,10 @@ from engine.log.append.damaged_end import damage_at_end
 from engine.log.append.intake import FollowerIntake
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
-from engine.log.logdir.log_manager import LogManager, Settings, Standing
+from engine.log.logdir.log_manager import LogManager, Standing
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
-from engine.log.operations.operation import OperationOptions, operate, put_marker, take_marker
+from engine.log.operations.operation import Marker, OperationOptions, operate, put_marker, take_marker
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, leaves_doubt
 from engine.overlay import OverlayFiles
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 _COPIED = 16 << 20  # bytes up to which a piece is appended to the active segment, so that small writes leave few segments
 _AT_ONCE = 4  # partitions: most of the time goes by waiting for the disk
-_CLEAN = b'{"version":0,"brokerEpoch":-1}'
+_CLEAN = Marker(b'{"version":0,"brokerEpoch":-1}')
 _ANYTHING = (Exception, KeyboardInterrupt, SystemExit)  # what may end a commit while this process goes on
 _LOG = logging.getLogger("kafkalog")
 Key = tuple[str, int]

@@ -121,7 +121,7 @@ def alive(files: Files, directory: str) -> Iterator[None]:
     def beat() -> None:
         while True:
             try:
-                files.set_modified(f"{directory}/{OWNER}", now_ms())
+                files.set_modified(f"{directory}/{OWNER}", now_ms() * 1_000_000)
             except KafkalogError as error:  # what the task writes there fails as well, if it is more than a moment
                 _LOG.warning("no sign of life could be left: %s", error)
             if is_over.wait(_BEAT):

@@ -150,7 +150,8 @@ def clean_up(files: Files, job: StagedJob) -> None:
     if files.exists(job.directory):
         remove_tree(files, job.directory, but=OWNER)  # which goes last: without it nobody knows whether the job is alive
         files.sync_directory(job.directory)
-        remove_tree(files, job.directory)
+        files.remove(f"{job.directory}/{OWNER}")
+        files.remove_directory(job.directory)
     _remove_empty(files, job.root)
 
 

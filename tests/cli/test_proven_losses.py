@@ -11,7 +11,8 @@ import pytest
 from engine.files import ReadOnlyFiles
 from engine.findings import LOSSES
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import LogManager, Settings
+from engine.log.logdir.log_manager import LogManager
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
@@ -365,7 +366,7 @@ def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy
     (partition / f"{log.name}.swap").write_bytes(log.read_bytes()[:size])
     done = kafkalog("verify-index", "--format", "jsonl", *policy, str(partition))
     [finding] = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "finding"]
-    recovered = kafkalog("recover", "--dry-run", "--format", "jsonl", *policy, str(partition))
+    recovered = kafkalog("recover", "--full", "--dry-run", "--format", "jsonl", *policy, str(partition))
     rows = [json.loads(line) for line in recovered.out.splitlines()]
     found = [event for row in rows for event in row.get("events", [row])]
     events = [event for event in found if event.get("action") == "missing" and event["severity"] == "error"]
@@ -374,7 +375,7 @@ def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy
     for event in events:
         assert f"offsets {event['firstOffset']} to {event['endOffset']} are only there" in finding["what"]
     assert ("unless the topic is compacted" in finding["what"]) == (is_lost and not policy)
-    assert recovered.status == 4 or not is_lost
+    assert recovered.status == (4 if is_lost else 1)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -490,3 +491,160 @@ def test_a_segment_whose_deletion_has_begun_explains_the_offsets_that_it_holds(p
     drop(partition, 22)
     assert verified(partition)[0]["epochs-before-log"] == [22]
     assert (22, 42) in recovered(partition.parent)[0]
+
+
+def break_batch(partition, base, *, at=70):
+    """Flip a byte of the first batch of a segment, whose header still makes sense."""
+    log = segment(partition, base, ".log")[0]
+    data = bytearray(log.read_bytes())
+    data[at] ^= 1
+    log.write_bytes(data)
+
+
+def rename(partition, base, to):
+    """Give a segment another name."""
+    for suffix in (".log", ".index", ".timeindex"):
+        segment(partition, base, suffix)[0].rename(segment(partition, to, suffix)[0])
+
+
+def lines_of(*words):
+    """{(action, base offset): line} of what a dry run would do to segments."""
+    done = kafkalog(*words[:1], "--dry-run", "--now", NOW, *map(str, words[1:]))
+    lines = [line.split() for line in done.out.decode().splitlines() if ".log " in line]
+    return {(words[0], int(words[1][:20])): " ".join(words[2:]) for words in lines}
+
+
+@pytest.mark.parametrize("to", [1083, 84])
+def test_a_segment_with_a_wrong_name_that_is_removed_after_damage_says_what_it_holds(partition, to):
+    break_batch(partition, 63)
+    rename(partition, 83, to)
+    found = lines_of("recover", "--full", partition)
+    assert found["removed", to].startswith("(offset 83 to 89, 6 records, 701 bytes)")
+    assert "(offset 63 to 83, 17 records, " in found["truncated", 63]
+    assert "; 3 records by the batch header; 6 sound batches (offsets 66 to 82) are lost too" in found["truncated", 63]
+
+
+def test_a_segment_with_too_low_a_name_says_what_it_holds(partition):
+    break_batch(partition, 42)
+    drop(partition, 63)
+    rename(partition, 83, 70)
+    found = lines_of("recover", "--full", partition)
+    assert found["removed", 70].startswith("(offset 70 to 89, 6 records, 701 bytes)")
+    assert found["removed", 70].endswith("; its sound batches hold offsets 83 to 88")
+
+
+def test_a_segment_without_a_sound_batch_is_counted_by_its_headers(partition):
+    break_batch(partition, 63)
+    log = segment(partition, 83, ".log")[0]
+    data = bytearray(log.read_bytes())
+    at, batches = 0, 0
+    while at < len(data):
+        data[at + 62] ^= 1
+        batches, at = batches + 1, at + 12 + struct.unpack_from(">i", data, at + 8)[0]
+    log.write_bytes(data)
+    assert batches > 1
+    line = lines_of("recover", "--full", partition)["removed", 83]
+    assert line.startswith("(offset 83 to 89, 701 bytes)")
+    assert line.endswith("; 6 records by the batch headers")
+
+
+@pytest.mark.parametrize("words", [("truncate", "--to", "50"), ("truncate", "--to", "85"), ("truncate", "--fully", "--to", "85"),
+                                   ("delete-records", "--before", "1083")], ids=" ".join)  # fmt: skip
+def test_what_is_removed_on_purpose_is_named_by_its_batches(partition, words):
+    rename(partition, 83, 1083)
+    drop(partition, 88, ".snapshot")
+    drop(partition, 89, ".snapshot")
+    for kind in ("recovery-point", "replication"):
+        set_line(partition.parent / f"{kind}-offset-checkpoint", "small_segments", None)
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    segment(partition, 1083, ".timeindex")[0].write_bytes(b"")
+    found = lines_of(*words, "--clean-start", partition)
+    if words[0] == "truncate":
+        assert found["removed", 1083].startswith("(offset 83 to 89, 6 records, 701 bytes)")
+    if "85" not in words:
+        assert found["removed", 63].startswith("(offset 63 to 83, 20 records, ")
+    if words[-1] == "50":
+        assert found["truncated", 42].startswith("(offset 48 to 63, 15 records, ")
+
+
+def test_salvage_counts_the_records_of_a_damaged_batch(partition):
+    break_batch(partition, 63)
+    line = lines_of("recover", "--salvage", partition)["salvaged", 63]
+    assert line.startswith("(offset 63 to 66, ")
+    assert line.endswith("; 3 records by the batch header")
+
+
+def test_batches_below_the_name_of_the_last_segment_are_not_called_bytes_without_a_batch(partition):
+    rename(partition, 83, 1083)
+    line = lines_of("recover", "--clean-start", partition)["kept", 1083]
+    assert line.startswith("(offset 83 to 89, 6 records, 701 bytes)")
+    assert "its batches have offsets 83 to 88" in line
+
+
+def alone_at_the_end(alone, *left):
+    """The last segment was emptied; only its index `left` says that there was more."""
+    for suffix in (".log", ".index", ".timeindex"):
+        path = segment(alone, 83, suffix)[0]
+        if suffix not in left:
+            path.write_bytes(b"")
+    for base in (88, 89):
+        drop(alone, base, ".snapshot")
+    (alone / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+
+
+def test_the_time_index_of_the_last_segment_proves_a_loss(alone):
+    alone_at_the_end(alone, ".timeindex")
+    assert verified(alone)[2] == 4
+    assert recovered("--full", alone) == ([(83, 88)], 4)
+    assert recovered("--full", alone) == ([], 0)
+
+
+def test_a_time_index_with_a_timestamp_that_the_log_has_proves_nothing(alone):
+    """One of its bits is wrong: it says where the largest timestamp is that the log still has."""
+    index = segment(alone, 83, ".timeindex")[0]
+    timestamp, offset = struct.unpack(">qi", index.read_bytes()[-12:])
+    index.write_bytes(index.read_bytes()[:-12] + struct.pack(">qi", timestamp, offset | 1 << 20))
+    assert verified(alone)[2] == 4
+    assert recovered("--full", alone)[0] == []
+
+
+def test_the_transaction_index_of_the_last_segment_proves_a_loss(own_corpus, tmp_path):
+    tx = tmp_path / "tx-0"
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0/tx-0", tx)
+    for suffix in (".log", ".index", ".timeindex"):
+        segment(tx, 71, suffix)[0].write_bytes(b"")
+    drop(tx, 88, ".snapshot")
+    assert verified(tx)[2] == 4
+    done = appended(tx)
+    assert (done.status, "offsets 71 to 79 were lost before" in done.err) == (4, True)
+    assert recovered("--full", tx, name="tx-0") == ([(71, 80)], 4)
+    assert recovered("--full", tx, name="tx-0") == ([], 0)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_an_index_proves_a_lost_last_batch_of_a_compacted_segment(own_corpus, tmp_path, is_clean):
+    """The cleaner was in the log, so that gaps are its own; but it rewrites indexes with their segments."""
+    logs = own_corpus / "old/3.9.1/logs/clean"
+    shutil.copytree(logs / "compacted-0", tmp_path / "compacted-0")
+    if is_clean:
+        (tmp_path / ".kafka_cleanshutdown").touch()
+    log = segment(tmp_path / "compacted-0", 0, ".log")[0]
+    log.write_bytes(log.read_bytes()[:234])  # up to the batch of offsets 106 to 110
+    assert verified(tmp_path / "compacted-0")[2] == 4
+    assert recovered("--full", tmp_path / "compacted-0", name="compacted-0") == ([(98, 111)], 4)
+
+
+@pytest.mark.parametrize("words", [("append",), ("roll",)], ids=" ".join)
+def test_indexes_whose_log_is_gone_prove_a_lost_end(alone, words):
+    """Leftovers of a roll have no entries, and do not stop one (the case roll-files-exist of the storage engine)."""
+    drop(alone, 83, ".log")
+    for base in (83, 88, 89):
+        drop(alone, base, ".snapshot")
+    (alone / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    (alone.parent / ".lock").touch()
+    before = tree(ReadOnlyFiles(), str(alone))
+    done = appended(alone) if words == ("append",) else kafkalog(*words, "--now", NOW, str(alone))
+    assert (done.status, f"{83:020}" in done.err) == (4, True), done.err
+    assert tree(ReadOnlyFiles(), str(alone)) == before
+    segment(alone, 83, ".timeindex")[0].write_bytes(b"")
+    assert kafkalog("roll", "--now", NOW, str(alone)).status == 1, "leftovers are removed, nothing is lost"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,7 @@ def files_of(directory):
 
 
 def size_of(directory):
-    return sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
+    return sum(path.stat().st_blocks * 512 for path in Path(directory).rglob("*") if path.is_file())
 
 
 def damage(partition, at):
@@ -183,6 +185,62 @@ def test_list_and_prune(log_dir, tmp_path):
     assert kafkalog("restore", "--prune", "--older-than", "30d", str(log_dir)).out == b"0 bytes deleted\n"
 
 
+def test_list_of_a_partition_shows_what_holds_something_of_it(log_dir, tmp_path):
+    shutil.copytree(log_dir / "t-0", log_dir / "t-01")
+    shutil.copytree(log_dir / "t-0", log_dir / "u-0")
+    shutil.copytree(log_dir, tmp_path / "data-2")  # a log dir with a name as a partition has it
+    for name in ("t-0", "t-01"):
+        assert kafkalog("truncate", "--to", "9", "--now", NOW, str(log_dir / name)).status == 0
+    of_t, of_t01 = f"{log_dir}.quarantine-20231114T231320Z", f"{log_dir}.quarantine-20231114T231320Z-2"
+    assert kafkalog("truncate", "--to", "9", "--now", NOW, str(tmp_path / "data-2/t-0")).status == 0
+
+    def listed(*words, **options):
+        done = kafkalog("restore", "--list", "--format", "json", *words, **options)
+        assert done.status == 0, done.err
+        return [json.loads(line)["path"] for line in done.out.splitlines()]
+
+    assert listed(str(log_dir / "t-0")) == [of_t]
+    assert listed("data/t-0/", cwd=tmp_path) == [of_t]
+    assert listed(str(log_dir / "t-01")) == [of_t01]
+    assert listed(str(log_dir / "u-0")) == []
+    assert listed(str(tmp_path / "data-2")) == [f"{tmp_path}/data-2.quarantine-20231114T231320Z"]
+    (tmp_path / "link").symlink_to(log_dir)
+    assert listed(str(tmp_path / "link/t-0")) == [of_t]
+    shutil.rmtree(log_dir / "t-0")
+    assert listed(str(log_dir / "t-0")) == [of_t], "also where it is not there any more"
+    pruned = kafkalog("restore", "--prune", "--older-than", "1s", "--yes", str(log_dir / "t-0"))
+    assert (pruned.status, "a partition" in pruned.err, Path(of_t).exists()) == (2, True, True)
+
+
+def test_sizes_are_what_is_taken_on_the_disk(log_dir):
+    index = min((log_dir / "t-0").glob("*.index"))
+    with index.open("r+b") as file:
+        file.truncate(50 << 20)
+    assert kafkalog("truncate", "--fully", "--to", "5000", "--now", NOW, str(log_dir / "t-0")).status == 0
+    [row] = [json.loads(line) for line in kafkalog("restore", "--list", "--format", "json", str(log_dir)).out.splitlines()]
+    assert row["bytes"] < 1 << 20
+
+
+def test_prune_says_what_a_link_is(log_dir, tmp_path):
+    kafkalog("truncate", "--to", "9", "--now", NOW, str(log_dir / "t-0"))
+    [kept] = tmp_path.glob("data.quarantine-*")
+    os.symlink(tmp_path, kept / "files" / "000001-out")
+    done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
+    assert "files/000001-out is a symbolic link\n" in done.err
+    assert "0 more" not in done.err
+
+
+def test_who_pipes_the_output_away_learns_where_it_is_kept(log_dir):
+    words = [sys.executable, "-m", "kafkalog_cli", "truncate", "--to", "9", "--now", NOW, str(log_dir / "t-0")]
+    for shell in ("{} | head -n 1", "{} | true", "{} > /dev/null"):
+        before = files_of(log_dir)
+        done = subprocess.run(shell.format(" ".join(words)), shell=True, capture_output=True, text=True, check=False)
+        kept = re.findall("undo with: kafkalog restore (.*)", done.stderr)
+        assert len(kept) == 1, done
+        assert kafkalog("restore", kept[0]).status == 0
+        assert files_of(log_dir) == before
+
+
 def test_prune_deletes_nothing_of_others(log_dir, tmp_path):
     kafkalog("truncate", "--to", "9", "--now", NOW, str(log_dir / "t-0"))
     [kept] = tmp_path.glob("data.quarantine-*")
@@ -195,7 +253,7 @@ def test_prune_deletes_nothing_of_others(log_dir, tmp_path):
     done = kafkalog("restore", "--prune", "--older-than", "1s", str(log_dir))
     assert done.status == 8
     assert "error[not-pruned]" in done.err
-    assert "kafkalog did not put files/notes.txt there" in done.err
+    assert f"{kept}: not deleted, for kafkalog did not put all of it there: files/notes.txt is not a name of its files" in done.err
     assert [path.exists() for path in (kept / "manifest.jsonl", lookalike, linked)] == [True] * 3
     (kept / "files" / "notes.txt").unlink()
     os.symlink(tmp_path, kept / "files" / "000001-out")
@@ -346,6 +404,28 @@ def test_several_log_dirs_are_asked_for(log_dir, tmp_path):
     assert status == 4
     assert f"recover: 2 log dirs ({log_dir}, {other}), 2 partitions, bytes to go: at most " in said
     assert not list(tmp_path.glob("*.quarantine*"))
+
+
+def test_the_question_before_a_rebuild_says_what_and_where(log_dir):
+    for path in (log_dir / "t-0").glob("*.timeindex"):
+        path.write_bytes(b"x" * 13)
+    size = sum(path.stat().st_size for path in (log_dir / "t-0").iterdir() if path.suffix != ".log")
+    said, status = at_terminal(b"n\n", "verify-index", "--rebuild", "--no-quarantine", log_dir)
+    assert f"verify-index --rebuild: 1 log dirs ({log_dir}), 1 partitions, bytes to go: at most {size} (--dry-run tells)" in said
+    assert status == 4
+
+
+def test_a_journal_of_any_size_is_listed_in_little_memory(log_dir):
+    job = log_dir / ".kafkalog-staging/job"
+    job.mkdir(parents=True)
+    (job / "commit.json").write_bytes(b'{"version": 1, "commit": "c", "ends": {"' + b"x" * (40 << 20) + b'": ')
+    (log_dir / ".kafkalog-sink.json").write_text('{"version": 1, "last": "c", "streams": {}}')
+    tracemalloc.start()
+    assert kafkalog("restore", "--list", str(log_dir)).out == b"nothing to undo\n"
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
+    (log_dir / ".kafkalog-sink.json").write_text('{"version": 1, "last": "b", "streams": {}}')
+    assert b"the commit was stopped" in kafkalog("restore", "--list", str(log_dir)).out
 
 
 def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):

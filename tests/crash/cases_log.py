@@ -34,7 +34,7 @@ from tests.crash.partitions import (
 )
 from tests.crash.sweep import Case
 from tests.support.crash_files import CrashFiles
-from tests.support.disk_model import CLOCK_MS, Disk
+from tests.support.disk_model import CLOCK_MS, CLOCK_NS, Disk
 
 EPOCHS = f"{TOPIC}/leader-epoch-checkpoint"
 END = 39  # log end offset of `segments()`
@@ -372,13 +372,13 @@ def partition(disk):
 
 
 def times(disk):
-    return {path: modified_ms for path, modified_ms in disk.modified_ms.items() if path.startswith(TOPIC)}
+    return {path: modified_ns for path, modified_ns in disk.modified_ns.items() if path.startswith(TOPIC)}
 
 
 def aged(disk, top):
     """The same with a directory `top`, and its files older than all that is written."""
-    old = {path: CLOCK_MS - 86_400_000 - number for number, path in enumerate(sorted(disk.contents))}
-    return disk._replace(directories=disk.directories | {top[1:]}, modified_ms=old)
+    old = {path: CLOCK_NS - 86_400_000_000_000 - number for number, path in enumerate(sorted(disk.contents))}
+    return disk._replace(directories=disk.directories | {top[1:]}, modified_ns=old)
 
 
 def is_refused(files, quarantine):

@@ -6,7 +6,8 @@ from engine.checkpoint.offsets import decode_offset_checkpoint
 from engine.log.loading.loader import open_log
 from engine.log.logdir.locking import locked
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import LogManager, Settings, purge_deleted_directories
+from engine.log.logdir.log_manager import LogManager, purge_deleted_directories
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import Effect, foresee, survey
 from engine.log.operations.operation import OperationOptions, operate
 from engine.log.operations.recover import RecoverOptions, recover

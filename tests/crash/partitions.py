@@ -116,7 +116,7 @@ def visit(disk, config, clean, recovery_point, log_start_offset):
 
 def identity(disk):
     """Two disks of one identity are the same in everything."""
-    return frozenset(disk.contents.items()), disk.directories, frozenset(disk.modified_ms.items()), disk.unsynced
+    return frozenset(disk.contents.items()), disk.directories, frozenset(disk.modified_ns.items()), disk.unsynced
 
 
 def look(files, log):

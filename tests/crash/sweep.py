@@ -81,7 +81,7 @@ class _Judge:
 
     def __call__(self, disk: Disk, acknowledged: Any, done: bool) -> str | None:
         """What is wrong with it."""
-        key = (frozenset(disk.contents.items()), frozenset(disk.modified_ms.items()), disk.directories, repr(acknowledged), done)
+        key = (frozenset(disk.contents.items()), frozenset(disk.modified_ns.items()), disk.directories, repr(acknowledged), done)
         if key not in self._known:
             self._known[key] = self._problem(disk, acknowledged, done)
         return self._known[key]

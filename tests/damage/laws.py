@@ -13,6 +13,7 @@ e  The dry run changes nothing and says what the run says; `restore` brings ever
 f  A second run changes nothing and finds nothing new. verify-index then has no warning or error of a code that it had not
    before (but `offset-gap` after a loss that was named), unless `recover` ended with 4: something wrong is left. After a salvage
    that read everything it has no error at all.
+g  Where verify-index reports a loss, or damage in a log, no status of the first `recover` is 0, of a recovery that read it.
 z  What is not damaged is called sound.
 """
 
@@ -23,6 +24,8 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.findings import LOSSES
+from engine.log.verify.losses import COMPARED
 from tests.damage.evidence import (
     bases_left,
     broker_differs,
@@ -100,7 +103,7 @@ def violations(case: Case) -> list[Violation]:
     if any(case.name not in reports for reports in wanted) or partition_after(case.recover, case.name) is None:
         return [Violation("b", "recover says nothing of this partition, or it is gone")]
     laws = {"a": _same_as_broker, "b": _stop_is_foretold, "c": _salvage_keeps, "d": _loss_is_reported, "e": _can_be_undone,
-            "f": _is_stable, "z": _no_false_alarm}  # fmt: skip
+            "f": _is_stable, "g": _verdicts_agree, "z": _no_false_alarm}  # fmt: skip
     return [Violation(name, text) for name, law in laws.items() for text in law(case)]
 
 
@@ -208,6 +211,27 @@ def _is_stable(case: Case) -> Iterator[str]:
         assert after is not None
         if (backwards := first_backwards(after)) and not errors:
             yield f"after salvage batches still run backwards ({backwards}), and verify-index does not say so"
+
+
+def _verdicts_agree(case: Case) -> Iterator[str]:
+    held = [(base, last) for (base, _), last in sound_batches(case.directory).items()]
+    lost = [
+        found for found in case.verified.findings if found["severity"] != "info"
+        and (found["code"] in LOSSES or (found["severity"] == "error" and found["file"].endswith(".log"))
+             or (found["code"] in COMPARED and not any(base <= _offset_of(found) <= last for base, last in held)))
+    ]  # fmt: skip
+    for label, repair in case.start.repairs.items():
+        report = repair.real[case.name]
+        unread = report.get("unreadBelow")
+        seen = [found for found in lost if unread is None or _offset_of(found) >= unread]
+        if seen and report["status"] == 0:
+            yield f"{label}: status 0, and verify-index finds {seen[0]['code']} at offset {seen[0].get('offset')}: {seen[0]['what'][:120]}"
+
+
+def _offset_of(found: dict[str, Any]) -> int:
+    """The offset of a finding, or that of its segment; -1: it has none."""
+    name, offset = found["file"].rpartition("/")[2], found.get("offset")
+    return offset if offset is not None else int(name[:20]) if name[:20].isdigit() else -1
 
 
 def _new_events(first: dict[str, Any], second: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -180,8 +180,8 @@ class Refusing(Files):
     def __init__(self, error):
         self._error = error
 
-    def open_writable(self, path, *, create=False):
-        file = super().open_writable(path, create=create)
+    def open_writable(self, path, *, create=False, mode=None):
+        file = super().open_writable(path, create=create, mode=mode)
         if path.endswith(ASIDE):
             file.close()
             cause = OSError(self._error, os.strerror(self._error))

@@ -202,7 +202,7 @@ def depends_on_file_times(step, case):
 
 def set_times(place, case):
     for name, time in case.get("mtimes", {}).items():
-        place.files.set_modified(f"{place.top}/{name}", time)
+        place.files.set_modified(f"{place.top}/{name}", time * 1_000_000)
 
 
 @of("append", "fetch", "offsets", "recover", "roll")
@@ -308,7 +308,7 @@ def broker(place):
     first, step = served_times(index) or (0, 0)
     for name in index["served"]:
         for number, path in enumerate(sorted((ROOT / "logs" / name).glob("*.kafka"))):
-            here.files.set_modified(f"{here.top}/{name}/{path.name}", first + step * number)
+            here.files.set_modified(f"{here.top}/{name}/{path.name}", (first + step * number) * 1_000_000)
     settings = {name: str(value) for name, value in index["config"].items()}
     manager = open_log_dir_07(here.files, here.top, settings, now=NOW)
     yield manager, here

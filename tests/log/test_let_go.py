@@ -51,7 +51,7 @@ def test_a_view_that_can_not_be_made_leaves_no_file_open(partition):
 
 def test_rebuilding_that_fails_leaves_no_file_open(partition):
     class Full(Files):
-        def open_writable(self, path, *, create=False):  # noqa: ARG002  # as it is called
+        def open_writable(self, path, *, create=False, mode=None):  # noqa: ARG002  # as it is called
             raise UnwritableFile(f"{path}: no room")
 
     damaged = [Finding("snapshot-corrupt", Where(str(max(partition.glob("*.snapshot")))), "")]

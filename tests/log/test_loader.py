@@ -217,7 +217,7 @@ def test_what_lies_behind_damage_is_told_where_the_recovery_begins_anew():
     assert len([event for event in log.report.events if "would not start" in event.reason]) == 1
     log.close()
     assert lost.pop(f"{0:020}.log")[0] == 0
-    assert lost == {f"{12:020}.log": (12, 20, 8), f"{23:020}.log": (23, 33, 10), f"{33:020}.log": (33, 39, 6)}
+    assert lost == {f"{12:020}.log": (12, 23, 8), f"{23:020}.log": (23, 33, 10), f"{33:020}.log": (33, 39, 6)}
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -230,10 +230,12 @@ def test_the_pieces_of_a_split_begin_at_their_first_record(magic, codec, tmp_pat
     far = 2**31 + 9
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0/00000000000000000005.log").write_bytes(puts(5) + puts(far))
+    (tmp_path / "t-0/00000000000000000005.log").chmod(0o600)
     log = open_log(Files(), str(tmp_path / "t-0"), LogConfig.of({}), now=NOW, clean_shutdown=False)
     log.close()
     assert (log.log_start_offset, log.log_end_offset) == (5, far + 3)
     assert [segment.base_offset for segment in log.segments] == [5, far]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "t-0").iterdir() if path.suffix in (".log", ".index", ".timeindex")} == {0o600}, "as the log that was split"
 
 
 def test_of_an_emptied_segment_all_records_are_told(tmp_path):

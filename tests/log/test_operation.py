@@ -9,7 +9,8 @@ import pytest
 from engine.errors import OutOfMemory
 from engine.files import Files, nameless_file
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import LogManager, Settings
+from engine.log.logdir.log_manager import LogManager
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.operations import operation
 from engine.log.operations import recover as recovering

@@ -27,28 +27,28 @@ NOW = 1_700_000_000_000
 @pytest.fixture
 def place(tmp_path):
     """(directory of the files, path of the quarantine)."""
-    (tmp_path / "data").mkdir()
-    make_tree(tmp_path / "data")
-    return str(tmp_path / "data"), str(tmp_path / "kept")
+    (tmp_path / "data-0").mkdir()
+    make_tree(tmp_path / "data-0")
+    return str(tmp_path / "data-0"), str(tmp_path / "kept")
 
 
 def quarantining(place):
-    return QuarantiningFiles(Files(), place[1], command="test", now=NOW, log_dirs=(place[0],))
+    return QuarantiningFiles(Files(), place[1], command="test", now=NOW, log_dirs=(str(Path(place[0]).parent),))
 
 
 def times(top):
-    return {path: path.stat().st_mtime_ns // 1_000_000 for path in Path(top).rglob("*") if path.is_file()}
+    return {path: path.stat().st_mtime_ns for path in Path(top).rglob("*") if path.is_file()}
 
 
 @given(works)
 def test_everything_is_undone(steps):
     with tempfile.TemporaryDirectory() as top, tempfile.TemporaryDirectory() as other:
-        data = Path(top) / "data"
+        data = Path(top) / "data-0"
         data.mkdir()
         make_tree(data)
         make_tree(Path(other))
         before, times_before = tree(ReadOnlyFiles(), str(data)), times(data)
-        files = QuarantiningFiles(Files(), f"{top}/kept", command="test", now=NOW, log_dirs=(str(data),))
+        files = QuarantiningFiles(Files(), f"{top}/kept", command="test", now=NOW, log_dirs=(top,))
         assert do_work(files, str(data), steps) == do_work(Files(), other, steps)
         after = tree(ReadOnlyFiles(), str(data))
         if not any(step[0].endswith("kept") for step in steps):  # what is written to removed files is dropped
@@ -97,7 +97,7 @@ def test_a_removed_file_comes_back_with_its_time(place, is_far, is_copied):
     disk = FarFiles(place[1]) if is_far else Files()
     os.utime(f"{place[0]}/d/a", (1_000_000, 1_000_000))
     times_before = times(place[0])
-    files = QuarantiningFiles(disk, place[1], command="test", now=NOW, log_dirs=(place[0],))
+    files = QuarantiningFiles(disk, place[1], command="test", now=NOW, log_dirs=(str(Path(place[0]).parent),))
     files.remove(f"{place[0]}/d/a")
     files.finish()
     [stored] = Path(place[1], STORED).iterdir()
@@ -155,15 +155,15 @@ class _GivesUp(Files):
         super().make_directory(path)
         self._count()
 
-    def open_writable(self, path, *, create=False):
-        file = super().open_writable(path, create=create)
+    def open_writable(self, path, *, create=False, mode=None):
+        file = super().open_writable(path, create=create, mode=mode)
         self._count()
         return file
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_one_that_was_given_up_at_its_beginning_is_removed(place, at):
-    files = QuarantiningFiles(_GivesUp(at), place[1], command="test", now=NOW, log_dirs=(place[0],))
+    files = QuarantiningFiles(_GivesUp(at), place[1], command="test", now=NOW, log_dirs=(str(Path(place[0]).parent),))
     with pytest.raises(KeyboardInterrupt):
         files.remove(f"{place[0]}/{os.listdir(place[0])[0]}")
     files.finish()
@@ -176,7 +176,7 @@ def test_what_is_as_it_was_leaves_no_quarantine(place, name):
     before, times_before, files = tree(ReadOnlyFiles(), place[0]), times(place[0]), quarantining(place)
     away_and_back(files, f"{place[0]}/{name}", before[name])
     files.finish()
-    assert (files.is_used, files.stored_size, os.listdir(Path(place[1]).parent)) == (False, 0, ["data"])
+    assert (files.is_used, files.stored_size, os.listdir(Path(place[1]).parent)) == (False, 0, ["data-0"])
     assert tree(ReadOnlyFiles(), place[0]) == before
     assert times(place[0]) == times_before
 
@@ -224,7 +224,7 @@ def test_a_directory_is_renamed_back_with_what_changed_in_it(place):
     files.finish()
     restored = restore(Files(), place[1])
     assert tree(ReadOnlyFiles(), place[0]) == before
-    assert restored.manifest.log_dirs == (place[0],)
+    assert restored.manifest.log_dirs == (str(Path(place[0]).parent),)
 
 
 def test_an_existing_directory_is_no_quarantine(place):
@@ -260,10 +260,10 @@ class StoppingFiles(Files):
         if self.at < 0:
             raise Stop
 
-    def open_writable(self, path, *, create=False):
+    def open_writable(self, path, *, create=False, mode=None):
         self.tick()
         files = self
-        below = super().open_writable(path, create=create)
+        below = super().open_writable(path, create=create, mode=mode)
 
         class File(WritableFile):
             def write_at(self, position, *parts):
@@ -291,7 +291,7 @@ for name in ("rename", "remove", "make_directory", "remove_directory", "set_modi
 @pytest.mark.parametrize("at", range(34))
 def test_a_stop_of_the_command_loses_nothing(place, at):
     before = tree(ReadOnlyFiles(), place[0])
-    files = QuarantiningFiles(StoppingFiles(at), place[1], command="test", now=NOW, log_dirs=(place[0],))
+    files = QuarantiningFiles(StoppingFiles(at), place[1], command="test", now=NOW, log_dirs=(str(Path(place[0]).parent),))
     with pytest.raises(Stop):
         work(files, place[0])
         files.finish()
@@ -381,8 +381,8 @@ def test_the_manifest_is_text(place):
     files.remove(f"{place[0]}/d/e/f")
     files.finish()
     lines = [json.loads(line) for line in (Path(place[1]) / MANIFEST).read_text().splitlines()]
-    assert lines[0] == {"quarantine": 1, "command": "test", "created_ms": NOW, "log_dirs": [place[0]]}
-    assert lines[1] == {"do": "list", "path": f"{place[0]}/d/e", "files": {"f": [4, written]}}
+    assert lines[0] == {"quarantine": 1, "command": "test", "created_ms": NOW, "log_dirs": [str(Path(place[0]).parent)]}
+    assert lines[1] == {"do": "list", "path": f"{place[0]}/d/e", "files": {"f": [4, written, 0o644]}}
     assert lines[2]["do"] == "remove"
     assert lines[2]["path"] == f"{place[0]}/d/e/f"
     assert lines[2]["sha256"] == sha256(b"deep").hexdigest()

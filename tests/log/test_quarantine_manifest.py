@@ -26,14 +26,15 @@ from engine.log.quarantine.manifest import (
 )
 from engine.log.quarantine.restore import ChangedSince, restore
 from engine.log.quarantine.seam import QuarantiningFiles
+from engine.log.quarantine.stamps import Stamp
 from tests.support.file_work import make_tree, tree
 
 NOW = 1_700_000_000_000
-KEPT = {"size": 1, "stored": "000001-a", "sha256": "00", "modified_ms": 1}
+KEPT = {"size": 1, "stored": "000001-a", "sha256": "00", "modified_ns": 1, "mode": 0o600}
 WHOLE = {  # a line of every kind
-    "create": {}, "grow": {"size": 1, "modified_ms": 1}, "cut": {"position": 1, **KEPT}, "rename": {"to": "/d/b", **KEPT},
-    "remove": KEPT, "time": {"modified_ms": -1}, "make-directory": {}, "remove-directory": {}, "refused": {"position": 0},
-    "list": {"files": {"a": [1, 2]}},
+    "create": {}, "grow": {"size": 1, "modified_ns": 1}, "cut": {"position": 1, **KEPT}, "rename": {"to": "/d/b", **KEPT},
+    "remove": KEPT, "time": {"modified_ns": -1}, "make-directory": {}, "remove-directory": {}, "refused": {"position": 0},
+    "list": {"files": {"a": [1, 2, 0o644]}},
 }  # fmt: skip
 ODD = (None, True, -1, 1.5, 2**63, 10**400, float("inf"), "", "1", "\ud800", [], [1], {}, {"a": 1}, {"a": {"b": [[]]}})
 
@@ -57,10 +58,10 @@ def work(files, top):
 
 def worked(top):
     """(directory, quarantine) of a command that did `work`."""
-    data, kept = f"{top}/data", f"{top}/kept"
+    data, kept = f"{top}/data-0", f"{top}/kept"
     Path(data).mkdir()
     make_tree(Path(data))
-    files = QuarantiningFiles(Files(), kept, command="test", now=NOW, log_dirs=(data,))
+    files = QuarantiningFiles(Files(), kept, command="test", now=NOW, log_dirs=(top,))
     work(files, data)
     files.finish()
     return data, kept
@@ -116,7 +117,7 @@ def test_every_kind_of_line_has_its_fields_and_no_others(tmp_path, do):
     for name, right in whole.items():
         with pytest.raises(QuarantineDamaged, match="line 3 makes no sense"):
             read_manifest(Files(), manifest_of(tmp_path, {key: value for key, value in whole.items() if key != name}))
-        for value in (None, True, 1.5, [], "1" if isinstance(right, int) else 1, 2**63):
+        for value in (None, True, 1.5, [], "1" if isinstance(right, int) else 1, 10**40):
             with pytest.raises(QuarantineDamaged, match="line 3 makes no sense"):
                 read_manifest(Files(), manifest_of(tmp_path, whole | {name: value}))
     for name, value in (("other", 1), ("position", 1), ("to", "/d/c")):
@@ -147,11 +148,11 @@ class FailingFiles(Files):
 
 
 def test_a_refusal_behind_a_failed_sync_is_that_of_its_own_line(tmp_path, monkeypatch):
-    data = tmp_path / "data"
+    data = tmp_path / "data-0"
     data.mkdir()
     make_tree(data)
     before = tree(ReadOnlyFiles(), str(data))
-    files = QuarantiningFiles(FailingFiles(), str(tmp_path / "kept"), command="test", now=NOW, log_dirs=(str(data),))
+    files = QuarantiningFiles(FailingFiles(), str(tmp_path / "kept"), command="test", now=NOW, log_dirs=(str(tmp_path),))
     files.remove(f"{data}/b")
     monkeypatch.setattr(_File, "fails", True)
     with pytest.raises(UnwritableFile, match="failing"):
@@ -195,7 +196,7 @@ def test_a_summary_is_that_of_the_whole_manifest(tmp_path, length):
     writer = ManifestWriter(Files(), str(tmp_path), "recover", 1, ("/d",))
     for path in ("/d/a", "/d/" + "b" * length, "/d/c"):
         writer.append(Entry(Do.MAKE_DIRECTORY, path))
-    writer.close({"/d/" + "e" * length: (1, 2)})
+    writer.close({"/d/" + "e" * length: Stamp(1, 2, 0o644)})
     found = read_summary(Files(), str(tmp_path))
     assert found == ("recover", 1, ("/d",), 3, True, True)
     path = tmp_path / "manifest.jsonl"

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from engine.files import Files
+from engine.files.owner import rights_of
 from engine.log.quarantine.manifest import MANIFEST
 from engine.log.quarantine.places import ForeignPath
 from engine.log.quarantine.restore import restore
 from engine.log.quarantine.seam import QuarantiningFiles
 from tests.support.run import kafkalog
+from tests.support.users import GROUP, USER, public_directory
+from tests.support.users import give as give_tree
 
 OTHER = 12345  # a user who is not root
 
@@ -73,7 +76,7 @@ def test_all_that_a_manifest_names_is_looked_at(data, entry):
 
 def test_times_of_what_a_link_leads_to_are_not_changed(data):
     (data / "a-0/link").symlink_to("../../victim")
-    refused(data, {"do": "time", "path": f"{data}/a-0/link", "modified_ms": 1})
+    refused(data, {"do": "time", "path": f"{data}/a-0/link", "modified_ns": 1})
 
 
 def test_a_link_is_not_moved_to_where_it_leads_elsewhere(data):
@@ -116,7 +119,8 @@ def test_root_is_not_led_to_what_belongs_to_others(data, given):
     done = kafkalog("restore", "--force", str(kept))
     assert (done.status, done.out) == (8, b"")
     assert f"{kept}: belongs to user {OTHER}, and {data}/a-0/new to user 0" in done.err
-    assert f"do   chown -R 0 {kept}    #" in done.err
+    assert "do   if you trust its manifest.jsonl: as user 0, copy the quarantine, and restore the copy" in done.err
+    assert "chown" not in done.err
     assert (data / "a-0/new").exists()
     assert not (data / ".lock").exists()
     give(0, *(Path(data.parent, name) for name in given))
@@ -147,17 +151,17 @@ def test_locks_are_never_restored(data, name):
 
 
 @pytest.mark.parametrize("entry", [
-    {"do": "grow", "size": 1 << 62, "modified_ms": 1},
-    {"do": "grow", "size": 5, "modified_ms": 1},
-    {"do": "cut", "position": 1 << 62, "size": 0, "stored": "000001-x", "sha256": sha256(b"").hexdigest(), "modified_ms": 1},
-    {"do": "cut", "position": 4, "size": 1, "stored": "000002-x", "sha256": sha256(b"x").hexdigest(), "modified_ms": 1},
-    {"do": "remove", "size": 5, "stored": "000003-x", "sha256": sha256(b"12345").hexdigest(), "modified_ms": 1},
-    {"do": "remove", "size": 1 << 62, "stored": "000004-x", "sha256": "0" * 64, "modified_ms": 1},
-    {"do": "remove", "size": 1, "stored": "000004-x", "sha256": "0" * 64, "modified_ms": 1},
+    {"do": "grow", "size": 1 << 62, "modified_ns": 1},
+    {"do": "grow", "size": 5, "modified_ns": 1},
+    {"do": "cut", "position": 1 << 62, "size": 0, "stored": "000001-x", "sha256": sha256(b"").hexdigest(), "modified_ns": 1, "mode": 0o600},
+    {"do": "cut", "position": 4, "size": 1, "stored": "000002-x", "sha256": sha256(b"x").hexdigest(), "modified_ns": 1, "mode": 0o600},
+    {"do": "remove", "size": 5, "stored": "000003-x", "sha256": sha256(b"12345").hexdigest(), "modified_ns": 1, "mode": 0o600},
+    {"do": "remove", "size": 1 << 62, "stored": "000004-x", "sha256": "0" * 64, "modified_ns": 1, "mode": 0o600},
+    {"do": "remove", "size": 1, "stored": "000004-x", "sha256": "0" * 64, "modified_ns": 1, "mode": 0o600},
 ])  # fmt: skip
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_a_file_gets_no_more_bytes_than_it_had(data, entry, is_listed):
-    kept = kept_with(data, *[{"do": "list", "path": f"{data}/a-0", "files": {"old": [4, 1]}}][: is_listed],
+    kept = kept_with(data, *[{"do": "list", "path": f"{data}/a-0", "files": {"old": [4, 1, 0o644]}}][: is_listed],
                      {**entry, "path": f"{data}/a-0/old"})  # fmt: skip
     for name, content in {"000001-x": b"", "000002-x": b"x", "000003-x": b"12345"}.items():
         (kept / "files" / name).write_bytes(content)
@@ -180,7 +184,7 @@ def test_text_of_a_manifest_is_escaped(data):
     (data / f"a-0/new{evil}").write_bytes(b"")
     lines = (kept / MANIFEST).read_text().splitlines()
     lines[0] = json.dumps({**json.loads(lines[0]), "command": f"recover{evil}"})
-    lines[-1] = json.dumps({"left": {f"{data}/a-0/new{evil}": [0, (data / f"a-0/new{evil}").stat().st_mtime_ns // 1_000_000]}})
+    lines[-1] = json.dumps({"left": {f"{data}/a-0/new{evil}": [0, (data / f"a-0/new{evil}").stat().st_mtime_ns, 0o644]}})
     (kept / MANIFEST).write_text("".join(f"{line}\n" for line in lines))
     for words in (("--list",), ("--dry-run",), ("--dry-run", "--format", "json"), ()):
         done = kafkalog("restore", *words, str(kept))
@@ -219,8 +223,8 @@ def test_a_manifest_does_not_choose_its_log_dirs(data):
 
 
 def test_a_listing_may_not_claim_what_no_file_has(data):
-    kept = kept_with(data, {"do": "list", "path": f"{data}/a-0", "files": {"old": [1 << 62, 1]}},
-                     {"do": "grow", "path": f"{data}/a-0/old", "size": 1 << 62, "modified_ms": 1})
+    kept = kept_with(data, {"do": "list", "path": f"{data}/a-0", "files": {"old": [1 << 62, 1, 0o644]}},
+                     {"do": "grow", "path": f"{data}/a-0/old", "size": 1 << 62, "modified_ns": 1})
     (data / "a-0/old").write_bytes(b"1234")
     done = kafkalog("restore", "--force", str(kept))
     assert (done.status, "error[quarantine-damaged]" in done.err) == (8, True)
@@ -230,8 +234,95 @@ def test_a_listing_may_not_claim_what_no_file_has(data):
 def test_a_link_is_nothing_that_was_stored(data):
     content = (data.parent / "victim").read_bytes()
     kept = kept_with(data, {"do": "remove", "path": f"{data}/a-0/old", "size": len(content), "stored": "000001-a",
-                            "sha256": sha256(content).hexdigest(), "modified_ms": 1})
+                            "sha256": sha256(content).hexdigest(), "modified_ns": 1, "mode": 0o600})
     (kept / "files/000001-a").symlink_to(data.parent / "victim")
     done = kafkalog("restore", "--force", str(kept))
     assert (done.status, "error[quarantine-damaged]" in done.err, "a link to" in done.err) == (8, True, True)
     assert not os.path.lexists(data / "a-0/old")
+
+
+def kept(content=b"* * * * * root id"):
+    return {"size": len(content), "stored": "000001-x", "sha256": sha256(content).hexdigest(), "modified_ns": 1, "mode": 0o755}
+
+
+@pytest.mark.parametrize("name", ["cron.d/leader-epoch-checkpoint", "cron.d/cleaner-offset-checkpoint", "cron.d/a-0/file"])
+def test_a_directory_without_logs_is_no_log_dir(data, name):
+    """However its owner may change it: what a manifest brings there would be read by others than brokers."""
+    (data.parent / "cron.d").mkdir()
+    path = data.parent / name
+    quarantine = kept_with(data, {"do": "remove", "path": str(path), **kept()})
+    (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
+    lines = (quarantine / MANIFEST).read_text().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), "log_dirs": [str(data.parent / "cron.d")]})
+    (quarantine / MANIFEST).write_text("".join(f"{line}\n" for line in lines))
+    for options in ((), ("--force",), ("--salvage",)):
+        done = kafkalog("restore", *options, str(quarantine))
+        assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True)
+        assert "is no log dir" in done.err
+    assert list((data.parent / "cron.d").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [".ssh/authorized_keys", ".bashrc", "notes.txt", "a/x", "a-0.d/../.bashrc"])
+def test_what_is_not_kafkas_is_left_alone_in_a_log_dir(data, name):
+    for directory in (".ssh", "a", "a-0.d"):
+        (data / directory).mkdir()
+    quarantine = kept_with(data, {"do": "remove", "path": f"{data}/{name}", **kept()})
+    (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
+    done = kafkalog("restore", "--force", str(quarantine))
+    assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True), done.err
+    assert not (data / name).exists()
+
+
+@pytest.mark.parametrize("name", ["cleaner-offset-checkpoint", ".kafka_cleanshutdown", "meta.properties.tmp", "a-0/any",
+                                  "a-0.0123456789abcdef0123456789abcdef-delete/below/any", "recovery-point-offset-checkpoint.kafkalog"])  # fmt: skip
+def test_kafkas_files_are_put_back(data, name):
+    quarantine = kept_with(data, {"do": "remove", "path": f"{data}/{name}", **kept()})
+    (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
+    (data / name).parent.mkdir(parents=True, exist_ok=True)
+    done = kafkalog("restore", str(quarantine))
+    assert done.status == 0, done.err
+    assert (data / name).read_bytes() == b"* * * * * root id"
+    assert (data / name).stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o1000, -1, "755"])
+def test_a_mode_has_no_other_bits(data, mode):
+    quarantine = kept_with(data, {"do": "remove", "path": f"{data}/a-0/old", **kept(), "mode": mode})
+    (quarantine / "files/000001-x").write_bytes(b"* * * * * root id")
+    done = kafkalog("restore", "--force", str(quarantine))
+    assert (done.status, "mode can not be" in done.err) == (8, True)
+    assert not (data / "a-0/old").exists()
+
+
+@as_root
+def test_nobody_restores_what_another_user_offers():
+    with public_directory() as top:
+        data = top / "data"
+        (data / "a-0").mkdir(parents=True)
+        (data / "a-0/new").write_bytes(b"")
+        quarantine = kept_with(data, {"do": "create", "path": f"{data}/a-0/new"})
+        give_tree(data)
+        quarantine.chmod(0o777)
+        for path in (quarantine, quarantine / MANIFEST, quarantine / "files"):
+            os.lchown(path, OTHER, OTHER)
+        with rights_of(USER, GROUP):
+            done = kafkalog("restore", str(quarantine))
+        assert (done.status, "error[quarantine-foreign-path]" in done.err) == (8, True)
+        assert f"{quarantine}: belongs to user {OTHER}, and you are user {USER}" in done.err
+        assert (data / "a-0/new").exists()
+
+
+def test_holes_of_what_is_stored_stay_holes(data):
+    """Or a small quarantine would fill a disk."""
+    size = 1 << 28
+    content = sha256()
+    for _ in range(size >> 20):
+        content.update(bytes(1 << 20))
+    (data / "a-0/old").write_bytes(b"1234")
+    quarantine = kept_with(data, {"do": "cut", "path": f"{data}/a-0/old", "position": 0, "size": size, "stored": "000001-x",
+                                  "sha256": content.hexdigest(), "modified_ns": 1, "mode": 0o644})
+    with (quarantine / "files/000001-x").open("wb") as file:
+        file.truncate(size)
+    assert kafkalog("restore", "--force", str(quarantine)).status in (0, 4)
+    assert (data / "a-0/old").stat().st_size == size
+    assert (data / "a-0/old").stat().st_blocks * 512 < 1 << 20

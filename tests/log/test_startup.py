@@ -6,7 +6,8 @@ import pytest
 
 from engine.files import Files, ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import LogManager, Settings
+from engine.log.logdir.log_manager import LogManager
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import foresee, survey
 from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action

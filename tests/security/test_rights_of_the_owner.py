@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from engine.files import Files, NotAllowed, acting_as, acting_as_root, acting_owner, owner_of
+from tests.support.needs import lacking
 from tests.support.other_process import lock_held
 from tests.support.run import kafkalog
 from tests.support.users import GROUP, USER, as_root, give, public_directory, state
@@ -202,7 +203,50 @@ def test_behind_a_link_root_makes_nothing_but_takes_what_locks_there_are(log_dir
 
 def test_what_the_owner_may_not_change_itself_is_left_alone(log_dir, top):
     (log_dir / "u-rolls-0").chmod(0o500)
-    assert f"do   chmod -R u+rwX {log_dir}/u-rolls-0" in refused(top, "recover", str(log_dir))
+    assert f"do   sudo -u '#{USER}' chmod -R u+rwX {log_dir}/u-rolls-0" in refused(top, "recover", str(log_dir))
+
+
+def test_advice_gives_nothing_away_that_the_owner_linked_in(log_dir, top):
+    """The owner may exchange the file before root runs the command: it has the rights of the owner."""
+    log = log_dir / "u-rolls-0/00000000000000000079.log"
+    os.chown(log, 0, 0)
+    error = refused(top, "recover", str(log_dir))
+    assert f"do   sudo -u '#{USER}' cp -p {log} {log}.own && sudo -u '#{USER}' mv {log}.own {log}    #" in error
+    assert "chown" not in error
+    if top.stat().st_mode & 0o005 == 0o005:  # where its owner can walk to
+        subprocess.run(f"cp -p {log} {log}.own && mv {log}.own {log}", shell=True, check=True, user=USER, group=GROUP, extra_groups=[])
+        assert kafkalog("recover", str(log_dir)).status in (0, 1, 4)
+    os.chown(log, USER, GROUP)
+    os.chown(log_dir / "u-rolls-0", 0, 0)
+    assert f"do   chown -h {USER}:{GROUP} {log_dir}/u-rolls-0" in refused(top, "truncate", "--to", "3", str(log_dir / "u-rolls-0"))
+
+
+def test_a_lock_that_is_a_link(log_dir, top):
+    (log_dir / ".lock").unlink(missing_ok=True)
+    for target in ("nowhere", "../elsewhere"):
+        (top / "elsewhere").touch(mode=0o600)
+        (log_dir / ".lock").symlink_to(target)
+        error = refused(top, "recover", str(log_dir))
+        assert f"{log_dir}/.lock: a symbolic link to {target}, not a file" in error
+        assert f"do   stop the broker that uses this log dir, then: rm {log_dir}/.lock    #" in error
+        (log_dir / ".lock").unlink()
+
+
+def test_a_lock_of_roots(log_dir, top):
+    (log_dir / ".lock").unlink(missing_ok=True)
+    (log_dir / ".lock").touch(mode=0o600)
+    error = refused(top, "recover", str(log_dir))
+    assert f"do   sudo -u '#{USER}' rm {log_dir}/.lock    # when no broker runs there; it is made again" in error
+
+
+def test_a_user_whom_a_namespace_does_not_map(log_dir):
+    unshared = ["unshare", "-r", sys.executable, "-m", "kafkalog_cli", "recover", str(log_dir)]
+    if subprocess.run(["unshare", "-r", "true"], capture_output=True, check=False).returncode:
+        lacking("user namespaces")
+    done = subprocess.run(unshared, capture_output=True, text=True, check=False)
+    assert done.returncode == 8
+    assert "this user namespace (a container, unshare) maps no such user" in done.stderr
+    assert "sudo" not in done.stderr
 
 
 def test_one_user_at_a_time(log_dir, top):
@@ -323,7 +367,7 @@ def test_files_below_a_pinned_directory_are_those_of_its_descriptor(tmp_path):
         assert files.space(path).free > 0
         with files.open_writable(f"{top}/below/new", create=True) as new:
             new.write_at(0, b"new")
-        files.set_modified(f"{top}/below/new", 1000)
+        files.set_modified(f"{top}/below/new", 1_000_000_000)
         files.rename(f"{top}/below/new", f"{top}//below/./newer")
         files.make_directory(f"{top}/made")
         files.sync_directory(f"{top}/made")

@@ -13,7 +13,7 @@ from engine.errors import UnwritableFile
 from engine.files import Files, Lock
 from engine.layout import TASK_LOCK
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import Settings
+from engine.log.logdir.settings import Settings
 from engine.log.logdir.startup import survey
 from engine.log.report import Report
 from kafkalog_spark.errors import LogDirError

@@ -14,7 +14,7 @@ from engine.layout import PartitionDir
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.errors import LogDamaged
 from engine.log.logdir.log_dirs import Place, find_log_dirs
-from engine.log.logdir.log_manager import Settings
+from engine.log.logdir.settings import Settings
 from engine.log.operations.recover import RecoverOptions, Recovery
 from engine.log.quarantine.manifest import read_manifest
 from engine.log.quarantine.seam import QuarantiningFiles

@@ -187,10 +187,10 @@ class CrashFiles(Files):
         if self._interruptible is None:
             return None
         node, partly = self._interruptible
-        before = bytearray(node.data), list(node.changes), node.modified_ms
+        before = bytearray(node.data), list(node.changes), node.modified_ns
         partly(part)
         disk = self.disk()
-        node.data, node.changes, node.modified_ms = before
+        node.data, node.changes, node.modified_ns = before
         return disk
 
     def power_losses(self, seed: int = 0, drawn: int = DRAWN) -> Iterator[Disk]:
@@ -240,7 +240,7 @@ class CrashFiles(Files):
         node = self._node(path, unreadable)
         if isinstance(node, DirectoryNode):
             return FileInfo(False, True, 4096, 0)
-        return FileInfo(True, False, len(node.data), node.modified_ms)
+        return FileInfo(True, False, len(node.data), node.modified_ns)
 
     def space(self, path: str) -> DiskSpace:
         self.passes("space", path)
@@ -292,7 +292,7 @@ class CrashFiles(Files):
 
     # Files
 
-    def open_writable(self, path: str, *, create: bool = False) -> WritableCrashFile:
+    def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableCrashFile:  # noqa: ARG002  # it has no users
         parent, name = self._place(path)
         node = parent.entries.get(name)
         self.passes("create" if create and node is None else "open-writable", path)
@@ -385,11 +385,11 @@ class CrashFiles(Files):
         if not self.leaves_out(_site()):
             node.sync()
 
-    def set_modified(self, path: str, modified_ms: int) -> None:
+    def set_modified(self, path: str, modified_ns: int) -> None:
         node = self._node(path, unwritable)
         self.passes("set-modified", path)
         if isinstance(node, FileNode):
-            node.modified_ms = modified_ms
+            node.modified_ns = modified_ns
 
     def lock(self, path: str) -> CrashLock:
         parent, name = self._place(path)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     Names = dict[str, "FileNode | DirectoryNode | None"]
 
 SECTOR = 512  # bytes that reach the disk together or not at all
-CLOCK_MS = 1_700_000_000_000  # the time of last change of whatever is written
+CLOCK_MS = 1_700_000_000_000
+CLOCK_NS = CLOCK_MS * 1_000_000  # the time of last change of whatever is written
 
 
 class Choice(Protocol):
@@ -79,18 +80,18 @@ class FileNode:
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
     changes: list[Write | Truncate] = field(default_factory=list)
-    modified_ms: int = CLOCK_MS
+    modified_ns: int = CLOCK_NS
     sync_failed: bool = False  # once it failed, a later sync tells nothing any more
 
     def write(self, position: int, data: bytes) -> None:
         self.changes.append(Write(position, data))
         put(self.data, position, data)
-        self.modified_ms = CLOCK_MS
+        self.modified_ns = CLOCK_NS
 
     def truncate(self, size: int) -> None:
         self.changes.append(Truncate(size))
         resize(self.data, size)
-        self.modified_ms = CLOCK_MS
+        self.modified_ns = CLOCK_NS
 
     def sync(self) -> None:
         if not self.sync_failed:
@@ -174,7 +175,7 @@ class Disk(NamedTuple):
 
     contents: dict[str, bytes]
     directories: frozenset[str] = frozenset()
-    modified_ms: dict[str, int] = {}  # noqa: RUF012 - never changed
+    modified_ns: dict[str, int] = {}  # noqa: RUF012 - never changed
     unsynced: frozenset[str] = frozenset()  # files that a killed process wrote and nobody synced
 
     @classmethod
@@ -186,7 +187,7 @@ class Disk(NamedTuple):
         return cls(
             {name: path.read_bytes() for name, path in files.items()},
             frozenset([name for name, path in paths if path.is_dir()] + ([under] if under else [])),
-            {name: path.stat().st_mtime_ns // 1_000_000 for name, path in files.items()},
+            {name: path.stat().st_mtime_ns for name, path in files.items()},
         )
 
     def save(self, top: Path) -> None:
@@ -209,7 +210,7 @@ class Disk(NamedTuple):
             _directory(root, name)
         for name, data in self.contents.items():
             parent, _, last = name.rpartition("/")
-            node = FileNode(bytearray(data), data, modified_ms=self.modified_ms.get(name, CLOCK_MS))
+            node = FileNode(bytearray(data), data, modified_ns=self.modified_ns.get(name, CLOCK_NS))
             if name in self.unsynced:
                 node.durable, node.changes = b"", [Write(0, data)]
             _directory(root, parent).entries[last] = node
@@ -225,7 +226,7 @@ class Disk(NamedTuple):
                 directories.add(name)
             else:
                 contents[name] = bytes(node.data) if choice is None else node.survives(choice)
-                times[name] = node.modified_ms
+                times[name] = node.modified_ns
         return cls(contents, frozenset(directories), times)
 
 

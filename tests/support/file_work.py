@@ -33,7 +33,7 @@ _steps = (
     | st.tuples(st.just("remove"), _any)
     | st.tuples(st.just("make_directory"), _any)
     | st.tuples(st.just("remove_directory"), _any)
-    | st.tuples(st.just("set_modified"), _paths, st.integers(0, 2**41))
+    | st.tuples(st.just("set_modified"), _paths, st.integers(0, 2**61))
     | st.tuples(st.just("keep"), _paths)
     | st.tuples(st.just("write kept"), _places, _data)
     | st.tuples(st.just("truncate kept"), _places)
@@ -84,8 +84,8 @@ def _do(files: Files, top: str, step: Any, kept: list[Any]) -> None:
             replace(files, f"{top}/{path}", [data])
         case ("rename", path, to, replaces):
             files.rename(f"{top}/{path}", f"{top}/{to}", replaces=replaces)
-        case ("set_modified", path, modified_ms):
-            files.set_modified(f"{top}/{path}", modified_ms)
+        case ("set_modified", path, modified_ns):
+            files.set_modified(f"{top}/{path}", modified_ns)
         case ("keep", path):
             kept.append(files.open_writable(f"{top}/{path}"))
         case ("write kept", position, data):

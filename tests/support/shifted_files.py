@@ -67,8 +67,8 @@ class ShiftedFiles(Files):
     def open(self, path: str) -> ShiftedFile:
         return ShiftedFile(super().open(path))
 
-    def open_writable(self, path: str, *, create: bool = False) -> WritableShiftedFile:
-        return WritableShiftedFile(super().open_writable(path, create=create))
+    def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableShiftedFile:
+        return WritableShiftedFile(super().open_writable(path, create=create, mode=mode))
 
 
 def shift(top: Path, table: bytes = UP) -> None:

@@ -17,7 +17,7 @@ from engine.kernels.cleaning import check_order
 from engine.kernels.tables import EVENT_WORDS, TxnEvent
 from engine.kernels.transactions import tell_rows
 from engine.kernels.verdicts import pass_in_pieces
-from engine.layout import log_file_name
+from engine.layout import CLEANED, log_file_name
 from engine.log.cleaner.filter_pass import Counted, Round, Workspace
 from engine.log.cleaner.groups import GroupOverflow, put_in_place, write_group
 from engine.log.cleaner.later_offsets import SurvivingOffsets
@@ -28,7 +28,7 @@ from engine.log.report import Report
 from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
-from engine.log.segment.splitting import CLEANED, SEGMENT_FILES, SwapPlace
+from engine.log.segment.splitting import SEGMENT_FILES, SwapPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -166,7 +166,7 @@ def write_planned(
     )  # fmt: skip
     sources = [(_open(files, plan, segment), segment.aborted) for segment in group]
     try:
-        cleaned = write_group(place, sources, group[0].base_offset, this_round, known.unpack())
+        cleaned = write_group(place, sources, group[0].base_offset, this_round, known.unpack(), of=sources[0][0].log_path)
     except GroupOverflow as error:
         raise OutOfOrder(str(error)) from error
     finally:

@@ -247,7 +247,7 @@ class Log07:
             if self.active.high_water_mark:
                 self.roll(now)
             else:
-                self._files.set_modified(self.active.path, now)
+                self._files.set_modified(self.active.path, now * 1_000_000)
                 count -= 1
         gone, self.segments = self.segments[:count], self.segments[count:]
         kept = {segment.path for segment in self.segments}

@@ -9,13 +9,12 @@ from engine.findings import Severity
 from engine.formats import LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.placement import next_invalid
 from engine.kernels.verify import next_turn
-from engine.layout import FileKind
+from engine.layout import FileKind, offset_of
 from engine.log.append_errors import IllegalArgument
 from engine.log.errors import LogDamaged
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.report import Action
 from engine.log.scan.epoch_runs import EpochRun, EpochRuns
-from engine.log.segment.replacement import offset_of
 from engine.log.tiering import Tiering, read_starts
 from engine.record.windows import LogWalk
 

@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
-from engine.layout import FileKind, file_name, log_file_name
+from engine.formats import LONG_MAX
+from engine.layout import FileKind, file_name, log_file_name, offset_of
 from engine.log.report import Action
 from engine.log.scan.batch_search import last_head
-from engine.log.segment.replacement import offset_of
 
 if TYPE_CHECKING:
     from engine.checkpoint.leader_epochs import EpochEntry
@@ -71,6 +71,13 @@ def note_torn_tail(log: Loading) -> None:
                f"takes {segment.base_offset} for the log end. Recover without --clean-start reads the log")
         log.report.add(Action.KEPT, log_file_name(segment.base_offset), why, size=segment.size, severity=Severity.ERROR)
         return
+    if not segment.begins_within_name(LONG_MAX):
+        held = segment.extent()
+        if held.first_offset is not None and held.end_offset is not None and held.end_offset <= segment.base_offset:
+            why = (f"its batches have offsets {held.first_offset} to {held.end_offset - 1}: a broker goes on at "
+                   f"{segment.base_offset} after them. Recover without --clean-start reads the log")
+            held.note(log.report, Action.KEPT, log_file_name(segment.base_offset), why, severity=Severity.ERROR)
+            return
     last = None if head is None else last_head(segment.log_file, head.position, segment.size)
     end = 0 if last is None else last.position + last.size
     if end < segment.size and (last is not None or not len(segment.offset_index)):

@@ -15,15 +15,11 @@ from engine.formats import (
     BATCH_HEADER,
     CODEC_MASK,
     INT_MAX,
-    LONG_MAX,
-    MAGIC_V2,
     NO_PARTITION_LEADER_EPOCH,
-    BatchField,
-    can_be_followed,
 )
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
-from engine.layout import FileKind, log_file_name
+from engine.layout import FileKind, file_name, log_file_name
 from engine.log.append_errors import AppendRefused
 from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow, TransactionOrder
 from engine.log.producers.loading import rebuild_producer_state
@@ -31,10 +27,9 @@ from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads, last_head
 from engine.log.scan.epoch_runs import first_leader_epochs
+from engine.log.scan.indexed import SegmentEnd, indexed_beyond
 from engine.log.scan.producer_rows import RowChunk
 from engine.log.segment.segment_scan import ScanStop, scan_segment
-from engine.record.soundness import searched_up_to
-from engine.record.windows import LogWalk, only_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +41,7 @@ if TYPE_CHECKING:
     from engine.log.producers.snapshot_files import SnapshotFiles
     from engine.log.report import Report
     from engine.log.scan.epoch_runs import EpochDoubt, EpochRuns
+    from engine.log.scan.indexed import Indexed
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import LogSegments
     from engine.log.segment.segment_scan import Disorder, SegmentScan, Stranger
@@ -66,6 +62,7 @@ class Recovering(NamedTuple):
     snapshots  those on the disk, kept up to date from segment to segment: a directory of thousands is not listed for each
     before_cut  is called before bytes of the segment go, once nothing more is asked of the segments before it: what
                 these hold may stop the recovery, and then nothing must have changed behind it
+    base_after    base offset of the segment behind one, be it loaded or not yet; None: there is none
     epoch_behind  the leader epoch with which the segment behind one begins, be it loaded or not yet; −1: none
     end_of_epoch  (segment, epoch, its end) → where batches of that epoch end behind it, and the epoch of the next; −1: none
     last_epochs   of the segments that were read, by base offset: the last one that is believed, and where it begins
@@ -83,6 +80,7 @@ class Recovering(NamedTuple):
     report: Report
     snapshots: SnapshotFiles
     before_cut: Callable[[], object]
+    base_after: Callable[[LogSegment], int | None]
     epoch_behind: Callable[[LogSegment], int]
     end_of_epoch: Callable[[LogSegment, int, int], tuple[int, int]]
     last_epochs: dict[int, tuple[int, int]]
@@ -120,9 +118,10 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     state = _state_before(log, segment)
     _finish_epochs(log, segment, scan)
     is_cut = scan.valid_size < segment.size and scan.error is None
-    cut_bytes = _lost(segment, scan.valid_size, scan.end_offset(segment.base_offset)) if is_cut else None
+    lost = segment.extent(scan.valid_size, scan.end_offset(segment.base_offset)) if is_cut else None
+    indexed = None if is_cut else _indexed_beyond(log, segment, scan)
     why = _why(segment, scan) if error is None else f"a broker would not start: {error}"
-    if cut_bytes is not None:
+    if lost is not None:
         log.before_cut()
     cut = segment.recover(state, log.epochs, scan)
     state.take_snapshot()
@@ -131,6 +130,9 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
     log.report.add(Action.RECOVERED, name, "its indexes are rebuilt", offsets=(segment.base_offset, end),
                    records=scan.records, size=scan.valid_size)
     log.report.has_holes |= scan.holes > 0
+    if indexed is not None:
+        log.report.add(Action.MISSING, name, f"{file_name(indexed.path)}: {indexed.what}: these offsets were lost before",
+                       offsets=(end, indexed.end), severity=Severity.WARNING)
     if scan.disorder is not None or scan.stranger is not None or scan.epochs.doubt is not None:
         log.report.drop(Action.KEPT, name)
     if scan.stranger is not None:
@@ -139,12 +141,23 @@ def _recover(log: Recovering, segment: LogSegment, scan: SegmentScan, error: Kaf
         _note_disorder(log.report, name, scan.disorder)
     if scan.epochs.doubt is not None:
         _note_doubt(log, name, scan.epochs.doubt)
-    if cut_bytes is not None:
-        log.report.add(Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}{cut_bytes.text}",
-                       offsets=(cut_bytes.begin(end), cut_bytes.end_offset), records=cut_bytes.known_records, size=cut,
-                       severity=Severity.WARNING if cut_bytes.is_zeros else Severity.ERROR,
-                       is_torn=error is None and scan.stop is ScanStop.TORN)
+    if lost is not None:
+        lost.note(log.report, Action.TRUNCATED, name, f"at byte {scan.valid_size}: {why}",
+                  severity=Severity.WARNING if lost.is_zeros else Severity.ERROR,
+                  is_torn=error is None and scan.stop is ScanStop.TORN)
     return cut
+
+
+def _indexed_beyond(log: Recovering, segment: LogSegment, scan: SegmentScan) -> Indexed | None:
+    """What an index, which will be rebuilt, says of offsets between the end of `segment` and the next one: no compaction takes
+    batches and leaves their entries.
+    """
+    following = log.base_after(segment)
+    end = SegmentEnd(scan.valid_size, scan.end_offset(segment.base_offset), scan.largest.timestamp)
+    if following is None or end.offset >= following:
+        return None  # of the last segment it is asked before anything is opened
+    found = [one for one in indexed_beyond(log.files, log.directory, segment.base_offset, end) if one.end <= following]
+    return max(found, key=lambda one: one.end, default=None)
 
 
 def _why(segment: LogSegment, scan: SegmentScan) -> str:
@@ -244,12 +257,10 @@ def _state_before(log: Recovering, segment: LogSegment) -> ProducerStateManager:
 
 
 def _empty(log: Recovering, segment: LogSegment, error: KafkalogError) -> int:
-    size, lost = segment.size, _lost(segment, 0, segment.base_offset)
+    lost = segment.extent()
     log.before_cut()
     cut = segment.truncate_to(segment.base_offset, log.now)
-    log.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), f"emptied: {error}{searched_up_to(lost.gave_up)}",
-                   offsets=(segment.base_offset, lost.end_offset), records=lost.known_records, size=size,
-                   severity=Severity.ERROR)
+    lost.note(log.report, Action.TRUNCATED, log_file_name(segment.base_offset), f"emptied: {error}", severity=Severity.ERROR)
     return cut
 
 
@@ -299,76 +310,3 @@ def _recover_sparsely(log: Recovering, segment: LogSegment, error: KafkalogError
     if isinstance(full.error, InvalidOffset | IndexOffsetOverflow):
         return recover_cut(log, segment, full, full.error)
     return _recover(log, segment, full)
-
-
-# ---- what is lost -----------------------------------------------------------------------------------
-
-
-class _Lost(NamedTuple):
-    """What stands behind a place in a segment: sound batches with so many records, and the offsets that these take.
-
-    gave_up    from this byte on nothing was read; None: there is no such place
-    by_header  records of the damaged batch that begins at the place, as its header says if that makes sense; 0: it does not
-    """
-
-    batches: int
-    records: int
-    first_offset: int | None
-    end_offset: int | None
-    is_zeros: bool
-    gave_up: int | None
-    by_header: int = 0
-
-    @property
-    def known_records(self) -> int | None:
-        """Records of sound batches, 0 where nothing but zeros is truncated; None: no batch is sound."""
-        return self.records if self.records or self.is_zeros else None
-
-    def begin(self, expected: int) -> int:
-        """The lowest offset that is lost, where `expected` is the one that must follow."""
-        return expected if self.first_offset is None else min(expected, self.first_offset)
-
-    @property
-    def text(self) -> str:
-        if self.is_zeros:
-            return "; only zeros are cut"
-        lost = f"; {self.by_header} records by the batch header" if self.by_header else ""
-        lost += f"; {self.batches} sound batches after it are lost too" if self.batches else ""
-        return lost + searched_up_to(self.gave_up)
-
-
-def _lost(segment: LogSegment, position: int, expected: int) -> _Lost:
-    """Read the bytes that will be truncated, those from `position` on, where a batch from offset `expected` on must follow."""
-    walk = LogWalk(segment.log_file, position, segment.size)
-    batches, records, first, end, is_open = 0, 0, LONG_MAX, -1, True
-    is_sound = False  # the batch at `position`
-    while is_open:
-        for window in walk:
-            table = window.batches.table
-            for row in range(window.rows):
-                if table[BatchField.VALID, row]:
-                    is_sound |= window.base + table[BatchField.POSITION, row] == position
-                    records += max(1, table[BatchField.COUNT, row])
-                    if can_be_followed(table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]):
-                        batches, end = batches + 1, max(end, table[BatchField.LAST_OFFSET, row] + 1)
-                        first = min(first, table[BatchField.BASE_OFFSET, row])
-        is_open = walk.resynchronise() is not None
-    is_zeros = records == 0 and only_zeros(segment.log_file, position, segment.size)
-    by_header = 0 if is_zeros or is_sound else _records_by_header(segment, position, expected)
-    if expected + by_header > first:
-        by_header = 0  # what follows contradicts it
-    end = max(end, expected + by_header if by_header else -1)
-    is_known = batches or by_header
-    return _Lost(batches, records, first if batches else None, end if is_known else None, is_zeros, walk.gave_up, by_header)
-
-
-def _records_by_header(segment: LogSegment, position: int, expected: int) -> int:
-    """How many records the damaged batch at `position` has by its header; 0: what is there is not the header of the batch that
-    must follow. The cleaner leaves fewer records than offsets: then the header proves nothing.
-    """
-    head = segment.log_file.read(position, BATCH_HEADER.size)
-    if len(head) < BATCH_HEADER.size:
-        return 0
-    header = BATCH_HEADER.read(head)
-    makes_sense = (header.magic, header.base_offset, header.record_count) == (MAGIC_V2, expected, header.last_offset_delta + 1)
-    return header.record_count if makes_sense else 0

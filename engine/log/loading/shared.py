@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.formats import NO_PARTITION_LEADER_EPOCH
-from engine.layout import FileKind, log_file_name, transaction_index_file_name
+from engine.layout import FileKind, log_file_name, offset_of, transaction_index_file_name
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
 from engine.log.loading.notes import note_corrupt_snapshot
 from engine.log.loading.recovery import Recovering, recover_cut, recover_segment
@@ -19,7 +19,6 @@ from engine.log.scan.epoch_runs import first_leader_epochs
 from engine.log.segment.deferred import DeferredDeletion
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
-from engine.log.segment.replacement import offset_of
 from engine.log.segment.scan_ahead import ScanAhead
 from engine.log.segment.splitting import SwapPlace, split_overflowed_segment
 from engine.log.tiering import Tiering
@@ -122,8 +121,8 @@ class Loading:
         """
         log = Recovering(
             self.files, self.directory, self.config, self.now, self.log_start_offset, self.segments, self.epochs,
-            self.producers, self.report, self._known_snapshots(), before_cut, self._epoch_behind, self._end_of_epoch,
-            self._last_epochs, self.epoch_runs,
+            self.producers, self.report, self._known_snapshots(), before_cut, self._base_after, self._epoch_behind,
+            self._end_of_epoch, self._last_epochs, self.epoch_runs,
         )  # fmt: skip
         try:
             return recover_segment(log, segment, scan, damage_ends_it=damage_ends_it)
@@ -149,17 +148,21 @@ class Loading:
                     end_offset = head.next_offset
         return end_offset, NO_PARTITION_LEADER_EPOCH
 
-    def _epoch_behind(self, segment: LogSegment) -> int:
+    def _base_after(self, segment: LogSegment) -> int | None:
         """See Recovering."""
         above = self.segments.higher_segment(segment.base_offset)
         if above is not None:
-            return first_leader_epochs(above.log_file)[1]
+            return above.base_offset
         behind = range(bisect_right(self.unloaded, log_file_name(segment.base_offset)), len(self.unloaded))
-        names = (self.unloaded[at] for at in behind)
-        name = next((name for name in names if name.endswith(FileKind.LOG.value) and offset_of(name) is not None), None)
-        if name is None:
+        bases = (offset_of(self.unloaded[at]) for at in behind if self.unloaded[at].endswith(FileKind.LOG.value))
+        return next((base for base in bases if base is not None), None)
+
+    def _epoch_behind(self, segment: LogSegment) -> int:
+        """See Recovering."""
+        base = self._base_after(segment)
+        if base is None:
             return NO_PARTITION_LEADER_EPOCH
-        with self.files.open(self.path(name)) as file:
+        with self.files.open(self.path(log_file_name(base))) as file:
             return first_leader_epochs(file)[1]
 
     def _known_snapshots(self) -> SnapshotFiles:

@@ -6,17 +6,18 @@ Mirrors LogLoader.recoverLog.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.layout import log_file_name
 from engine.log.loading.notes import note_kept, note_torn_tail
-from engine.log.partition.local_log import note_removed
 from engine.log.producers.loading import delete_producer_snapshots
+from engine.log.report import Action
 
 if TYPE_CHECKING:
     from engine.log.loading.shared import Loading
+    from engine.log.scan.extent import Extent
     from engine.log.segment.log_segment import LogSegment
 
 
@@ -44,7 +45,7 @@ def _recover_unflushed(log: Loading) -> bool:
     if unflushed and unflushed[0].base_offset > log.segments.base_offsets[0]:
         log.report.unread_below = unflushed[0].base_offset
     log.scans.expect(unflushed)
-    lost: dict[int, _Extent] = {}
+    lost: dict[int, Extent] = {}
     for number, segment in enumerate(unflushed):
         scan = log.scans.take(segment)
         mark = partial(_mark, log, unflushed, number + 1, lost)
@@ -58,22 +59,14 @@ def _recover_unflushed(log: Loading) -> bool:
     return bool(unflushed)
 
 
-class _Extent(NamedTuple):
-    """Bytes of a segment, where its sound batches end, None without any, and how many records they have."""
-
-    size: int
-    end_offset: int | None
-    records: int
-
-
-def _mark(log: Loading, segments: list[LogSegment], first: int, lost: dict[int, _Extent]) -> None:
+def _mark(log: Loading, segments: list[LogSegment], first: int, lost: dict[int, Extent]) -> None:
     """Mark the segments from the one numbered `first` on as deleted: a crash in between must not bring them back.
 
     lost  takes, by base offset, what those held that are not there any more then: pieces of a segment that was split
     """
     for segment in segments[first:]:
         if log.deferred.goes_at_once(segment):
-            lost[segment.base_offset] = _extent(segment)
+            lost[segment.base_offset] = segment.extent()
     log.deferred.mark_segments(segments[first:], newest_first=True)
 
 
@@ -91,17 +84,11 @@ def _end_unless_below_start(log: Loading) -> int | None:
     return None
 
 
-def _extent(segment: LogSegment) -> _Extent:
-    scan = segment.scan()  # reads all of it: these records are lost
-    return _Extent(scan.size, scan.next_offset, scan.records)
-
-
 def _remove_segments(
-    log: Loading, segments: list[LogSegment], reason: str, severity: Severity, known: dict[int, _Extent] | None = None
+    log: Loading, segments: list[LogSegment], reason: str, severity: Severity, known: dict[int, Extent] | None = None
 ) -> None:
     for segment in segments:
         log.segments.remove(segment.base_offset)
-        extent = (known or {}).get(segment.base_offset) or _extent(segment)
-        note_removed(log.report, segment, reason, end_offset=extent.end_offset, records=extent.records, severity=severity,
-                     size=extent.size)
+        extent = (known or {}).get(segment.base_offset) or segment.extent()  # reads all of it: these records are lost
+        extent.note(log.report, Action.REMOVED, log_file_name(segment.base_offset), reason, severity=severity)
     log.deferred.mark_segments(segments, newest_first=True)

@@ -138,7 +138,8 @@ def _hold(files: Files, log_dir: str, stack: ExitStack, *, is_named: bool) -> No
             is_kafkas = is_there or is_brokers_log_dir(files, log_dir)
         fault = ownership_fault(path if is_there else log_dir)
         if fault is not None and is_named:
-            raise NotAllowed(fault.what, do=f"{fault.command} {argument(log_dir)}") from error
+            own = f"sudo -u '#{files.info(log_dir).owner}' rm {argument(path)}    # when no broker runs there; it is made again"
+            raise NotAllowed(fault.what, do=own if is_there else fault.do) from error
         if is_named or is_kafkas:
             raise
     else:
@@ -168,10 +169,8 @@ def _refuse_faults(files: ReadOnlyFiles, directories: Iterable[str], links: dict
             what = f"{directory}: {LINK} to {real}, and {fault.what}"
             raise NotAllowed(what, do=f"name {argument(real)} itself, if the link is right; else remove it")
         names = [] if fault is not None else [name for name in files.plain(directory) if parse_file_name(name) is not None]
-        place = directory
         for name in names:
             if fault is None:
-                place = f"{directory}/{name}"
-                fault = ownership_fault(place)
+                fault = ownership_fault(f"{directory}/{name}")
         if fault is not None:
-            raise NotAllowed(fault.what, do=f"{fault.command} {argument(place)}")
+            raise NotAllowed(fault.what, do=fault.do)

@@ -6,7 +6,7 @@ Mirrors LogManager. Threads that a broker keeps running (flush, checkpoint, rete
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.offsets import (
@@ -25,7 +25,7 @@ from engine.log.loading.loader import open_log
 from engine.log.logdir.logs_07 import are_of_07, config_07, is_log_07, names_07, open_reported_07
 from engine.log.report import Action
 from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
-from engine.server_config import SYNONYMS, ServerConfig
+from engine.server_config import SYNONYMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from engine.log.kafka07.log import Log07
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir, Place
+    from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
@@ -47,23 +48,6 @@ CHECKPOINTS = (
 )  # fmt: skip
 
 _REMOTE_STORAGE, _CLEANUP_POLICY = "remote.storage.enable", "cleanup.policy"
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the user says about topics: server.properties, and settings that go over everything else."""
-
-    server: ServerConfig = field(default_factory=ServerConfig)
-    overrides: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def config(self) -> LogConfig:
-        """Of a topic that has none of its own. Raises UsageError for settings that are unknown or out of range."""
-        return self.server.topics.with_settings(dict(self.overrides))
-
-    def check(self) -> None:
-        """Raise UsageError for settings that are unknown or out of range."""
-        _ = self.config
 
 
 class NoLogOfBrokers(KafkalogError):

@@ -31,6 +31,7 @@ _TOPIC_SETTINGS = {
     "segment.bytes": "log_file_size", "segment.ms": "roll_ms", "max.message.bytes": "max_message_size",
     "flush.messages": "flush_interval", "retention.ms": "retention_ms", "retention.bytes": "retention_size",
 }  # fmt: skip
+_LOG_07 = FileKind.LOG_07.value
 
 
 def is_log_07(files: ReadOnlyFiles, directory: str) -> bool:
@@ -47,7 +48,7 @@ def are_of_07(names: Collection[str]) -> bool:
 
 def names_07(names: Collection[str]) -> list[str]:
     """Those that files of 0.7 have."""
-    candidates = [name for name in names if FileKind.LOG_07.value in name]  # nearly always none: names may be very many
+    candidates = [name for name in names if _LOG_07 in name]  # nearly always none: names may be very many
     return [name for name in candidates if (parsed := parse_file_name(name)) is not None and parsed.kind is FileKind.LOG_07]
 
 
@@ -110,8 +111,9 @@ def _recover(files: Files, log: Log07, report: Report) -> None:
     if part.problem.exception is not None:
         why += f"; 0.7.2 would not open the log: {part.problem.exception}"
     why += searched_up_to(ends[0] if ends else None)
-    report.add(Action.TRUNCATED, newest.name, why, offsets=(newest.start + part.size, newest.start + size), records=lost,
-               size=size - part.size, severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR,
+    report.add(Action.TRUNCATED, newest.name, why, offsets=(newest.start + part.size, newest.start + size),
+               records=lost or None, size=size - part.size,
+               severity=Severity.WARNING if part.problem.code == "zero-tail" else Severity.ERROR,
                is_torn=part.problem.code == "torn-tail")
 
 

@@ -74,9 +74,9 @@ class MeasuringFiles(Files):
     def __init__(self, stats: FlushStats) -> None:
         self._stats = stats
 
-    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+    def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """As Files does."""
-        file = super().open_writable(path, create=create)
+        file = super().open_writable(path, create=create, mode=mode)
         return _MeasuredFile(file, self._stats) if path.endswith(".log") else file
 
 

@@ -25,12 +25,11 @@ from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.errors import UnreadableFile
 from engine.half_commits import STAGING, undo_advice
-from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name
+from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, read_cluster_metadata
 from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.metadata_proof import prove_metadata_log
 from engine.log.logdir.nameless import nameless
-from engine.log.segment.replacement import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

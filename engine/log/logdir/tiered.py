@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.log_manager import LogManager, Settings
-from engine.log.logdir.startup import survey
 from engine.log.tiering import read_starts
-from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
@@ -22,6 +18,13 @@ def remote_log_start(files: ReadOnlyFiles, directory: str) -> int | None:
     starts = read_starts(files, directory)
     if not starts.differ:
         return None
+    # what knows the settings of topics takes a while to load, and is asked by few readers
+    from engine.log.logdir.log_dirs import find_log_dirs
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.logdir.settings import Settings
+    from engine.log.logdir.startup import survey
+    from engine.overlay import OverlayFiles
+
     log_dirs = find_log_dirs(files, [directory])
     overlay = OverlayFiles(files, 0)
     manager = LogManager(lambda _log_dir: overlay, survey(files, log_dirs), Settings(), 0)

@@ -14,7 +14,10 @@ from engine.layout import FileKind, file_name, is_log_file_name, log_file_name, 
 from engine.log.errors import CorruptRecord
 from engine.log.report import Action
 from engine.log.scan.batch_search import heads
+from engine.log.segment.replacement import LOG_SWAP
 from engine.log.verify.continuity import ContinuityCheck
+from engine.record.columns import BatchColumns
+from engine.record.heads import HeadWalk
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -90,7 +93,9 @@ def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Po
     bases = log.segments.base_offsets
     named = _Named(report, bases, (Action.REMOVED, Action.SALVAGED, Action.MISSING))
     cut = {event.path for event in report.find(Action.TRUNCATED)}
-    left = [one for gap in _gaps(files, report, log, policy, named) for one in named.without(*gap)]
+    swapped = _compacted_by_swap(report, policy)
+    left = [one for gap in _gaps(files, report, log, policy, named) if _segment_of(bases, gap[0]) not in swapped
+            for one in named.without(*gap)]
     for first, following in left[:_MOST_GAPS]:
         holder, name = _segment_of(bases, first), log_file_name(first)
         if following not in bases:
@@ -105,6 +110,15 @@ def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Po
         _add_missing(report, "", f"{len(left) - _MOST_GAPS} more gaps", (left[_MOST_GAPS][0], left[-1][1]))
 
 
+def _compacted_by_swap(report: Report, policy: Policy) -> set[str]:
+    """Names of segments that a `.swap` became: where the topic is compacted, the cleaner took what they lack.
+
+    What a `.swap` that is not whole lacks has events of its own.
+    """
+    swapped = {event.to for event in report.find(Action.RENAMED) if event.to and event.path.endswith(LOG_SWAP)}
+    return swapped if swapped and policy().compacted else set()
+
+
 def _segment_of(bases: Sequence[int], offset: int) -> str:
     """The name of the segment that `offset` belongs to."""
     return log_file_name(bases[max(0, bisect_right(bases, offset) - 1)])
@@ -114,14 +128,16 @@ def _gaps(
     files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Policy, named: _Named
 ) -> list[tuple[int, int]]:
     """Offsets [first, end) between batches that are lost, of the segments that were read."""
-    bases = log.segments.base_offsets
+    bases, recovered = log.segments.base_offsets, {event.path: event for event in report.find(Action.RECOVERED)}
+    if not recovered and report.unread_below is not None and bases[-1] < report.unread_below:
+        return []  # nothing was read
     starts = [entry.start_offset for entry in log.leader_epoch_cache.entries]
     explained: list[Finding] = []
     check = ContinuityCheck(files, report.directory, explained.append, starts, policy)
-    recovered = {event.path: event for event in report.find(Action.RECOVERED)}
     if policy().compacted and all(log_file_name(base) in recovered and recovered[log_file_name(base)].end_offset == following
                                 for base, following in pairwise(bases)):
         return []  # the cleaner takes records within segments, and no segment is missing
+    columns = BatchColumns()
     for base in bases:
         name = log_file_name(base)
         path, event = f"{report.directory}/{name}", recovered.get(name)
@@ -133,7 +149,8 @@ def _gaps(
             check.pass_segment(event.end_offset)
             continue
         with files.open(path) as file:
-            for window in LogWalk(file):
+            # the recovery has read what it reports as recovered, and compared the checksums
+            for window in LogWalk(file) if event is None else HeadWalk(file, batches=columns):
                 check.feed(window)
     check.finish()
     for finding in explained:

@@ -13,12 +13,13 @@ from engine.checkpoint.offsets import decode_offset_checkpoint, encode_offset_ch
 from engine.checkpoint.text import MAX_CHECKPOINT_SIZE
 from engine.files import look, replace
 from engine.findings import Severity
-from engine.layout import FileKind, file_name, parent_of, partition_of
+from engine.layout import FileKind, file_name, log_file_name, parent_of, partition_of
 from engine.log.loading.epoch_repair import open_leader_epochs
-from engine.log.logdir.nameless import KINDS, content
+from engine.log.logdir.nameless import KINDS
 from engine.log.logdir.startup import Effect
 from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, Report
+from engine.log.scan.extent import read_extent
 from engine.log.tiering import Tiering
 from engine.record.batch import read_batches
 
@@ -86,14 +87,15 @@ def _mend_epochs(manager: LogManager, trouble: Trouble, shown: str, report: Repo
 
 def _remove_nameless(files: Files, trouble: Trouble, shown: str, report: Report) -> None:
     """Take away a file whose name holds no offset: nothing reads it."""
-    info, held = files.info(trouble.path), content(files, trouble.path)
+    with files.open(trouble.path) as file:
+        held = read_extent(file, 0, file.size(), None)
     _remove(files, trouble.path)
     why = f"{trouble.what}; {trouble.effect.value}: {trouble.said}"
-    if held is None:
-        report.add(Action.REMOVED, shown, why, size=info.size, severity=Severity.WARNING)
-        return
-    report.add(Action.REMOVED, shown, f"{why}; {held.advice}", offsets=(held.first_offset, held.end_offset),
-               records=held.records, size=info.size, severity=Severity.ERROR)
+    if held.first_offset is None:
+        report.add(Action.REMOVED, shown, why, size=held.size, severity=Severity.WARNING)
+    else:
+        advice = f"as {log_file_name(held.first_offset)} a broker would read it"
+        held.note(report, Action.REMOVED, shown, f"{why}; {advice}", severity=Severity.ERROR)
 
 
 def _remove(files: Files, path: str) -> None:

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from dataclasses import replace as replace_in
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.advice import argument
 from engine.discovery import is_brokers_log_dir
@@ -197,20 +197,28 @@ def at_any_rate(write: Callable[[], None]) -> None:
         raise
 
 
-def put_marker(manager: LogManager, log_dir: LogDir, marker: bytes) -> None:
+class Marker(NamedTuple):
+    """A clean shutdown marker. `mode`: of its file; None: a new one."""
+
+    content: bytes
+    mode: int | None = None
+
+
+def put_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
     """Write the clean shutdown marker again."""
-    replace(manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}", [marker])
+    path = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    replace(manager.files_of(log_dir.path), path, [marker.content], marker.mode)
 
 
-def take_marker(manager: LogManager, log_dir: LogDir) -> bytes | None:
-    """Remove the clean shutdown marker; what it held, None where there is none."""
+def take_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+    """Remove the clean shutdown marker; None where there is none."""
     files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     if not files.exists(path):
         return None
-    data = files.read(path, _MARKER_SIZE)
+    marker = Marker(files.read(path, _MARKER_SIZE), files.info(path).mode)
     files.remove(path)
     files.sync_directory(log_dir.path)
-    return data
+    return marker
 
 
 def _one(manager: LogManager, options: OperationOptions, place: Place, work: Work, report: Report) -> Standing:

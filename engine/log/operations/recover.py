@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError, UsageError, too_little_memory
-from engine.files import nameless_file, replace
+from engine.files import nameless_file
 from engine.findings import Severity
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind
 from engine.log.loading.epoch_repair import mend_contradicted_epochs
@@ -23,8 +23,7 @@ from engine.log.logdir.startup import Effect, foresee
 from engine.log.operations.continuity import note_breaks, note_losses, start_beyond_end, start_in_epochs
 from engine.log.operations.kafka07 import refuse_offsets_07
 from engine.log.operations.mending import mend
-from engine.log.operations.operation import at_any_rate, closed, put_marker, take_marker
-from engine.log.operations.salvage import salvage
+from engine.log.operations.operation import Marker, at_any_rate, closed, put_marker, take_marker
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.segment.deferred import DELETED
 from engine.log.segment.leftovers import Leftovers
@@ -79,7 +78,7 @@ class Recovery:
     troubles    that a starting broker would have        places  to be recovered, in this order
     clean       log dirs that were stopped cleanly and that are left as they are, marker included
     proven      what is reported of their places
-    markers     by log dir, what its clean shutdown marker held, once it is removed
+    markers     by log dir, its clean shutdown marker, once it is removed
     unproven    by log dir, why it can not be marked as clean        incomplete  log dirs where records were lost before
     lossy       log dirs where records were lost, before or now
     is_refused  a damaged metadata log stops everything
@@ -88,7 +87,7 @@ class Recovery:
     troubles: list[Trouble] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     clean: set[str] = field(default_factory=set)
-    markers: dict[str, bytes] = field(default_factory=dict)
+    markers: dict[str, Marker] = field(default_factory=dict)
     proven: dict[Place, Report] = field(default_factory=dict)
     unproven: dict[str, str] = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
@@ -189,9 +188,9 @@ def recover_places(
         try:
             if manager.is_07(place):
                 return _one_07(manager, options, place)
-            refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
+            names = refuse_what_is_not_ours(manager.files_of(place.log_dir), place)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
-            evidence = _evidence(manager, place)
+            evidence = _evidence(manager, place, names)
             _mend_all(manager, _troubles_in(place, known), report)
             standing[place] = _one(manager, chosen, place, segment_jobs, report, evidence)
             if _accounts_for_end(report):
@@ -224,8 +223,8 @@ def _troubles_in(place: Place, troubles: Iterable[Trouble]) -> list[Trouble]:
     return [trouble for trouble in troubles if trouble.is_in(place)]
 
 
-def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> bytes | None:
-    """Remove the clean shutdown marker: from here on the directory is not as a broker left it. What it held."""
+def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> Marker | None:
+    """Remove the clean shutdown marker: from here on the directory is not as a broker left it."""
     marker = take_marker(manager, log_dir)
     if log_dir.is_whole and marker is not None and not options.mark_clean:
         report.add(Action.REMOVED, FileKind.CLEAN_SHUTDOWN.value,
@@ -265,9 +264,9 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: P
         overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now, spill)
         over = manager.over(lambda _log_dir: overlay)
         try:
-            refuse_what_is_not_ours(overlay, place)
+            names = refuse_what_is_not_ours(overlay, place)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
-            _one(over, chosen, place, jobs, report, _evidence(over, place))
+            _one(over, chosen, place, jobs, report, _evidence(over, place, names))
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
@@ -365,10 +364,10 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: Place, repor
     return first
 
 
-def _evidence(manager: LogManager, place: Place) -> Evidence:
+def _evidence(manager: LogManager, place: Place, names: list[str]) -> Evidence:
     """What the files beside the log say of it: to be read before any of them is mended."""
     files = manager.files_of(place.log_dir)
-    return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key))
+    return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key), names=names)
 
 
 def _one(
@@ -376,6 +375,8 @@ def _one(
 ) -> Standing:
     files = manager.files_of(place.log_dir)
     if options.salvage:
+        from engine.log.operations.salvage import salvage  # it takes a while to load
+
         # first what an interrupted replacement left: what a `.swap` becomes is read, not what it replaces
         Leftovers(files, place.path, manager.config(place.name.topic), manager.now, report, keep_whole=True).settle()
         salvage(files, place.path, report, max((claim.end for claim in evidence.claims), default=None))
@@ -431,8 +432,8 @@ def _mark(
         report.add(Action.EXPLAINED, name, "every log is proven, and nothing was changed: the marker stays as it was")
     else:
         # without the epoch of the broker that stopped here the controller is told none, and so nothing false (KIP-966)
-        content = b"" if log_dir.path in recovery.lossy else recovery.markers.get(log_dir.path, b"")
-        replace(manager.files_of(log_dir.path), f"{log_dir.path}/{name}", [content])
+        marker = recovery.markers.get(log_dir.path, Marker(b""))
+        put_marker(manager, log_dir, marker._replace(content=b"") if log_dir.path in recovery.lossy else marker)
         but = ", but for the offsets that are missing" if log_dir.path in recovery.incomplete else ""
         report.add(Action.CREATED, name, f"every log is proven{but}: a broker skips its recovery")
     return report

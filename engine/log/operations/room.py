@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.files import nameless_file
@@ -11,12 +10,12 @@ from engine.layout import (
     is_log_file_name,
     log_file_name,
     offset_index_file_name,
+    offset_of,
     producer_snapshot_file_name,
     time_index_file_name,
     transaction_index_file_name,
 )  # fmt: skip
 from engine.log.report import Action
-from engine.log.segment.replacement import offset_of
 from engine.overlay import OverlayFiles
 from engine.overlay.spill import Spill
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from engine.files import Files
     from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.report import Report
+    from engine.log.report import Event, Report
 
 _NAMES = (  # what a segment has, in the order in which it goes: without its .log the rest is nobody's
     log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
@@ -55,20 +54,19 @@ def make_room(
             after, start = log.segments.base_offsets, log.log_start_offset
         finally:
             log.close_handlers()
-    goes = [(base, end) for base, end in pairwise(before) if base < after[0]]
+    held = {event.path: event for event in log.report.find(Action.REMOVED)}
+    goes = [held[log_file_name(base)] for base in before if base < after[0]]
     if there != set(before) or not goes:
         return None
-    for base, end in goes:
-        _remove(disk, directory, base, end, report)
+    for event in goes:
+        _remove(disk, directory, event, report)
     return start
 
 
-def _remove(disk: Files, directory: str, base: int, end: int, report: Report) -> None:
+def _remove(disk: Files, directory: str, planned: Event, report: Report) -> None:
     """One segment is gone for sure before the next one goes: after a power cut the log must not have a hole."""
-    path = f"{directory}/{log_file_name(base)}"
-    size = disk.info(path).size
     for name in _NAMES:
-        disk.remove(f"{directory}/{name(base)}")
+        disk.remove(f"{directory}/{name(int(planned.path[:20]))}")
     disk.sync_directory(directory)
     why = "among the oldest of all, to free space: before the log was opened, for which the disk had no room"
-    report.add(Action.REMOVED, log_file_name(base), why, offsets=(base, end), size=size)
+    report.events.append(planned._replace(reason=why))

@@ -26,6 +26,7 @@ from engine.layout import (
 from engine.log.errors import refuse_too_large
 from engine.log.operations.arrangement import Segment, arrange
 from engine.log.report import Action
+from engine.log.scan.extent import read_extent
 from engine.log.scan.sound_runs import as_runs, batches_in, checked_batches, with_offsets_restored
 from engine.record.soundness import searched_up_to
 
@@ -74,7 +75,7 @@ def salvage(files: Files, directory: str, report: Report, claimed_end: int | Non
     segments = _with_emptied(found.segments, sources)
     changed = [segment for segment in segments if not _is_as_found(segment, sources, is_last=segment is segments[-1])]
     gone = sorted(sources.keys() - {segment.named for segment in segments})
-    _Notes(report, sources, segments, found.dropped).note(changed, gone)
+    _Notes(files, directory, report, sources, segments, found.dropped).note(changed, gone)
     _write_all(files, directory, changed, sources, gone)
     return len(changed) + len(gone)
 
@@ -190,9 +191,9 @@ def _free_name(source: _Source, taken: AbstractSet[int]) -> int:
 
 
 def _write_aside(files: Files, directory: str, segment: Segment, source: _Source) -> None:
-    modified_ms = files.info(f"{directory}/{log_file_name(source.base)}").modified_ms
+    info = files.info(f"{directory}/{log_file_name(source.base)}")
     aside = f"{directory}/{log_file_name(segment.base, ASIDE)}"
-    with files.open_writable(aside, create=True) as copy:
+    with files.open_writable(aside, create=True, mode=info.mode) as copy:
         copy.truncate(0)
         at = 0
         for part in segment.parts:
@@ -202,7 +203,7 @@ def _write_aside(files: Files, directory: str, segment: Segment, source: _Source
                 copy.write_at(at, part.run.first_offset.to_bytes(_OFFSET_SIZE, "big"))
             at += part.run.end - part.run.start
         copy.sync()
-    files.set_modified(aside, modified_ms)
+    files.set_modified(aside, info.modified_ns)
 
 
 # ---- what is reported -------------------------------------------------------------------------------
@@ -212,8 +213,10 @@ class _Notes:
     """Reports what becomes of each file of the partition."""
 
     def __init__(
-        self, report: Report, sources: Mapping[int, _Source], segments: list[Segment], dropped: list[Dropped]
+        self, files: Files, directory: str, report: Report, sources: Mapping[int, _Source], segments: list[Segment],
+        dropped: list[Dropped],
     ) -> None:
+        self._files, self._directory = files, directory
         self._report, self._sources, self._segments, self._dropped = report, sources, segments, dropped
         self._kept = sorted((part.run.first_offset, part.run.end_offset) for segment in segments for part in segment.parts)
 
@@ -275,6 +278,9 @@ class _Notes:
         why = "bytes that belong to no sound batch" + ("; no offset is missing there" if first is None else "")
         if positions[1] == source.size and source.gave_up is not None:
             why += searched_up_to(source.gave_up)
+        elif first is not None:
+            with self._files.open(f"{self._directory}/{name}") as file:
+                why += read_extent(file, *positions, offsets[0]).text
         self._report.add(Action.SALVAGED, name, why, size=positions[1] - positions[0], offsets=(first, end),
                          severity=Severity.WARNING if first is None else Severity.ERROR)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
-from engine.formats import MAGIC_V2
+from engine.formats import LONG_MAX, MAGIC_V2
 from engine.layout import log_file_name
 from engine.log.errors import RollRefused
 from engine.log.offset_metadata import LogOffsetMetadata
 from engine.log.report import Action
+from engine.log.scan.extent import Extent
 from engine.log.segment.deferred import DELETED
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.splitting import SEGMENT_FILES
@@ -130,29 +131,29 @@ class LocalLog:
         return segment
 
     def remove_and_delete_segments(
-        self, segments: Iterable[LogSegment], reason: str | Mapping[int, str], *, newest_first: bool = False,
-        ends: Iterable[int] = (),
+        self, segments: Iterable[LogSegment], reason: str | Mapping[int, str], *, newest_first: bool = False
     ) -> None:
-        """Take `segments` out of the log and mark their files `.deleted`.
-
-        reason  one, or one by base offset      ends  where each of them ends; else it is where the next one begins
-        """
+        """Take `segments` out of the log and mark their files `.deleted`. `reason`: one, or one by base offset."""
         chosen = list(segments)
-        behind = list(ends) or [self._end_of(segment) for segment in chosen]
+        extents = [self._extent(segment) for segment in chosen]
         for segment in chosen:
             self.segments.remove(segment.base_offset)
         self.deferred.mark_segments(chosen, newest_first=newest_first)
-        for segment, end in zip(chosen, behind, strict=True):
+        for segment, extent in zip(chosen, extents, strict=True):
             why = reason if isinstance(reason, str) else reason[segment.base_offset]
-            note_removed(self.report, segment, why, end_offset=end)
+            extent.note(self.report, Action.REMOVED, log_file_name(segment.base_offset), why)
 
-    def _end_of(self, segment: LogSegment) -> int:
+    def _extent(self, segment: LogSegment) -> Extent:
+        """What a segment holds that is removed on purpose: its name and the next one say it, unless batches contradict them."""
         following = self.segments.higher_segment(segment.base_offset)
-        return self.log_end_offset if following is None else following.base_offset
+        end = self.log_end_offset if following is None else following.base_offset
+        if segment.begins_within_name(end) and (following is None or following.begins_within_name(LONG_MAX)):
+            return Extent(segment.base_offset, end, segment.size)
+        return segment.extent()
 
     def create_and_delete_segment(self, new_offset: int, old: LogSegment, reason: str) -> LogSegment:
         """Put an empty segment at `new_offset` in the place of `old`: the log is never without an active segment."""
-        note_removed(self.report, old, reason)
+        self._extent(old).note(self.report, Action.REMOVED, log_file_name(old.base_offset), reason)
         if new_offset == old.base_offset:
             old.change_file_suffixes("", DELETED)
         segment = self.new_segment(new_offset)
@@ -175,17 +176,13 @@ class LocalLog:
         `target_offset` becomes the log end offset, even where the last batch ends lower.
         """
         deleted = [segment for segment in self.segments if segment.base_offset > target_offset]
-        ends = [*(segment.base_offset for segment in deleted), self.log_end_offset][1:]
-        end = deleted[0].base_offset if deleted else self.log_end_offset
-        self.remove_and_delete_segments(deleted, reason, newest_first=True, ends=ends)
+        self.remove_and_delete_segments(deleted, reason, newest_first=True)
         active = self.segments.active_segment
-        goes = active.behind(target_offset)
-        cut = active.truncate_to(target_offset, self.now)
-        if cut and goes is not None:
-            head, records = goes
+        head = active.translate_offset(target_offset)
+        if head is not None:
             first = target_offset if head.magic < MAGIC_V2 else head.base_offset  # old ones tell their last offset only
-            name = log_file_name(active.base_offset)
-            self.report.add(Action.TRUNCATED, name, reason, offsets=(first, end), records=records, size=cut)
+            active.extent(head.position, first).note(self.report, Action.TRUNCATED, log_file_name(active.base_offset), reason)
+        active.truncate_to(target_offset, self.now)
         fit_indexes(self.report, active)
         self.update_log_end_offset(target_offset)
         return deleted
@@ -206,12 +203,3 @@ def fit_indexes(report: Report, segment: LogSegment) -> None:
         reason = f"its indexes have more entries than segment.index.bytes={size} allows; a broker would not start"
         report.add(Action.REBUILT, log_file_name(segment.base_offset), reason, severity=Severity.WARNING)
     segment.resize_indexes(size)
-
-
-def note_removed(
-    report: Report, segment: LogSegment, reason: str, *, end_offset: int | None = None, records: int | None = None,
-    severity: Severity = Severity.INFO, size: int | None = None,
-) -> None:
-    """Note that a segment goes. `size`: bytes that it had, where it is gone already."""
-    report.add(Action.REMOVED, log_file_name(segment.base_offset), reason, offsets=(segment.base_offset, end_offset),
-               records=records, size=segment.size if size is None else size, severity=severity)

@@ -309,9 +309,10 @@ class ProducerStateManager:
         path = f"{self.directory}/{producer_snapshot_file_name(offset)}"
         old = self._snapshots.aside.pop(offset, None)
         is_there = old == path and self._says_the_same(path)
+        mode = None if old is None else self.files.info(old).mode
         if old is not None and not is_there:
             self.files.remove(old)
-        with self.files.open_writable(path, create=True) as file:
+        with self.files.open_writable(path, create=True, mode=mode) as file:
             if not is_there:
                 self._write_snapshot(file)
                 self.written.add(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import ExitStack, contextmanager
 from enum import Enum
@@ -25,6 +26,7 @@ SINK = "a write of Spark's sink"  # the command whose commit a staging directory
 _LOCK = "lock"  # file in a quarantine: held by who restores from it or deletes it
 _OURS = frozenset((MANIFEST, PROGRESS, STORED, _LOCK))
 _STORED_NAME = re.compile(r"[0-9]{6,}-.+", re.DOTALL)
+_CHUNK = 1 << 20  # bytes at a time
 _DEPTH = 4  # directories between one that was named and the quarantines in it
 
 
@@ -45,7 +47,7 @@ class Kept(NamedTuple):
 
     path        of the quarantine; of a commit of Spark's sink the log dir
     created_ms  None where nobody can tell
-    size        bytes of its files
+    size        bytes that its files take on the disk
     """
 
     path: str
@@ -70,21 +72,56 @@ def is_quarantine(files: ReadOnlyFiles, directory: str) -> bool:
 def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable[[UnreadableFile], object]) -> list[Kept]:
     """Quarantines in and below `directories` and beside log dirs among them, and commits of Spark's sink that were stopped.
 
+    Of a partition, those beside its log dir that hold something of it.
     In the order of their paths, each once. Links are not followed. missed() is told of each place that can not be looked into;
     raises UnreadableFile where that is one of `directories` itself.
     """
     found: dict[str, Kept] = {}
     for directory in directories:
-        real = files.resolve(directory)
-        places = [real]
-        if is_log_dir(files, real):
-            beside = parent_of(real)
-            prefix = f"{file_name(real)}."
-            places += [path for path in _directories(files, beside, missed) if file_name(path).startswith(prefix)]
-        for place in places:
-            for kept in _below(files, place, _DEPTH, missed):
-                found[kept.path] = kept
+        partition = as_partition(files, directory)
+        if partition is None or files.exists(directory):
+            real = files.resolve(directory)
+            beside = _beside(files, real, missed) if is_log_dir(files, real) or partition is not None else []
+            for place in (real, *beside):
+                found |= {kept.path: kept for kept in _below(files, place, _DEPTH, missed)}
+        if partition is not None:
+            log_dir = files.resolve(parent_of(partition))
+            for place in (log_dir, *_beside(files, log_dir, missed)):
+                found |= {kept.path: kept for kept in _below(files, place, 0, missed)
+                          if _concerns(files, kept, log_dir, file_name(partition))}
     return [found[path] for path in sorted(found)]
+
+
+def _beside(files: ReadOnlyFiles, log_dir: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
+    """The directories beside a log dir whose names begin with its own."""
+    prefix = f"{file_name(log_dir)}."
+    return [path for path in _directories(files, parent_of(log_dir), missed) if file_name(path).startswith(prefix)]
+
+
+def as_partition(files: ReadOnlyFiles, path: str) -> str | None:
+    """`path` absolute if its name is a partition's, whether it is still there or not; None: it is something else."""
+    absolute = files.absolute(path).rstrip("/")
+    if parse_partition_dir(file_name(absolute)) is None or is_quarantine(files, absolute):
+        return None
+    return None if files.exists(absolute) and is_log_dir(files, absolute) else absolute
+
+
+def _concerns(files: ReadOnlyFiles, kept: Kept, log_dir: str, partition: str) -> bool:
+    """May what is kept have been taken out of a partition of `log_dir`? A commit concerns the whole log dir."""
+    if kept.state in (State.HALF_COMMITTED, State.DAMAGED):
+        return True
+    if log_dir not in [files.resolve(one) if files.exists(one) else one for one in kept.log_dirs]:
+        return False
+    name = json.dumps(partition)[1:-1].encode()
+    needles, before = (b"/" + name + b"/", b"/" + name + b'"'), b""
+    with files.open(f"{kept.path}/{MANIFEST}") as file:
+        at = 0
+        while data := file.read(at, _CHUNK):
+            if any(needle in before + data for needle in needles):
+                return True
+            at += len(data)
+            before = data[-len(name) - 1 :]
+    return False
 
 
 def _directories(files: ReadOnlyFiles, directory: str, missed: Callable[[UnreadableFile], object]) -> list[str]:
@@ -138,7 +175,7 @@ def describe(files: ReadOnlyFiles, directory: str) -> Kept | None:
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:
-    """Bytes of the plain files in `directory` and below, links left out."""
+    """Bytes that the plain files in `directory` and below take on the disk, links left out."""
     total, directories = 0, [directory]
     for one in directories:  # which grows meanwhile
         special = files.special(one)
@@ -147,7 +184,7 @@ def _size(files: ReadOnlyFiles, directory: str) -> int:
             if info is not None and info.is_directory:
                 directories.append(f"{one}/{name}")
             elif info is not None:
-                total += info.size
+                total += info.used
     return total
 
 
@@ -244,21 +281,32 @@ def _not_at_work(files: Files, directory: str, log_dir: str) -> Iterator[None]:
 
 
 def _foreign(files: ReadOnlyFiles, directory: str) -> list[str]:
-    """What lies in a quarantine that kafkalog does not put there; what it keeps aside."""
-    foreign = [*files.special(directory), *(name for name in files.list(directory) if name not in _OURS)]
+    """What is in a quarantine that kafkalog does not put there; what it keeps aside."""
+    special = files.special(directory)
+    foreign = [f"{name} is {special.get(name, 'not a name of its files')}" for name in files.list(directory)
+               if name in special or name not in _OURS]
     if not foreign and files.info(f"{directory}/{MANIFEST}").owner != files.info(directory).owner:
-        foreign.append(MANIFEST)
+        foreign.append(f"{MANIFEST} belongs to another user than the directory")
     return foreign
 
 
 def _foreign_stored(files: ReadOnlyFiles, stored: str) -> list[str]:
     """The same of what it keeps."""
-    plain = set(files.plain(stored)) - files.special(stored).keys()
-    return [f"{STORED}/{name}" for name in files.list(stored) if name not in plain or _STORED_NAME.fullmatch(name) is None]
+    special, plain = files.special(stored), set(files.plain(stored))
+    found: list[str] = []
+    for name in files.list(stored):
+        if name in special:
+            found.append(f"{STORED}/{name} is {special[name]}")
+        elif name not in plain:
+            found.append(f"{STORED}/{name} is a directory")
+        elif _STORED_NAME.fullmatch(name) is None:
+            found.append(f"{STORED}/{name} is not a name of its files")
+    return found
 
 
 def _refuse_foreign(directory: str, foreign: list[str]) -> None:
     """Raise NotPruned if there is anything foreign in a quarantine."""
     if foreign:
-        what = f"{directory}: kafkalog did not put {foreign[0]} there, and {len(foreign) - 1} more files"
-        raise NotPruned(what, do="look at it, and remove it yourself")
+        more = f"; {len(foreign) - 1} more such files" if len(foreign) > 1 else ""
+        what = f"{directory}: not deleted, for kafkalog did not put all of it there: {foreign[0]}{more}"
+        raise NotPruned(what, do="inspect these files, and move or remove them yourself; what a link leads to stays")

@@ -15,20 +15,20 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
-from engine.formats import LONG_MAX
+from engine.formats import INT_MAX, LONG_MAX
+from engine.log.quarantine.stamps import Stamp
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
     from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile
-    from engine.log.quarantine.stamps import Stamp
 
 MANIFEST = "manifest.jsonl"
 STORED = "files"  # directory in the quarantine: what was taken away
 PROGRESS = "restored"  # file in the quarantine: what was undone, see `restore`; before that nothing but spaces
 VERSION = 1
 MAX_MANIFEST_SIZE = 1 << 30  # bytes
-MAX_KEPT_SIZE = 1 << 36  # bytes of a file that is kept: Kafka's have less than 2 GiB
+MAX_KEPT_SIZE = INT_MAX  # bytes of a file that is kept: Kafka's have no more
 _MAX_HEADER_SIZE = 1 << 20  # bytes of the first line
 _CHUNK = 1 << 20  # bytes at a time
 _BEGIN_OF_LAST = b'{"left": '
@@ -52,7 +52,7 @@ class Do(Enum):
     CUT = "cut"  # change or drop the bytes from `position` to the end, `size` bytes, which are stored
     RENAME = "rename"  # from `path` to `to`; a file that was there is stored
     REMOVE = "remove"  # a file, which is stored
-    TIME = "time"  # set the time of change, which was `modified_ms`
+    TIME = "time"  # set the time of change, which was `modified_ns`
     MAKE_DIRECTORY = "make-directory"
     REMOVE_DIRECTORY = "remove-directory"
     REFUSED = "refused"  # entry number `position`, from 0: the operating system did not do it
@@ -62,21 +62,24 @@ class Do(Enum):
 # all other lines must be on the disk first, or a change is never undone
 UNIMPORTANT = frozenset((Do.TIME, Do.REFUSED, Do.LIST))
 
-_KEPT = frozenset(("size", "stored", "sha256", "modified_ms"))  # what is said of bytes that are stored
+_KEPT = frozenset(("size", "stored", "sha256", "modified_ns", "mode"))  # what is said of bytes that are stored
 _FIELDS = {  # what a line has beside `do` and `path`, no less and no more
-    Do.CREATE: (frozenset(),), Do.GROW: (frozenset(("size", "modified_ms")),), Do.CUT: (_KEPT | {"position"},),
-    Do.RENAME: (frozenset(("to",)), _KEPT | {"to"}), Do.REMOVE: (_KEPT,), Do.TIME: (frozenset(("modified_ms",)),),
+    Do.CREATE: (frozenset(),), Do.GROW: (frozenset(("size", "modified_ns")),), Do.CUT: (_KEPT | {"position"},),
+    Do.RENAME: (frozenset(("to",)), _KEPT | {"to"}), Do.REMOVE: (_KEPT,), Do.TIME: (frozenset(("modified_ns",)),),
     Do.MAKE_DIRECTORY: (frozenset(),), Do.REMOVE_DIRECTORY: (frozenset(),), Do.REFUSED: (frozenset(("position",)),),
     Do.LIST: (frozenset(("files",)),),
 }  # fmt: skip
-_LEAST = {"position": 0, "size": 0, "modified_ms": -LONG_MAX}  # of the fields that are numbers
+_LONGEST_NS = LONG_MAX * 1_000_000_000  # as many seconds as a file system can tell
+_BOUNDS = {  # of the fields that are numbers
+    "position": (0, LONG_MAX), "size": (0, LONG_MAX), "modified_ns": (-_LONGEST_NS, _LONGEST_NS), "mode": (0, 0o777),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A line. Paths are absolute; `stored` is a name in STORED, `sha256` that of its bytes; sizes in bytes.
 
-    files  of a directory, by name: (size, time of change in ms)
+    files  of a directory, by name: see Stamp
     """
 
     do: Do
@@ -86,7 +89,8 @@ class Entry:
     size: int | None = None
     stored: str | None = None
     sha256: str | None = None
-    modified_ms: int | None = None
+    modified_ns: int | None = None
+    mode: int | None = None
     files: dict[str, Stamp] | None = None
 
 
@@ -97,7 +101,7 @@ class Manifest:
     log_dirs  whose files these are
     entries   None for those that undo nothing: they were refused, they list a directory, they can not be read
     before    by path, the files of the directories in which something was changed
-    left      by path, size and time of the files in these directories, and of what was changed elsewhere, as the command
+    left      by path, size, time and mode of the files in these directories, and of what was changed elsewhere, as the command
               left them; None: the line that says so is missing
     faults    what is wrong with lines, in order
     """
@@ -290,7 +294,7 @@ def _header(fields: dict[str, Any], path: str) -> tuple[str, int, tuple[str, ...
     command, created_ms, log_dirs = fields.get("command"), fields.get("created_ms"), fields.get("log_dirs")
     if fields.get("quarantine") != VERSION or not isinstance(log_dirs, list):
         raise QuarantineDamaged(f"{path}: not a manifest of version {VERSION}")
-    if not isinstance(command, str) or not _is_number(created_ms, 0) or not all(isinstance(one, str) for one in log_dirs):
+    if not isinstance(command, str) or not _is_number(created_ms, "size") or not all(isinstance(one, str) for one in log_dirs):
         raise QuarantineDamaged(f"{path}: line 1 makes no sense: it does not say which command kept what of which log dirs")
     assert isinstance(created_ms, int)
     return command, created_ms, tuple(log_dirs)
@@ -301,18 +305,18 @@ def _stamps(values: object, path: str, number: int) -> dict[str, Stamp]:
     if not isinstance(values, dict):
         raise QuarantineDamaged(f"{path}: line {number} makes no sense: it lists no files")
     found: dict[str, Stamp] = {}
+    fields = Stamp._fields
     for name, stamp in values.items():
-        match stamp:
-            case [size, modified_ms] if _is_number(size, 0) and _is_number(modified_ms, _LEAST["modified_ms"]):
-                found[name] = (size, modified_ms)
-            case _:
-                raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name!r} has no size and time")
+        if not (isinstance(stamp, list) and len(stamp) == len(fields) and all(map(_is_number, stamp, fields))):
+            raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name!r} has no size, time and mode")
+        found[name] = Stamp(*stamp)
     return found
 
 
-def _is_number(value: object, least: int) -> bool:
-    """Is it a whole number from `least` to what a file system can hold?"""
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= LONG_MAX
+def _is_number(value: object, name: str) -> bool:
+    """Is it a whole number that a field of that name may have?"""
+    least, most = _BOUNDS[name]
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _refused(entry: Entry, count: int, path: str, number: int) -> int:
@@ -344,7 +348,7 @@ def _entry(fields: dict[str, Any], path: str, number: int) -> Entry:
     for name, value in fields.items():
         if name == "files":
             values[name] = _stamps(value, path, number)
-        elif not (_is_number(value, _LEAST[name]) if name in _LEAST else isinstance(value, str)):
+        elif not (_is_number(value, name) if name in _BOUNDS else isinstance(value, str)):
             raise QuarantineDamaged(f"{path}: line {number} makes no sense: {name} can not be {str(value)[:_SHOWN]!r}")
     entry = Entry(**values)
     if entry.stored is not None and ("/" in entry.stored or entry.stored in ("", ".", "..")):

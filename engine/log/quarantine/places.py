@@ -1,4 +1,4 @@
-"""Whose files a quarantine may change: those below its log dirs, and nobody's but its owner's.
+"""Whose files a quarantine may change: Kafka's in its log dirs, and nobody's but its owner's.
 
 A manifest is a file like any other. Who restores as root must not be led to files that its writer could not have changed.
 """
@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from engine.advice import argument
-from engine.discovery import is_log_dir
-from engine.files import ROOT, is_root, look
-from engine.layout import file_name, parent_of, parse_partition_dir
+from engine.discovery import REMOTE_INDEX_CACHE, is_log_dir
+from engine.files import ROOT, is_root, look, this_user
+from engine.layout import ASIDE, FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.quarantine.manifest import MANIFEST, Do, QuarantineDamaged, read_manifest
 from engine.log.quarantine.stamps import is_lock
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 FORCED = ".forced"  # ends the name of the quarantine of what stood in the way of restoring another one, with a number or not
 _OF_FORCED = re.compile(f"(.+){re.escape(FORCED)}(-[0-9]+)?")
 _OUTSIDE = "it was not written by kafkalog, or changed since: look into it, and do not restore from it"
-_TRUST = "chown -R {} {}    # if you trust its {}; or restore as the owner of the files"
+_ANY = "x"  # a file in a directory, whatever it is called
 
 
 class ForeignPath(QuarantineDamaged):
@@ -34,43 +33,46 @@ class ForeignPath(QuarantineDamaged):
 
 
 def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False) -> Manifest:
-    """As `read_manifest`, of a manifest all of whose paths lie below its log dirs.
+    """As `read_manifest`, of a manifest that changes nothing but Kafka's files in its log dirs.
 
-    As root, what would be changed must belong to the owner of the quarantine, or that to root. Raises ForeignPath as well.
+    The quarantine must belong to the user of this process, or to root. As root, what would be changed must belong to the owner
+    of the quarantine, or that to root. Raises ForeignPath as well.
     """
     manifest = read_manifest(files, directory, salvage=salvage)
     line = f"{directory}/{MANIFEST}"
     if files.resolve(line) != f"{files.resolve(directory)}/{MANIFEST}":
         raise ForeignPath(f"{line}: a link to {files.resolve(line)}", do=_OUTSIDE)
-    for log_dir in manifest.log_dirs:
-        if not log_dir.startswith("/"):
-            raise ForeignPath(f"{line}: {log_dir!r} is no log dir", do=_OUTSIDE)
-    log_dirs = {files.resolve(log_dir) for log_dir in (*manifest.log_dirs, *_restored(files, directory))}
-    for log_dir in log_dirs:
-        is_around = f"{files.resolve(directory)}/".startswith(f"{log_dir.rstrip('/')}/")
-        if log_dir == "/" or (is_around and not is_log_dir(files, log_dir)):
-            raise ForeignPath(f"{line}: {log_dir} is no log dir, and the quarantine lies in it", do=_OUTSIDE)
-    owners = {files.info(directory).owner, files.info(line).owner} - {ROOT} if is_root() else set()
-    around = {log_dir for log_dir in log_dirs if owners and files.info(log_dir).owner == ROOT}  # of root, with logs of others?
-    for log_dir in sorted(log_dirs - around):
-        _check_owner(files, directory, log_dir, log_dir, owners)
-    checked: set[str] = set()
-    for path in _changed(files, manifest):
+    owners = {files.info(directory).owner, files.info(line).owner} - {ROOT}
+    if not is_root() and owners - {this_user()}:
+        other = min(owners - {this_user()})
+        raise ForeignPath(f"{directory}: belongs to user {other}, and you are user {this_user()}", do=_trust(this_user()))
+    owners = owners if is_root() else set()
+    restored = _restored(files, directory)
+    log_dirs = {files.resolve(_log_dir(files, line, log_dir)) for log_dir in manifest.log_dirs}
+    places = log_dirs | restored
+    around = {place for place in places if owners and files.info(place).owner == ROOT}  # of root, with logs of others?
+    for place in sorted(places - around):
+        _check_owner(files, directory, place, place, owners)
+    checked: dict[str, str] = {}  # by directory, where it really is
+    for path in (*_changed(files, manifest), *_looked_at(manifest)):
         if not path.startswith("/") or file_name(path) in ("", ".", ".."):
             raise ForeignPath(f"{line}: {path!r} is no path of a file", do=_OUTSIDE)
         if is_lock(file_name(path)):
             raise ForeignPath(f"{line}: {path} is a lock, which no command changes", do=_OUTSIDE)
         parent = parent_of(path)
         if parent not in checked:
-            checked.add(parent)
-            real = _real(files, parent)
-            if not _is_below(files, parent, real, log_dirs):
+            checked[parent] = real = _real(files, parent)
+            is_restored = any(_is_inside(place, real) for place in restored)
+            if not is_restored and not _is_kafkas_directory(files, parent, real, log_dirs):
                 where = " or ".join(manifest.log_dirs) or "any log dir"
-                raise ForeignPath(f"{line}: {path} does not lie in {where}", do=_OUTSIDE)
+                raise ForeignPath(f"{line}: {path} does not lie in {where}, nor in a partition there", do=_OUTSIDE)
             _check_owner(files, directory, path, real, owners)
             around.discard(parent_of(real))
-    for log_dir in sorted(around):  # nothing in it belongs to the owner of the quarantine
-        _check_owner(files, directory, log_dir, log_dir, owners)
+    for path in _changed(files, manifest):
+        if checked[parent_of(path)] in log_dirs and not _is_kafkas_name(file_name(path)):
+            raise ForeignPath(f"{line}: {path} is not one of Kafka's files", do=_OUTSIDE)
+    for place in sorted(around):  # nothing in it belongs to the owner of the quarantine
+        _check_owner(files, directory, place, place, owners)
     for entry in manifest.entries:
         link = None if entry is None else _followed(files, entry)
         if link is not None:
@@ -80,18 +82,26 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
 
 def partitions_in(files: ReadOnlyFiles, manifest: Manifest) -> list[str]:
     """The partition directories that restoring changes, as far as they are there."""
-    parents = dict.fromkeys(parent_of(path) for path in _changed(files, manifest))
+    parents = dict.fromkeys(parent_of(path) for path in (*_changed(files, manifest), *_looked_at(manifest)))
     return [one for one in parents if parse_partition_dir(file_name(one)) is not None and files.exists(one)]
 
 
-def _restored(files: ReadOnlyFiles, directory: str) -> list[str]:
+def _restored(files: ReadOnlyFiles, directory: str) -> set[str]:
     """The quarantine from which was restored while `directory` came into being: its files went, too."""
     name = _OF_FORCED.fullmatch(files.absolute(directory))
-    return [name[1]] if name is not None and files.exists(f"{name[1]}/{MANIFEST}") else []
+    return {files.resolve(name[1])} if name is not None and files.exists(f"{name[1]}/{MANIFEST}") else set()
+
+
+def _log_dir(files: ReadOnlyFiles, line: str, log_dir: str) -> str:
+    """`log_dir` if it is one: partitions lie in it, or a broker or command has left its lock there. Raises ForeignPath."""
+    is_one = log_dir.startswith("/") and files.resolve(log_dir) != "/"
+    if is_one and (files.exists(f"{log_dir}/{FileKind.LOCK.value}") or is_log_dir(files, log_dir)):
+        return log_dir
+    raise ForeignPath(f"{line}: {log_dir} is no log dir", do=_OUTSIDE)
 
 
 def _changed(files: ReadOnlyFiles, manifest: Manifest) -> Iterator[str]:
-    """Every path that restoring looks at; of a directory, one in it."""
+    """Every path that restoring changes; of a directory that is renamed, one in it as well."""
     for entry in manifest.entries:
         if entry is not None:
             yield entry.path
@@ -99,8 +109,12 @@ def _changed(files: ReadOnlyFiles, manifest: Manifest) -> Iterator[str]:
             yield entry.to
             info = look(files, entry.to)
             if info is not None and info.is_directory:
-                yield f"{entry.to}/{MANIFEST}"
-    yield from (f"{directory}/{MANIFEST}" for directory in manifest.before)  # new files there may be removed
+                yield f"{entry.to}/{_ANY}"
+
+
+def _looked_at(manifest: Manifest) -> Iterator[str]:
+    """Every path that restoring compares; of a directory, one in it."""
+    yield from (f"{directory}/{_ANY}" for directory in manifest.before)  # new files there may be removed
     yield from manifest.left or ()
 
 
@@ -127,16 +141,32 @@ def _real(files: ReadOnlyFiles, directory: str) -> str:
     return "/".join((files.resolve(directory).rstrip("/"), *reversed(gone))) or "/"
 
 
-def _is_below(files: ReadOnlyFiles, directory: str, real: str, log_dirs: set[str]) -> bool:
-    """Is `directory`, which really is `real`, one of `log_dirs` or in one?
+def _is_kafkas_directory(files: ReadOnlyFiles, directory: str, real: str, log_dirs: set[str]) -> bool:
+    """Is `directory`, which really is `real`, one of `log_dirs`, or a partition in one, or inside a partition?
 
     A partition that is a link in a log dir counts if it belongs to the log dir's owner: disks are spread so.
     """
-    if any(f"{real}/".startswith(f"{log_dir.rstrip('/')}/") for log_dir in log_dirs):
-        return True
+    for log_dir in log_dirs:
+        if _is_inside(log_dir, real):
+            first = real[len(log_dir) :].strip("/").partition("/")[0]
+            if not first or _is_of_partitions(first):
+                return True
     around = _real(files, parent_of(directory))
     is_partition = around in log_dirs and parse_partition_dir(file_name(directory)) is not None
     return is_partition and files.exists(real) and files.info(real).owner == files.info(around).owner
+
+
+def _is_inside(directory: str, path: str) -> bool:
+    return f"{path}/".startswith(f"{directory}/")
+
+
+def _is_of_partitions(name: str) -> bool:
+    return parse_partition_dir(name) is not None or name == REMOTE_INDEX_CACHE
+
+
+def _is_kafkas_name(name: str) -> bool:
+    """Of something in a log dir itself: a partition, a checkpoint, …? What is inside a partition has any name."""
+    return _is_of_partitions(name) or parse_file_name(name.removesuffix(ASIDE)) is not None
 
 
 def _check_owner(files: ReadOnlyFiles, quarantine: str, path: str, directory: str, owners: set[int]) -> None:
@@ -148,4 +178,8 @@ def _check_owner(files: ReadOnlyFiles, quarantine: str, path: str, directory: st
     owner = files.info(directory).owner
     if owners - {owner}:
         what = f"{quarantine}: belongs to user {min(owners - {owner})}, and {path} to user {owner}: root does not restore it"
-        raise ForeignPath(what, do=_TRUST.format(owner, argument(quarantine), MANIFEST))
+        raise ForeignPath(what, do=_trust(owner))
+
+
+def _trust(user: int) -> str:
+    return f"if you trust its {MANIFEST}: as user {user}, copy the quarantine, and restore the copy"

@@ -146,13 +146,13 @@ def _changed_since(
     since = changed_since(files, manifest.left, manifest.before)
     if not before.is_begun:
         return since
-    last_step = files.info(f"{directory}/{PROGRESS}").modified_ms
+    last_step = files.info(f"{directory}/{PROGRESS}").modified_ns
     done, following = order[: before.steps], order[before.steps : before.steps + 1]
     ours, half_done = (_paths([manifest.entries[number] for number in numbers]) for numbers in (done, following))
     found = [one for one in since if one.path not in ours | half_done]
     for path in sorted(ours - half_done):
         info = look(files, path)
-        if info is not None and info.is_file and info.modified_ms > last_step:
+        if info is not None and info.is_file and info.modified_ns > last_step:
             found.append(Difference(path, "written to", is_new=False))
     return found
 
@@ -267,7 +267,10 @@ def _stored_faults(
             yield number, f"{path}: missing, but the manifest needs it for {entry.path}"
         elif files.resolve(path) != f"{kept}/{entry.stored}":
             yield number, f"{path}: a link to {files.resolve(path)}, for {entry.path}"
-        elif (size := files.info(path).size) != entry.size:
+        elif (info := files.info(path)).links > 1:
+            own = f"cp -p {argument(path)} {argument(path)}.own && mv {argument(path)}.own {argument(path)}"
+            yield number, f"{path}: a hard link, which may change by another name, for {entry.path}; a copy is none: {own}"
+        elif (size := info.size) != entry.size:
             yield number, f"{path}: {size} bytes instead of {entry.size}, for {entry.path}"
         elif _sha256(files, path) != entry.sha256:
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
@@ -319,7 +322,7 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
             return Undone("shortened", path, 0)
         case Do.CUT:
             assert entry.position is not None  # `read_manifest` sees to it
-            size = _put(files, stored, path, entry.position)
+            size = _put(files, stored, path, entry, entry.position)
             _set_time(files, entry)
             return Undone("put back", path, size)
         case Do.RENAME:
@@ -327,8 +330,7 @@ def _undo(files: Files, directory: str, entry: Entry) -> Undone | None:
         case Do.REMOVE:
             if files.exists(path) or not files.exists(stored):
                 return None
-            assert entry.modified_ms is not None  # `read_manifest` sees to it
-            _move(files, stored, path, entry.modified_ms)
+            _move(files, stored, path, entry)
             return Undone("put back", path, entry.size or 0)
         case Do.TIME:
             _set_time(files, entry)
@@ -359,40 +361,46 @@ def _undo_rename(files: Files, entry: Entry, stored: str) -> Undone | None:
     if entry.stored is None:
         return Undone("renamed", entry.path, 0, entry.to)
     if files.exists(stored):
-        _move(files, stored, entry.to, entry.modified_ms or 0)
+        _move(files, stored, entry.to, entry)
     elif not files.exists(entry.to):
         raise QuarantineDamaged(f"{stored}: missing, but the manifest needs it for {entry.to}")
     return Undone("put back", entry.to, entry.size or 0, entry.path)
 
 
 def _set_time(files: Files, entry: Entry) -> None:
-    if entry.modified_ms is not None:
-        files.set_modified(entry.path, entry.modified_ms)
+    if entry.modified_ns is not None:
+        files.set_modified(entry.path, entry.modified_ns)
 
 
-def _put(files: Files, stored: str, path: str, position: int) -> int:
-    """Write what is stored into `path` from `position` on, where the file then ends; returns its size.
+def _put(files: Files, stored: str, path: str, entry: Entry, position: int = 0) -> int:
+    """Write what is stored of `entry` into `path` from `position` on, where the file then ends; returns its size.
 
     A name that is new by this is on the disk only after a sync of its directory.
     """
-    with files.open(stored) as source, files.open_writable(path, create=True) as file:
-        size = source.size()
+    with files.open(stored) as source, files.open_writable(path, create=True, mode=entry.mode) as file:
+        size, at = source.size(), 0
         file.truncate(position)
-        files.copy(source, 0, size, file, position)
+        file.truncate(position + size)
+        while (start := source.next_data(at, size)) < size:  # holes stay holes
+            at = min(size, start + _CHUNK)
+            files.copy(source, start, at, file, position + start)
         file.sync()
     return size
 
 
-def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
-    """Give `stored` the name `path`. It has its time before it has its name: who goes on after a stop finds it done.
+def _move(files: Files, stored: str, path: str, entry: Entry) -> None:
+    """Give `stored`, which is kept of `entry`, the name `path`. It has its time before it has its name: who goes on after a
+    stop finds it done.
 
-    A file is copied where a move would leave it with the owner of the quarantine, or leads to another file system.
+    A file is copied where a move would leave it with the owner of the quarantine or another mode, or leads to another file
+    system.
     """
+    assert entry.modified_ns is not None  # `read_manifest` sees to it
     try:
         kept = files.info(stored)
-        is_ours = kept.owner == files.info(parent_of(path)).owner
-        if is_ours and kept.modified_ms != modified_ms:
-            files.set_modified(stored, modified_ms)
+        is_ours = kept.owner == files.info(parent_of(path)).owner and kept.mode == entry.mode
+        if is_ours and kept.modified_ns != entry.modified_ns:
+            files.set_modified(stored, entry.modified_ns)
         if is_ours:
             files.rename(stored, path, replaces=True)
     except UnwritableFile as error:
@@ -401,7 +409,7 @@ def _move(files: Files, stored: str, path: str, modified_ms: int) -> None:
         is_ours = False
     if not is_ours:
         aside = path + _ASIDE  # the file has its name only when it is whole
-        _put(files, stored, aside, 0)
-        files.set_modified(aside, modified_ms)
+        _put(files, stored, aside, entry)
+        files.set_modified(aside, entry.modified_ns)
         files.rename(aside, path, replaces=True)
     files.sync_directory(parent_of(path))

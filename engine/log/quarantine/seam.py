@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from engine.advice import argument
 from engine.errors import UnwritableFile, UsageError
-from engine.files import FileInfo, Files, OpenFile, WritableFile, remove_tree
+from engine.files import FileInfo, Files, OpenFile, WritableFile, look, remove_tree
 from engine.files_above import FilesAbove
 from engine.layout import parent_of
 from engine.log.quarantine.manifest import MAX_KEPT_SIZE, STORED, Do, Entry, ManifestWriter
-from engine.log.quarantine.stamps import list_files
+from engine.log.quarantine.stamps import Stamp, list_files, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import Buffer
-    from engine.log.quarantine.stamps import Stamp
 
 _CHUNK = 256 * 1024  # bytes copied at a time
 _ZEROS = bytes(_CHUNK)
@@ -129,6 +128,12 @@ class QuarantiningFiles(FilesAbove):
         self.stored_size = 0
         self.is_whole = False  # does the manifest have its last line?
 
+    def note_made(self, directory: str) -> None:
+        """Note a directory that the command has made before anything was kept: undoing removes it. Raises UnwritableFile."""
+        place = self._place(directory)
+        self._note(Entry(Do.MAKE_DIRECTORY, place))
+        self._made.append(place)
+
     def make(self) -> None:
         """Make the directory now, before anything is changed; if nothing is, `finish` removes it. Raises UnwritableFile.
 
@@ -158,12 +163,11 @@ class QuarantiningFiles(FilesAbove):
             before |= {f"{directory}/{name}": stamp for name, stamp in files.items()}
             left |= {f"{directory}/{name}": stamp for name, stamp in list_files(self._below, directory).items()}
         if self._is_as_before(before, left):
-            self._drop({path: modified for path, (_size, modified) in before.items() if left[path][1] != modified})
+            self._drop({path: stamp.modified_ns for path, stamp in before.items() if left[path] != stamp})
             return
         for path in self._states.keys() - left.keys():
             if self._below.exists(path):
-                info = self._below.info(path)
-                left[path] = (info.size, info.modified_ms)
+                left[path] = stamp_of(self._below.info(path))
         self._manifest.close(left)
         self.is_whole = True
 
@@ -171,10 +175,10 @@ class QuarantiningFiles(FilesAbove):
         """Has every file the bytes that it had? The stamps are those of all files where something was changed."""
         if self._is_needed or self.stored_size > _FEW or before.keys() != left.keys():
             return False
-        if any(left[path][0] != size for path, (size, _modified) in before.items()):
+        if any((left[path].size, left[path].mode) != (stamp.size, stamp.mode) for path, stamp in before.items()):
             return False
         for path, (size, digest) in self._taken.items():
-            if path not in left or left[path][0] != size:
+            if path not in left or left[path].size != size:
                 return False
             with self._below.open(path) as file:
                 if _hash(file, 0, size) != digest:
@@ -186,14 +190,14 @@ class QuarantiningFiles(FilesAbove):
         assert self._manifest is not None
         self._manifest.close(None)
         self._manifest = None
-        for path, modified_ms in modified.items():
-            self._below.set_modified(path, modified_ms)
+        for path, modified_ns in modified.items():
+            self._below.set_modified(path, modified_ns)
         remove_tree(self._below, self.directory)
         self.stored_size = 0
 
     # ---- changing
 
-    def open_writable(self, path: str, *, create: bool = False) -> WritableFile:
+    def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """As Files does; a new file is noted."""
         place = self._place(path)
         is_new = create and not self._below.exists(path)
@@ -201,7 +205,7 @@ class QuarantiningFiles(FilesAbove):
         if is_new:
             self._settle(place)
         with self._noted(entry):
-            file = self._below.open_writable(path, create=create)
+            file = self._below.open_writable(path, create=create, mode=mode)
         with self._lock:
             if is_new or place not in self._states:
                 self._states[place] = _State(place, is_new=is_new)
@@ -269,14 +273,14 @@ class QuarantiningFiles(FilesAbove):
         with self._noted(Entry(Do.REMOVE_DIRECTORY, self._place(path)) if self._below.exists(path) else None):
             self._below.remove_directory(path)
 
-    def set_modified(self, path: str, modified_ms: int) -> None:
+    def set_modified(self, path: str, modified_ns: int) -> None:
         """As Files does; the time that it had is noted."""
         place = self._place(path)
         state, entry = self._states.get(place), None
         if (state is None or not state.is_new) and self._below.exists(path):
-            entry = Entry(Do.TIME, place, modified_ms=self._below.info(path).modified_ms)
+            entry = Entry(Do.TIME, place, modified_ns=self._below.info(path).modified_ns)
         with self._noted(entry):
-            self._below.set_modified(path, modified_ms)
+            self._below.set_modified(path, modified_ns)
 
     def copy(self, file: OpenFile, start: int, end: int, to: WritableFile, position: int) -> None:
         """As Files does."""
@@ -297,8 +301,8 @@ class QuarantiningFiles(FilesAbove):
             self._note(Entry(Do.CUT, state.path, position=position, **kept))
             intact = position
         elif is_first:
-            modified_ms = self._below.info(state.path).modified_ms
-            self._note(Entry(Do.GROW, state.path, size=intact, modified_ms=modified_ms))
+            modified_ns = self._below.info(state.path).modified_ns
+            self._note(Entry(Do.GROW, state.path, size=intact, modified_ns=modified_ns))
         state.intact = intact
 
     def _take_away(self, path: str, place: str, state: _State | None) -> None:
@@ -311,24 +315,30 @@ class QuarantiningFiles(FilesAbove):
             with self._below.open(path) as file:
                 digest = _hash(file, 0, info.size)
         self._taken.setdefault(place, (info.size, digest))
-        with self._noted(Entry(Do.REMOVE, place, None, None, info.size, name, digest, info.modified_ms)):
-            try:
-                self._below.rename(path, stored)
-            except UnwritableFile as error:
-                if getattr(error.__cause__, "errno", None) != errno.EXDEV:
-                    raise
+        with self._noted(Entry(Do.REMOVE, place, None, None, info.size, name, digest, info.modified_ns, info.mode)):
+            if info.links == 1 and self._is_moved(path, stored):
+                with self._lock:
+                    self._moved.add(place)
+            else:  # or another name leads to the file, through which it may change
                 aside = stored + ".tmp"  # the copy has its name only when it is whole
-                self._store(path, aside, 0, info.size)
-                self._below.set_modified(aside, info.modified_ms)
+                self._store(path, aside, info)
+                self._below.set_modified(aside, info.modified_ns)
                 self._below.rename(aside, stored)
                 self._below.sync_directory(f"{self.directory}/{STORED}")
                 self._below.remove(path)
-            else:
-                with self._lock:
-                    self._moved.add(place)
         self.stored_size += info.size
         if state is not None:
             state.is_new = state.is_kept = True
+
+    def _is_moved(self, path: str, stored: str) -> bool:
+        """Give the file at `path` the name `stored`; False: that is on another file system."""
+        try:
+            self._below.rename(path, stored)
+        except UnwritableFile as error:
+            if getattr(error.__cause__, "errno", None) != errno.EXDEV:
+                raise
+            return False
+        return True
 
     def _settle(self, place: str) -> None:
         """Before another file takes the name of one that was moved away: wait until that move is on the disk.
@@ -344,28 +354,28 @@ class QuarantiningFiles(FilesAbove):
         """Copy the bytes of `path` from `position` up to `info.size`; what an entry says of the copy."""
         self._begin()
         name = self._new_name(place)
-        digest = self._store(path, f"{self.directory}/{STORED}/{name}", position, info.size)
+        digest = self._store(path, f"{self.directory}/{STORED}/{name}", info, position)
         self._below.sync_directory(f"{self.directory}/{STORED}")
         size = info.size - position
         self.stored_size += size
-        return {"size": size, "stored": name, "sha256": digest, "modified_ms": info.modified_ms}
+        return {"size": size, "stored": name, "sha256": digest, "modified_ns": info.modified_ns, "mode": info.mode}
 
-    def _store(self, path: str, stored: str, start: int, end: int) -> str:
-        """Copy the bytes [start, end) of `path` to the new file `stored`, zeros as holes; returns their SHA-256.
+    def _store(self, path: str, stored: str, info: FileInfo, start: int = 0) -> str:
+        """Copy the bytes of `path`, of which `info` tells, from `start` on to the new file `stored`, zeros as holes → SHA-256.
 
         Half a copy is removed: on a full disk its room is needed to note where the command stopped.
         """
-        _refuse_too_large(path, end - start)
+        _refuse_too_large(path, info.size - start)
         try:
-            return self._written(path, stored, start, end)
+            return self._written(path, stored, info, start)
         except UnwritableFile:
             with suppress(UnwritableFile):
                 self._below.remove(stored)
             raise
 
-    def _written(self, path: str, stored: str, start: int, end: int) -> str:
-        digest = sha256()
-        with self._below.open(path) as file, self._below.open_writable(stored, create=True) as copy:
+    def _written(self, path: str, stored: str, info: FileInfo, start: int) -> str:
+        digest, end = sha256(), info.size
+        with self._below.open(path) as file, self._below.open_writable(stored, create=True, mode=info.mode) as copy:
             copy.truncate(end - start)
             if self._is_rehearsal and end - start > _FEW:
                 return ""
@@ -404,7 +414,13 @@ class QuarantiningFiles(FilesAbove):
                 for path in (entry.path, entry.to):
                     if path is not None:
                         self._list(manifest, parent_of(path))
+                if entry.do is Do.MAKE_DIRECTORY or (entry.do is Do.RENAME and self._is_directory(entry.path)):
+                    self._list(manifest, entry.path)
             return manifest.append(entry)
+
+    def _is_directory(self, path: str) -> bool:
+        info = look(self._below, path)
+        return info is not None and info.is_directory
 
     def _list(self, manifest: ManifestWriter, directory: str) -> None:
         """Note how the files in `directory` stand, before the first change there."""

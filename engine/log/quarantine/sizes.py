@@ -16,7 +16,7 @@ def too_large(manifest: Manifest) -> dict[int, int]:
 
     What it had is known from the listing of its directory, until the command made the file longer.
     """
-    had = {directory: {name: size for name, (size, _) in files.items()} for directory, files in manifest.before.items()}
+    had = {directory: {name: stamp.size for name, stamp in files.items()} for directory, files in manifest.before.items()}
     found: dict[int, int] = {}
     for number, entry in enumerate(manifest.entries):
         if entry is None:

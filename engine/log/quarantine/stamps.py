@@ -1,19 +1,29 @@
-"""How the files of some directories stood, and what of it is different now: names, sizes and times of change."""
+"""How the files of some directories stood, and what of it is different now: names, sizes, times of change, modes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.files import look
 from engine.layout import JOB_LOCK, TASK_LOCK, FileKind, parent_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.files import ReadOnlyFiles
+    from engine.files import FileInfo, ReadOnlyFiles
 
-Stamp = tuple[int, int]  # size in bytes, time of change in ms
 _GONE = "gone"
 _NEW = "new"
+_WRITTEN = "written to"
+_MODE = "mode "  # begins what is said of a file in which nothing else is different
+
+
+class Stamp(NamedTuple):
+    """How a file stood: see FileInfo."""
+
+    size: int
+    modified_ns: int
+    mode: int
 
 
 class Difference(NamedTuple):
@@ -27,7 +37,8 @@ class Difference(NamedTuple):
 def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
     """By name, the plain files in `directory`; none where there is no such directory. Locks are no part of it."""
     found: dict[str, Stamp] = {}
-    if not files.exists(directory):
+    info = look(files, directory)
+    if info is None or not info.is_directory:
         return found
     for name in files.list(directory):
         path = f"{directory}/{name}"
@@ -35,8 +46,13 @@ def list_files(files: ReadOnlyFiles, directory: str) -> dict[str, Stamp]:
             continue
         info = files.info(path)
         if info.is_file:
-            found[name] = (info.size, info.modified_ms)
+            found[name] = stamp_of(info)
     return found
+
+
+def stamp_of(info: FileInfo) -> Stamp:
+    """How the file stands that `info` tells of."""
+    return Stamp(info.size, info.modified_ns, info.mode)
 
 
 def is_lock(name: str) -> bool:
@@ -59,7 +75,10 @@ def differences(files: ReadOnlyFiles, wanted: Mapping[str, Mapping[str, Stamp]])
 def changed_since(
     files: ReadOnlyFiles, left: Mapping[str, Stamp], directories: Mapping[str, object]
 ) -> list[Difference]:
-    """What is different from how a command left it: of `left`, by path, and what is new in `directories`."""
+    """What is different from how a command left it: of `left`, by path, and what is new in `directories`.
+
+    Modes are not compared: nothing is lost that way.
+    """
     wanted: dict[str, dict[str, Stamp]] = {directory: {} for directory in directories if files.exists(directory)}
     single: list[Difference] = []
     for path, stamp in left.items():
@@ -68,10 +87,10 @@ def changed_since(
             wanted[directory][path[len(directory) + 1 :]] = stamp
             continue
         info = files.info(path) if files.exists(path) else None
-        what = _difference(stamp, None if info is None else (info.size, info.modified_ms))
+        what = _difference(stamp, None if info is None else stamp_of(info))
         if what is not None:
             single.append(Difference(path, what))
-    return [*differences(files, wanted), *single]
+    return [one for one in (*differences(files, wanted), *single) if not one.what.startswith(_MODE)]
 
 
 def _difference(before: Stamp | None, now: Stamp | None) -> str | None:
@@ -81,4 +100,6 @@ def _difference(before: Stamp | None, now: Stamp | None) -> str | None:
         return _GONE
     if before is None:
         return _NEW
-    return f"{now[0]} bytes instead of {before[0]}" if now[0] != before[0] else "written to"
+    if now.size != before.size:
+        return f"{now.size} bytes instead of {before.size}"
+    return _WRITTEN if now.modified_ns != before.modified_ns else f"{_MODE}{now.mode:o} instead of {before.mode:o}"

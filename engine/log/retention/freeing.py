@@ -14,16 +14,16 @@ from engine.errors import UnreadableFile
 from engine.formats import LONG_MAX
 from engine.index.time import TimeIndex
 from engine.layout import (
+    CLEANED,
     FileKind,
     log_file_name,
     offset_index_file_name,
+    offset_of,
     producer_snapshot_file_name,
     time_index_file_name,
     transaction_index_file_name,
 )
 from engine.log.segment.deferred import DELETED
-from engine.log.segment.replacement import offset_of
-from engine.log.segment.splitting import CLEANED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -174,17 +174,6 @@ def _walk(file: OpenFile, position: int, end: int) -> LogWalk:
     return LogWalk(file, position, end, window_size=_WINDOW, batches=BatchColumns(_BATCHES))
 
 
-def count_records(file: OpenFile, position: int, end: int) -> int | None:
-    """Records in the batches in bytes [position, end), as headers say; None: there are formats 0 and 1, or damage."""
-    walk = _walk(file, position, end)
-    count = 0
-    for window in walk:
-        if min(window.batches.field(BatchField.MAGIC)[: window.rows], default=MAGIC_V2) < MAGIC_V2:
-            return None
-        count += sum(window.batches.field(BatchField.COUNT)[: window.rows])
-    return None if walk.stop is Stop.BAD_SIZE else count
-
-
 def _head(window: Window, row: int) -> BatchHead:
     table = window.batches.table
     return BatchHead(

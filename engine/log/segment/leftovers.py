@@ -12,12 +12,11 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
-from engine.layout import ASIDE, FileKind, is_log_file_name
+from engine.layout import ASIDE, CLEANED, SWAP, FileKind, is_log_file_name, offset_of
 from engine.log.report import Action
 from engine.log.scan.sound_runs import sound_batches
 from engine.log.segment.deferred import DELETED
-from engine.log.segment.replacement import LOG_SWAP, find_unfinished, offset_of, plan_replacement, read_runs
-from engine.log.segment.splitting import CLEANED, SWAP
+from engine.log.segment.replacement import LOG_SWAP, find_unfinished, plan_replacement, read_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,18 +22,19 @@ from engine.log.errors import CorruptRecord, no_offset_left, refuse_too_large
 from engine.log.scan.batch_search import (
     BatchHead,
     TimestampAndOffset,
-    count_records,
     heads,
     kafkas_windows,
     last_head,
     search_for_offset,
     search_for_timestamp,
 )
+from engine.log.scan.extent import read_extent
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.transaction import AbortedTxns
     from engine.log.scan.batch_search import Windows
+    from engine.log.scan.extent import Extent
 
 
 class FetchSlice(NamedTuple):
@@ -239,10 +240,23 @@ class ReadableSegment:
             raise no_offset_left(self.log_path, last.position, last.base_offset)
         return self.base_offset if last is None else last.next_offset
 
-    def behind(self, offset: int) -> tuple[BatchHead, int | None] | None:
-        """The first batch whose last offset is `offset` or larger; records from there on, as `count_records` counts them."""
-        head = self.translate_offset(offset)
-        return None if head is None else (head, count_records(self.log_file, head.position, self.size))
+    def extent(self, position: int = 0, expected: int | None = None) -> Extent:
+        """What the .log holds from byte `position` on, where a batch from offset `expected` on (default: the base) must follow.
+
+        Reads all of it.
+        """
+        return read_extent(self.log_file, position, self.size, self.base_offset if expected is None else expected)
+
+    def begins_within_name(self, end: int) -> bool:
+        """Does the first batch, if there is one, begin at the base offset or after it, and before offset `end`?"""
+        if not self.size:
+            return True
+        with self.files.open(self.log_path) as file:
+            try:
+                head = next(heads(file, 0, self.size), None)
+            except CorruptRecord:
+                return False
+        return head is not None and self.base_offset <= head.base_offset < end
 
     def end_below(self, offset: int) -> int:
         """Behind the last batch that ends below `offset`: where the log ends for the next start once it is truncated there."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import BatchField
-from engine.layout import FileKind, is_log_file_name, parse_long
+from engine.layout import CLEANED, SWAP, FileKind, is_log_file_name, offset_of
 from engine.log.errors import CorruptRecord
 from engine.log.scan.sound_runs import as_runs, sound_batches
 from engine.log.segment.log_segment import LogSegment
-from engine.log.segment.splitting import CLEANED, SWAP
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
     from engine.log.scan.sound_runs import Run
 
 LOG_SWAP = FileKind.LOG.value + SWAP
-
-
-def offset_of(name: str) -> int | None:
-    """The offset before the first dot; None where there is none. Mirrors LogFileUtils.offsetFromFileName."""
-    number, dot, _ = name.partition(".")
-    return parse_long(number) if dot else None
 
 
 class Unfinished(NamedTuple):

@@ -79,7 +79,7 @@ class SegmentFiles(ReadableSegment):
         """Set the file times of log, offset and time index, as far as they exist."""
         for path in self.paths[:3]:
             if self.files.exists(path):
-                self.files.set_modified(path, modified_ms)
+                self.files.set_modified(path, modified_ms * 1_000_000)
 
     def flush(self) -> None:
         """Wait until log and indexes are on the disk. Raises UnwritableFile."""

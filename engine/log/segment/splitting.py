@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Severity
 from engine.formats import can_be_followed
 from engine.layout import (
+    CLEANED,
+    SWAP,
     log_file_name,
     offset_index_file_name,
     time_index_file_name,
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from engine.log.segment.deferred import DeferredDeletion
     from engine.log.segment.log_segments import LogSegments
 
-CLEANED, SWAP = ".cleaned", ".swap"
 SEGMENT_FILES = (log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name)
 
 
@@ -46,10 +47,16 @@ class SwapPlace(NamedTuple):
     deferred: DeferredDeletion
 
 
-def new_cleaned_segment(place: SwapPlace, base_offset: int) -> LogSegment:
-    """An empty segment whose files end in `.cleaned`; what was left there before is removed."""
+def new_cleaned_segment(place: SwapPlace, base_offset: int, of: str | None = None) -> LogSegment:
+    """An empty segment whose files end in `.cleaned`; what was left there before is removed.
+
+    of  the .log whose mode its .log gets; None: that of the segment with its name, if there is one
+    """
     for name in SEGMENT_FILES:
         place.files.remove(f"{place.directory}/{name(base_offset, CLEANED)}")
+    if of is not None:
+        path = f"{place.directory}/{log_file_name(base_offset, CLEANED)}"
+        place.files.open_writable(path, create=True, mode=place.files.info(of).mode).close()
     return LogSegment(place.files, place.directory, base_offset, place.config, place.now, CLEANED, file_already_exists=False)
 
 
@@ -90,8 +97,9 @@ def split_overflowed_segment(place: SwapPlace, segment: LogSegment) -> tuple[lis
         while position < size:
             position += _split_off(place, segment, position, size, pieces)
         if position < segment.size:
-            place.report.add(Action.TRUNCATED, log_file_name(segment.base_offset), _why_left_out(segment, position),
-                             size=segment.size - position, severity=Severity.ERROR)
+            end = pieces[-1].read_next_offset()
+            segment.extent(position, end).note(place.report, Action.TRUNCATED, log_file_name(segment.base_offset),
+                                               _why_left_out(segment, position), severity=Severity.ERROR)
         for txn in segment.txn_index:  # Kafka loses them: its cleaner then takes what was aborted for the last value of its key
             _holder(pieces, txn.last_offset).txn_index.append(txn)
         for piece in pieces:
@@ -151,7 +159,7 @@ def _split_off(place: SwapPlace, segment: LogSegment, position: int, end: int, p
         raise SplitFailed(f"{segment.log_path}: a batch from offset {base_offset} on runs backwards")
     if base_offset != segment.base_offset and place.files.exists(f"{place.directory}/{name}"):
         raise SplitFailed(f"{segment.log_path}: {name} is another segment")
-    piece = new_cleaned_segment(place, base_offset)
+    piece = new_cleaned_segment(place, base_offset, segment.log_path)
     pieces.append(piece)
     taken = piece.append_from_file(segment.log_file, position, end)
     if not taken:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from engine.config import LogConfig
 from engine.findings import Finding, Where
-from engine.layout import FileKind, is_log_file_name
+from engine.layout import CLEANED, SWAP, FileKind, is_log_file_name
 from engine.log.segment.replacement import find_unfinished, plan_replacement
-from engine.log.segment.splitting import CLEANED, SWAP
 from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:

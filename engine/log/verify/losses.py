@@ -6,7 +6,6 @@ gaps, is in `continuity`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,20 +15,19 @@ from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.findings import Finding, Severity, Where
 from engine.formats import BatchField
-from engine.index.offset import OffsetIndex
 from engine.layout import (
     METADATA_TOPIC,
     FileKind,
     PartitionKind,
-    canonical_name,
     is_log_file_name,
     log_file_name,
-    offset_index_file_name,
-    parse_file_name,
+    offset_of,
+    offset_of_brokers,
     partition_of,
 )
 from engine.log.errors import CorruptRecord
 from engine.log.scan.batch_search import heads
+from engine.log.scan.indexed import find_segment_end, indexed_beyond, is_closed_with_batches
 from engine.log.tiering import Starts, Tiering
 from engine.record.windows import LogWalk
 
@@ -38,8 +36,7 @@ if TYPE_CHECKING:
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import ReadOnlyFiles
-    from engine.index.offset import OffsetPosition
-    from engine.layout import FileName, PartitionDir
+    from engine.layout import PartitionDir
     from engine.log.tiering import Policy
 
     Line = Callable[[FileKind], int | None]
@@ -48,7 +45,12 @@ _CHECKPOINTS = {
     FileKind.RECOVERY_POINT_CHECKPOINT: "its recovery point was {offset}: everything below had been flushed",
     FileKind.REPLICATION_CHECKPOINT: "its high watermark was {offset}: everything below had been acknowledged",
 }
+_DELETED = f"{FileKind.LOG.value}.deleted"
+_EPOCHS, _SNAPSHOT = FileKind.LEADER_EPOCH_CHECKPOINT.value, FileKind.PRODUCER_SNAPSHOT.value
+_INDEX = FileKind.OFFSET_INDEX.value
 _LOOKED_AT = 1 << 20  # bytes of a segment
+_INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+COMPARED = frozenset(("index-beyond-log", "timeindex-offset-not-found", "txnindex-mismatch"))  # codes of entries one by one
 _WITH_LINES = (PartitionKind.PLAIN, PartitionKind.FUTURE)
 
 
@@ -156,13 +158,14 @@ class Evidence(NamedTuple):
 
 
 def read_evidence(
-    files: ReadOnlyFiles, directory: str, line: Line | None = None, *, of_end_only: bool = False
+    files: ReadOnlyFiles, directory: str, line: Line | None = None, *, of_end_only: bool = False,
+    names: Sequence[str] | None = None,
 ) -> Evidence:
     """What the files in the partition `directory` and the checkpoints of its log dir say. Raises UnreadableFile.
 
     line  gives the line of the partition in a checkpoint of its log dir; default: it is read
-    of_end_only  only how far the log reached is asked: small files are read, and no batches of segments; an index without
-                 its log does not count, for a broker that rolls there removes it
+    of_end_only  only how far the log reached is asked: small files are read, and no batches before the last segment's end
+    names        of the plain files in the directory, for a caller who has just listed them
     Files that cannot be believed say nothing; they have findings of their own.
     """
     directory = directory.rstrip("/") or "/"
@@ -172,36 +175,33 @@ def read_evidence(
     claims: list[Claim] = []
     epochs: Sequence[EpochEntry] = ()
     deleted: list[tuple[int, int]] = []
-    last_index = -1  # base offset
-    names = files.plain(directory)
+    indexed: set[int] = set()  # base offsets
+    names = files.plain(directory) if names is None else names
     logs = sorted(name for name in names if is_log_file_name(name))
     last_log = int(logs[-1][:20]) if logs else -1  # base offset
     for name in names:
-        parsed = parse_file_name(name)
-        if parsed is None or parsed.remote_id is not None:
-            continue
         path = f"{directory}/{name}"
-        if parsed.kind is FileKind.LOG and parsed.suffix == ".deleted" and parsed.base_offset is not None:
-            if not of_end_only:
-                deleted.append((parsed.base_offset, _end_of(files, path, parsed.base_offset)))
-        elif parsed.kind is FileKind.LEADER_EPOCH_CHECKPOINT and not parsed.suffix:
+        if name.endswith(_DELETED):
+            base_offset = None if of_end_only else offset_of(name)
+            if base_offset is not None:
+                deleted.append((base_offset, _end_of(files, path, base_offset)))
+        elif name == _EPOCHS:
             checkpoint = read_leader_epochs(files, path)
             epochs = () if checkpoint.findings else checkpoint.entries
             claims += [Claim("epochs-beyond-log", path, entry.start_offset,
                              f"epoch {entry.epoch} began at offset {entry.start_offset}") for entry in epochs]
-        elif not _is_brokers(parsed, name) or parsed.base_offset is None:
-            continue
-        elif parsed.kind is FileKind.PRODUCER_SNAPSHOT:
-            what = f"the snapshot was taken at offset {parsed.base_offset}"
-            records_end = _records_end(files, path) if parsed.base_offset > last_log else None
-            claims.append(Claim("snapshot-beyond-log", path, parsed.base_offset, what, records_end))
-        elif parsed.kind is FileKind.OFFSET_INDEX:
-            last_index = max(last_index, parsed.base_offset)
-    if last_index >= 0 and not (of_end_only and log_file_name(last_index) not in names):
-        claims += _of_index(files, directory, last_index)
+        elif name.endswith(_SNAPSHOT) and (offset := offset_of_brokers(name, _SNAPSHOT)) is not None:
+            what = f"the snapshot was taken at offset {offset}"
+            records_end = _records_end(files, path) if offset > last_log else None
+            claims.append(Claim("snapshot-beyond-log", path, offset, what, records_end))
+        else:
+            found = (offset_of_brokers(name, kind.value) for kind in _INDEXES if name.endswith(kind.value))
+            indexed |= {offset for offset in found if offset is not None and offset >= last_log}
+    for base_offset in sorted(indexed):
+        claims += _of_indexes(files, directory, base_offset)
     log_start, of_checkpoints = _of_checkpoints(files, directory, partition, line)
     full = [name for name, following in pairwise(logs) if int(following[:20]) > (log_start or 0)]
-    has_snapshots = any(name.endswith(FileKind.PRODUCER_SNAPSHOT.value) for name in names)
+    has_snapshots = any(name.endswith(_SNAPSHOT) for name in names)
     lacks_snapshots = not (of_end_only or has_snapshots) and any(_has_producers(files, f"{directory}/{name}") for name in full)
     return Evidence(directory, [*of_checkpoints, *claims], log_start, epochs, deleted, lacks_snapshots)
 
@@ -231,37 +231,17 @@ def _has_producers(files: ReadOnlyFiles, path: str) -> bool:
         return window is not None and any(window.batches.table[BatchField.PRODUCER_ID, row] >= 0 for row in range(window.rows))
 
 
-def _is_brokers(parsed: FileName, name: str) -> bool:
-    """Is `name` one that brokers give to files of a log?"""
-    return not parsed.suffix and parsed.base_offset is not None and parsed.base_offset >= 0 and canonical_name(parsed) == name
+def _of_indexes(files: ReadOnlyFiles, directory: str, base_offset: int) -> Iterator[Claim]:
+    """What the indexes of the last segment say. Those before it show what they lack by gaps, and when they are recovered.
 
-
-def _of_index(files: ReadOnlyFiles, directory: str, base_offset: int) -> Iterator[Claim]:
-    """What the last entry of the last offset index says: the segments before it show by gaps what they lack.
-
-    Only an index that agrees with the log up to where that ends proves anything about what followed.
+    Of a segment whose .log is gone they count if the time index has an entry, which a broker adds when it closes a segment with
+    batches: other files of that name are leftovers, which a broker removes when it rolls.
     """
-    path, log_path = f"{directory}/{offset_index_file_name(base_offset)}", f"{directory}/{log_file_name(base_offset)}"
-    index = OffsetIndex.read(files, path, base_offset)
-    if not index.used_entries:
-        return
-    last = index.entry(index.used_entries - 1)
-    size = files.info(log_path).size if files.exists(log_path) else 0
-    if last.position < size or index.sanity():
-        return
-    inside = bisect_left(range(index.used_entries), size, key=lambda number: index.entry(number).position)
-    if not inside or _agrees(files, log_path, index.entry(inside - 1)):
-        yield Claim("index-beyond-log", path, last.offset + 1, f"its last entry points to offset {last.offset}")
-
-
-def _agrees(files: ReadOnlyFiles, log_path: str, entry: OffsetPosition) -> bool:
-    """Does a batch with the entry's offset begin where it points to?"""
-    with files.open(log_path) as file:
-        try:
-            head = next(heads(file, entry.position, file.size()), None)
-        except CorruptRecord:
-            return False
-    return head is not None and head.base_offset <= entry.offset < head.next_offset
+    has_log = files.exists(f"{directory}/{log_file_name(base_offset)}")
+    if has_log or is_closed_with_batches(files, directory, base_offset):
+        end = find_segment_end(files, directory, base_offset)
+        for one in indexed_beyond(files, directory, base_offset, end):
+            yield Claim(one.code, one.path, one.end, one.what)
 
 
 def _of_checkpoints(

@@ -18,6 +18,8 @@ from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.layout import (
+    CLEANED,
+    SWAP,
     FileKind,
     PartitionKind,
     canonical_name,
@@ -32,8 +34,7 @@ from engine.log.verify.continuity import ContinuityCheck
 from engine.log.verify.epochs import EpochCheck
 from engine.log.verify.flood import Dam
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
-from engine.log.verify.leftovers import check_leftovers
-from engine.log.verify.losses import read_evidence
+from engine.log.verify.losses import COMPARED, read_evidence
 from engine.log.verify.producers import ProducerCheck
 from engine.record.columns import BatchColumns
 from engine.record.kafka07_file import valid_size
@@ -148,7 +149,7 @@ class _Partition:
         else:
             self._finish()
             self._compare_evidence(evidence, bases)
-            check_leftovers(self._files, self._prefix, self._policy, self._report)
+            self._check_leftovers()
         self._report.finish()
         return self.result
 
@@ -168,7 +169,7 @@ class _Partition:
         if end is None and any(name.endswith(_LOGS) for name in self._files.list(self._prefix)):
             return  # of Kafka 0.7, or with names that no broker gives
         for claim in evidence.beyond(end or 0):
-            if claim.code != "index-beyond-log":  # whose entries were compared one by one
+            if claim.code not in COMPARED:
                 self._report(claim.finding(end or 0))
         if evidence.lacks_snapshots:
             what = "its segments have batches of producers, and there is no producer snapshot"
@@ -176,6 +177,13 @@ class _Partition:
         before = evidence.before(bases[0], self._policy) if bases else None
         if before is not None:
             self._report(before.finding)
+
+    def _check_leftovers(self) -> None:
+        """What a start does with files of an interrupted compaction or split. Few partitions have one."""
+        if any(name.endswith((CLEANED, SWAP)) for name in self._files.list(self._prefix)):
+            from engine.log.verify.leftovers import check_leftovers  # it takes a while to load
+
+            check_leftovers(self._files, self._prefix, self._policy, self._report)
 
     def _log_07(self, path: str) -> None:
         """A log of Kafka 0.7: there is nothing beside it, so only its own checksums can be compared."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from engine.files import replace
 from engine.findings import LOSSES, Severity
 from engine.formats import INT_MAX
-from engine.layout import FileKind, file_name, log_file_name, parse_file_name, producer_snapshot_file_name
+from engine.layout import FileKind, file_name, log_file_name, offset_of, parse_file_name, producer_snapshot_file_name
 from engine.log.errors import LogDamaged, whole_recovery
 from engine.log.loading.epoch_repair import rebuild_leader_epochs
 from engine.log.producers.loading import advance_producer_state, rebuild_producer_state
@@ -20,7 +20,6 @@ from engine.log.producers.snapshot_files import SnapshotFiles
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import LogSegments
-from engine.log.segment.replacement import offset_of
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 
