@@ -153,11 +153,13 @@ def java_escape(out, at, code):
 
 def advance(sequence, increment):
     """DefaultRecordBatch.incrementSequence: sequences go on at 0 behind 2^31 − 1, in Java's 32-bit arithmetic."""
-    wide: cython.longlong
-    if sequence > _int32(fields.INT_MAX - increment):
-        wide = increment - (fields.INT_MAX - sequence) - 1
+    last: cython.int = sequence  # both are ints in Java
+    more: cython.int = increment
+    wide: cython.longlong = last
+    if last > _int32(fields.INT_MAX - more):
+        wide = more - (fields.INT_MAX - last) - 1
     else:
-        wide = sequence + increment
+        wide += more
     return _int32(wide)
 
 
