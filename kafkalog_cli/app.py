@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from errno import ENOTDIR
+from os import strerror
 from typing import TYPE_CHECKING
 
 import click
 
 from engine.advice import argument
+from engine.errors import UnreadableFile, UsageError
+from engine.files import ReadOnlyFiles
 from engine.findings import Severity
+from engine.layout import file_name, parent_of, parse_file_name
 from kafkalog_cli.terminal import colour_choice
 
 if TYPE_CHECKING:
@@ -77,6 +82,7 @@ class Outcome:
     def error(self, error: KafkalogError) -> None:
         """Take work that could not be done."""
         self._failed = True
+        add_next_step(error)
         self._status = max(self._status, error.exit_status)
         if self._stream is not None:
             self._stream.error(error)
@@ -124,6 +130,35 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
     click.echo(f"{label} {printable(message)}", err=True, color=colour_choice())
     if do:
         click.echo(f"  do   {printable(do)}", err=True)
+
+
+def add_next_step(error: KafkalogError) -> None:
+    """Give an error without advice about a path that is not there, or not a directory, the command that shows what is."""
+    if error.do is not None or error.path is None or not isinstance(error, UnreadableFile | UsageError):
+        return
+    files, path = ReadOnlyFiles(), error.path
+    place = path.rstrip("/") or "/"
+    while not _is_there(files, place):
+        place = parent_of(place) if "/" in place else "."
+    name = parse_file_name(file_name(place))
+    is_file = files.info(place).is_file
+    if place != (path.rstrip("/") or "/"):
+        error.do = f"ls -la {argument(place)}    # what is there"
+    elif name is not None and is_file and _is_of_a_wrong_kind(error):
+        error.do = f"kafkalog dump-log {argument(place)}    # shows this file; other commands take the directory it is in"
+    elif is_file and _is_of_a_wrong_kind(error):
+        error.do = f"ls -l {argument(place)}    # a file, and not one of Kafka's"
+
+
+def _is_of_a_wrong_kind(error: KafkalogError) -> bool:
+    return isinstance(error, UsageError) or str(error).endswith(strerror(ENOTDIR))
+
+
+def _is_there(files: ReadOnlyFiles, path: str) -> bool:
+    try:
+        return files.exists(path)
+    except UnreadableFile:
+        return False
 
 
 def kept_in(quarantine: QuarantiningFiles) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.advice import argument
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, acting_as_root, is_locked, nameless_file
 from engine.findings import Severity
@@ -27,6 +28,7 @@ from kafkalog_cli.render_report import exit_status, json_line, stopped_line, tex
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from engine.errors import UnwritableFile
     from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.logdir.log_manager import LogManager
@@ -67,7 +69,8 @@ def run(
         )
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
-            raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")
+            do = f"ls -d {argument(whole[0])}/*-*    # partitions: name the directories that are meant"
+            raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one", do=do)
         if meet is not None:
             meet(manager)
         yield from operate(manager, options, work, errors, progress.done, work_07)
@@ -120,6 +123,7 @@ def _session(
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
+                errors += _not_permitted(manager) if opening.dry_run else ()
                 for report in chain(_held(manager) if opening.dry_run else (), performed):
                     if report.failure is None:
                         tally.done(report.directory)
@@ -147,9 +151,10 @@ def _session(
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
             outcome.error(failure)
-        if errors and quarantines is not None and not (values["dry_run"] or quarantines.is_used):
+        is_begun = any(not isinstance(failure, UsageError) for failure in errors)
+        if is_begun and quarantines is not None and not (values["dry_run"] or quarantines.is_used):
             click.echo("nothing was changed", err=True)
-        elif INTERRUPTION.number is None and (errors or not tally.is_ended) and tally.is_worth_telling:
+        elif INTERRUPTION.number is None and is_begun and tally.is_worth_telling:
             click.echo(printable(tally.text()), err=True)
         return INTERRUPTION.status or max(status, outcome.finish())
 
@@ -228,6 +233,15 @@ def _held(manager: LogManager) -> Iterator[Report]:
                    "and what it writes meanwhile may look like damage")
             report.add(Action.REFUSED, FileKind.LOCK.value, why, severity=Severity.WARNING)
             yield report
+
+
+def _not_permitted(manager: LogManager) -> list[UnwritableFile]:
+    """For a dry run: why the same command could not change the log dirs."""
+    from engine.log.logdir.locking import not_permitted
+
+    log_dirs = manager.cluster.log_dirs
+    places = [place.path for log_dir in log_dirs for place in log_dir.places]
+    return not_permitted(Files(), [log_dir.path for log_dir in log_dirs], places)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 from engine.server_config import server_config
 from tests.support.file_work import tree
+from tests.support.lost_batches import cut_out
 from tests.support.run import kafkalog
 
 NOW = "1764000000000"
@@ -231,17 +232,6 @@ def test_a_damaged_metadata_log_is_no_evidence(partition):
     data[-1] ^= 1
     log.write_bytes(data)
     assert policy_of(top) == (None, Tiering.UNKNOWN)
-
-
-def cut_out(partition, base, number):
-    """Take batch `number` out of a log, and the indexes with it."""
-    log = partition / f"{base:020}.log"
-    data, at, ends = log.read_bytes(), 0, []
-    while at < len(data):
-        at += 12 + struct.unpack_from(">i", data, at + 8)[0]
-        ends.append(at)
-    log.write_bytes(data[: ends[number - 1]] + data[ends[number] :])
-    drop(partition, base, ".index", ".timeindex")
 
 
 def test_a_gap_is_a_loss_where_the_topic_is_known_not_to_be_compacted(partition, tmp_path):

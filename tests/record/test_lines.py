@@ -136,7 +136,6 @@ def test_a_reader_of_bytes_that_are_not_there_is_a_mistake_of_its_caller(reader)
         (r'{"value":"v","headers":[{"value":"x\n","key":"\u00e9"}]}', (None, b"v", [("é".encode(), b"x\n")], NOW)),
         ('{"value":"v","headers":[{"key":"a","value_b64":"/w=="}]}', (None, b"v", [(b"a", b"\xff")], NOW)),
         ('{"type":"record","schema":1,"offset":7,"timestamp":9,"sequence":-1,"value":"v"}', (None, b"v", [], 9)),
-        ('{"value":"first","value":"last"}', (None, b"last", [], NOW)),
         (r'{"va\u006cue":"v"}', (None, b"v", [], NOW)),
         ('{"topic":"x","partition":0,"offset":1,"control":null,"value":"v"}', (None, b"v", [], NOW)),
     ],
@@ -165,12 +164,38 @@ def test_lines_that_are_no_records(text):
         '{"value":"v","offsets":1}', '{"value":"v","vague":"x"}', '{"value":"v","tyre":"y"}', '{"value":"v","healers":1}',
         '{"value":"v","timeshare":"z"}', '{"value":"v","kez":0}', '{"value":"v","headers":[{"key":"a","vlaue":"b"}]}',
         '{"headers":[{"value":"v"}]}', '{"headers":[{"key":1}]}', '{"headers":[{"key":"a","value":1}]}',
+        '{"key":"a","key":"b"}', '{"value":"v","value":"w"}', '{"value":"v","value":"v"}', '{"value":"v","value":null}',
+        r'{"value":"v","v\u0061lue":"w"}', '{"value_b64":"dg==","value_b64":"dw=="}', '{"value":"v","timestamp":1,"timestamp":2}',
+        '{"value":"v","headers":[],"headers":[]}', '{"value":"v","type":"record","type":"record"}',
+        '{"value":"v","offset":1,"offset":2}', '{"value":"v","value_size":1,"topic":"t","value_size":1}',
+        '{"value":"v","headers":[{"key":"a","value":"b","value":"c"}]}', '{"value":"v","headers":[{"key":"a","key":"b"}]}',
         '{"value":' + "[" * 100_000 + "}",
     ],
 )  # fmt: skip
 def test_what_is_no_record(text):
     with pytest.raises(LineInvalid, match=r"^line 2: "):
         records(JsonLines(), b'{"value":"v"}\n' + text.encode())
+
+
+def test_a_member_that_is_there_twice():
+    text = b'{"value":"v"}\n{"key":"a","value":"v","key":"b"}'
+    for reader in (JsonLines(), JsonLines(ignore_unknown=True)):
+        with pytest.raises(LineInvalid, match=r"^line 2: the member 'key' is there twice$"):
+            records(reader, text)
+    twice = b'{"value":{"a":1,"a":2},"note":1,"note":2,"offset":1,"offset":2,"headers":[{"key":"h","note":1,"note":2,"value":"x"}]}'
+    assert records(JsonLines(ignore_unknown=True), twice) == [(None, b'{"a":1,"a":2}', [(b"h", b"x")], NOW)]
+    with pytest.raises(LineInvalid, match=r"^line 1: the member 'note' is there twice$"):
+        records(JsonLines(), twice)
+
+
+def test_more_names_than_are_kept_track_of():
+    """A name beyond those that are kept track of is for the other parser."""
+    columns = RecordColumns(2)
+    names = memoryview(b"".join(b"\x02" + b"%02d" % number for number in range(80)))
+    for number in range(80):
+        line = bytearray(b'{"value":"v","%02d":1}' % number)
+        filled, _, status = parse_json_lines(memoryview(line), 0, len(line), NOW, names, columns.table, 0)
+        assert (filled, status) == ((1, Parsed.END) if number < 58 else (0, Parsed.ODD))
 
 
 @pytest.mark.parametrize("names", [b"", OTHER_NAMES, b"\x03", b"\x03no", b"\xff" + bytes(9)])

@@ -383,7 +383,7 @@ def _one(
     log = manager.load(
         place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
-        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True,
+        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, settles_epochs=True,
     )
     if options.salvage:
         _note_salvaged(report, log.segments.active_segment.base_offset)
