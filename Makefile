@@ -2,7 +2,6 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 COMPILE := $(PYTHON) setup.py -q build_ext --inplace
-export KAFKALOG_KERNELS ?= auto
 
 .PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle goldens bench bench-spark docs clean
 
@@ -26,9 +25,9 @@ demo: $(VENV)/demo-ready ## damage a partition of a real broker's log dir, and r
 	@$(COMPILE)
 	@sh tests/demo.sh
 
-test: build lint ## the whole suite, compiled; then what a kernel takes part in once more, interpreted
+test: build lint ## the whole suite; then the tests of the kernels once more, with bounds checks and sanitizers
 	$(PYTHON) -m pytest -n auto --dist loadgroup
-	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests --ignore=tests/oracle --ignore=tests/fuzz --ignore=tests/spark --ignore=tests/crash
+	$(PYTHON) -m tests.fuzz.sanitize --tests
 
 lint: build ## ruff, mypy, import layers
 	$(VENV)/bin/ruff check .

@@ -29,14 +29,6 @@ SHOWN_PER_DIRECTORY = 20  # of one code about all files of a directory
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 
 
-def say_interpreted() -> None:
-    """Tell people, not scripts, that this runs without compiled kernels. For commands that read records."""
-    from engine.kernels import BUILD
-
-    if BUILD == "interpreted" and sys.stderr.isatty():
-        click.echo("kafkalog: the kernels are not compiled: same results, many times slower", err=True)
-
-
 UNREADABLE = "path-unreadable"  # the finding about what could not be looked at
 
 

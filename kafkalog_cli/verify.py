@@ -24,7 +24,7 @@ from engine.log.logdir.nameless import KINDS as NAMELESS
 from engine.log.logdir.topics import Topics
 from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
-from kafkalog_cli.app import Outcome, printable, say_interpreted
+from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.asking import DECLINED, Declined
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
@@ -66,7 +66,6 @@ def verify_all(
     settings  of topics, besides those of the metadata log beside them
     rebuild   None: nothing is written
     """
-    say_interpreted()
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
         outlive_output()

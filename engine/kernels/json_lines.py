@@ -7,14 +7,8 @@ record.json_record, which knows all of JSON.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.json_unescape import four_hex, put_string, unescape
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.json_unescape import four_hex, put_string, unescape
-
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.json_unescape import four_hex, put_string, unescape
 
 _DEEPEST = cython.declare(cython.int, 60)  # levels of JSON within JSON
 _FIELDS = cython.declare(cython.int, 6)  # numbers of members, see _field
@@ -411,13 +405,3 @@ def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
             filled += made
             at = line_end + 1 if line_end < end else end
         return filled, at, tables.PARSED_END
-
-
-if not cython.compiled:
-
-    def parse_json_lines(data, start, end, _timestamp, _others, records, filled):  # too slow interpreted: json reads every line
-        """See above: every line is odd."""
-        if start < 0 or start > end or end > len(data): return filled, start, tables.PARSED_BAD_START
-        if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, tables.PARSED_BAD_START
-        if start == end: return filled, start, tables.PARSED_END
-        return filled, start, tables.PARSED_FULL if filled >= records.shape[1] else tables.PARSED_ODD

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, RecordField
 from engine.kernels.json_lines import parse_json_lines
+from engine.kernels.lines import parse_text_lines
 from engine.kernels.tables import Parsed
 from engine.record.columns import RecordColumns, Table
 from engine.record.json_record import OTHER_NAMES, LineInvalid, parse_json_line
 from engine.record.lines import JsonLines, TextLines
-from tests.support.load_kernel import BUILDS, load_kernel
 
 NOW = 1_700_000_000_000
 ROOT = Path(__file__).parents[2]
@@ -77,12 +77,10 @@ class TestText:
         found = records(TextLines(b"=>", b"\\N"), b"k=>\\N\n\\N=>v\n\\N\nk=v=>x\n")
         assert [record[:2] for record in found] == [(b"k", None), (None, b"v"), (None, None), (b"k=v", b"x")]
 
-    @pytest.mark.parametrize("build", BUILDS)
     @given(st.binary(max_size=60), st.binary(max_size=3), st.binary(max_size=2))
-    def test_it_is_what_splitting_gives(self, build, text, separator, null):
-        kernel = load_kernel("lines", build)
+    def test_it_is_what_splitting_gives(self, text, separator, null):
         columns, data = RecordColumns(64), bytearray(text)
-        filled, at, status = kernel.parse_text_lines(
+        filled, at, status = parse_text_lines(
             memoryview(data), 0, len(data), memoryview(separator), memoryview(null), NOW, columns.table, 0
         )
         assert (at, status, data) == (len(text), Parsed.END, text)
@@ -97,16 +95,14 @@ class TestText:
         assert filled == len(lines)
 
 
-@pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize(("start", "end", "filled", "fields"), [
     (-1, 3, 0, RECORD_FIELDS), (0, 4, 0, RECORD_FIELDS), (3, 2, 0, RECORD_FIELDS), (0, 3, -1, RECORD_FIELDS), (0, 3, 0, 8),
 ])  # fmt: skip
-def test_arguments_that_do_not_fit_are_refused(build, form, start, end, filled, fields):
+def test_arguments_that_do_not_fit_are_refused(form, start, end, filled, fields):
     data, table = memoryview(bytearray(b"k:v")), Table(fields, 2).table
-    kernel = load_kernel("lines" if form == "text" else "json_lines", build)
     words = [memoryview(b":"), memoryview(b""), NOW] if form == "text" else [NOW, memoryview(b"")]
-    parse = kernel.parse_text_lines if form == "text" else kernel.parse_json_lines
+    parse = parse_text_lines if form == "text" else parse_json_lines
     assert parse(data, start, end, *words, table, filled) == (filled, start, Parsed.BAD_START)
 
 
@@ -192,25 +188,21 @@ def test_a_member_that_is_there_twice():
         records(JsonLines(), twice)
 
 
-@pytest.mark.parametrize("build", BUILDS)
-def test_more_names_than_are_kept_track_of(build):
+def test_more_names_than_are_kept_track_of():
     """A name beyond those that are kept track of is for the other parser."""
-    kernel, columns = load_kernel("json_lines", build), RecordColumns(2)
+    columns = RecordColumns(2)
     names = memoryview(b"".join(b"\x02" + b"%02d" % number for number in range(80)))
     for number in range(80):
         line = bytearray(b'{"value":"v","%02d":1}' % number)
-        filled, _, status = kernel.parse_json_lines(memoryview(line), 0, len(line), NOW, names, columns.table, 0)
-        is_kept = build == "compiled" and number < 58
-        assert (filled, status) == ((1, Parsed.END) if is_kept else (0, Parsed.ODD))
+        filled, _, status = parse_json_lines(memoryview(line), 0, len(line), NOW, names, columns.table, 0)
+        assert (filled, status) == ((1, Parsed.END) if number < 58 else (0, Parsed.ODD))
 
 
-@pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("names", [b"", OTHER_NAMES, b"\x03", b"\x03no", b"\xff" + bytes(9)])
-def test_names_of_other_members(build, names):
-    kernel, line, columns = load_kernel("json_lines", build), bytearray(b'{"value":"v","note":1}'), RecordColumns(2)
-    filled, _, status = kernel.parse_json_lines(memoryview(line), 0, len(line), NOW, memoryview(names), columns.table, 0)
-    is_known = build == "compiled" and not names
-    assert (filled, status) == ((1, Parsed.END) if is_known else (0, Parsed.ODD))
+def test_names_of_other_members(names):
+    line, columns = bytearray(b'{"value":"v","note":1}'), RecordColumns(2)
+    filled, _, status = parse_json_lines(memoryview(line), 0, len(line), NOW, memoryview(names), columns.table, 0)
+    assert (filled, status) == ((0, Parsed.ODD) if names else (1, Parsed.END))
 
 
 def test_unknown_members_can_be_passed_over():
