@@ -2,7 +2,6 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 COMPILE := $(PYTHON) setup.py -q build_ext --inplace
-export KAFKALOG_KERNELS ?= auto
 
 .PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle goldens bench bench-spark docs clean
 
@@ -26,9 +25,9 @@ demo: $(VENV)/demo-ready ## damage a partition of a real broker's log dir, and r
 	@$(COMPILE)
 	@sh tests/demo.sh
 
-test: build lint ## the whole suite, compiled; then what a kernel takes part in once more, interpreted
+test: build lint ## the whole suite; then the tests of the kernels once more, with bounds checks and sanitizers
 	$(PYTHON) -m pytest -n auto --dist loadgroup
-	KAFKALOG_TEST_KERNELS=interpreted $(PYTHON) -m pytest -n auto tests --ignore=tests/oracle --ignore=tests/fuzz --ignore=tests/spark --ignore=tests/crash
+	$(PYTHON) -m tests.fuzz.sanitize --tests
 
 lint: build ## ruff, mypy, import layers
 	$(VENV)/bin/ruff check .
@@ -66,8 +65,8 @@ clean: ## remove what was built
 crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk; kill commands (about twenty minutes on two processors; Java, Maven)
 	KAFKALOG_CRASH=full $(PYTHON) -m pytest -n auto -m crash tests
 
-damage: build ## recover, salvage and verify 84 damaged partitions and 14 damaged log dirs, by laws and beside what a real broker did
-	KAFKALOG_DAMAGE=full $(PYTHON) -m pytest -n auto tests/damage
+damage: build ## recover, salvage and verify 84 damaged partitions and 14 damaged log dirs, by laws and beside what a real broker did; pairs of damages (SEED)
+	KAFKALOG_DAMAGE=full $(if $(SEED),KAFKALOG_DAMAGE_SEED=$(SEED)) $(PYTHON) -m pytest -n auto tests/damage
 
 fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files, then more under sanitizers (COUNT, SEED, JOBS for both)
 

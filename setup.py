@@ -1,19 +1,22 @@
-"""Compiles the kernels. KAFKALOG_KERNELS=auto (default) falls back to plain Python and says why; `compiled` lets every
-error through; `interpreted` compiles nothing. KAFKALOG_SANITIZE=1 builds for AddressSanitizer and UBSan;
-tests/fuzz/sanitize.py does so in a copy of the tree."""
+"""Compiles the kernels. KAFKALOG_SANITIZE=1 builds for AddressSanitizer and UBSan; tests/fuzz/sanitize.py does so in a copy
+of the tree."""
 
 import os
 import runpy
+import shlex
+import shutil
+import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 from setuptools import Extension, setup
-from setuptools.command.build_ext import build_ext
+
+COMPILING = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install", "develop"}  # commands that need the kernels
 
 PACKAGE = Path("engine/kernels")
 BUILD = runpy.run_path(str(PACKAGE / "build.py"))  # not imported: that would load the kernels that are about to be replaced
 SHARED, STAMP = f"engine.kernels.{BUILD['SHARED']}", f"engine.kernels.{BUILD['STAMP']}"
-MODE = os.environ.get("KAFKALOG_KERNELS", "auto")
 # -fno-wrapv: Python's own flags define signed overflow, but kernels must not rely on it: other compilers have no such flag
 SANITIZE = [
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-fno-wrapv", "-g",
@@ -33,45 +36,57 @@ PyMODINIT_FUNC PyInit_{name}(void)
 """
 
 
-class BuildKernels(build_ext):
-    """build_ext that may do without a compiler. All kernels are compiled or none: compiled ones call each other in C."""
-
-    def run(self):
-        self.parallel = self.parallel or os.cpu_count()
-        try:
-            super().run()
-        except Exception as error:
-            if MODE == "compiled":
-                raise
-            for extension in self.extensions:
-                for built in (self.get_ext_fullpath(extension.name), self.get_ext_filename(extension.name)):
-                    if os.path.exists(built):
-                        os.remove(built)
-            self.extensions = []  # nothing is left to be copied or packed
-            print(f"kafkalog: kernels stay interpreted (slower, same results): {error}", file=sys.stderr)
+def refuse_without_compiler():
+    """End with one sentence where no kernel can be compiled, before pip resolves dependencies or setuptools copies files."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    include = sysconfig.get_path("include")
+    if shutil.which(compiler[0]) is None:
+        problem = f"there is no C compiler ({compiler[0]})"
+    elif not Path(include, "Python.h").exists():
+        problem = f"Python's header files are not installed (no Python.h in {include})"
+    else:
+        words = [*compiler, "-fsyntax-only", f"-I{include}", "-xc", "-"]
+        if subprocess.run(words, input=b"#include <Python.h>\n", capture_output=True, check=False).returncode == 0:
+            return
+        problem = f"the C compiler ({compiler[0]}) does not compile an #include <Python.h>"
+    sys.exit(f"kafkalog: {problem}: install build-essential and python3-dev (Fedora: gcc and python3-devel), or a wheel")
 
 
-def written_stamp():
-    """A module that says what the kernels are compiled from: its source, written anew where that changed."""
-    sources = {path.name: path.read_bytes() for path in PACKAGE.iterdir() if path.suffix in (".py", ".pxd")}
-    path = Path("build/cython") / PACKAGE / f"{BUILD['STAMP']}.c"
-    text = _STAMP_SOURCE.format(name=BUILD["STAMP"], sources=BUILD["sources_digest"](sources))
+def write_if_changed(path, text):
+    """What has an old time is not compiled again."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def write_literals():
+    """The .pxd files of the modules that declare numbers."""
+    sys.path.insert(0, os.getcwd())  # they import engine.formats
+    for name in BUILD["NUMBERS"]:
+        declared = runpy.run_path(str(PACKAGE / f"{name}.py"))
+        write_if_changed(PACKAGE / f"{name}.pxd", BUILD["literals"](name, declared))
+
+
+def pxd_changed():
+    """Was a .pxd changed after a kernel was translated? Cython does not look for those that `from cython.cimports` names."""
+    newest = max(path.stat().st_mtime for path in PACKAGE.glob("*.pxd"))
+    made = [Path("build/cython") / PACKAGE / f"{name}.c" for name in BUILD["KERNELS"]]
+    return any(path.exists() and path.stat().st_mtime < newest for path in made)
+
+
+def written_stamp():
+    """A module that says what the kernels are compiled from: the path of its source."""
+    sources = {path.name: path.read_bytes() for path in PACKAGE.iterdir() if path.suffix in (".py", ".pxd")}
+    path = Path("build/cython") / PACKAGE / f"{BUILD['STAMP']}.c"
+    text = _STAMP_SOURCE.format(name=BUILD["STAMP"], sources=BUILD["sources_digest"](sources))
+    write_if_changed(path, text)
     return str(path)
 
 
 def extensions():
-    if MODE == "interpreted":
-        return []
-    try:
-        from Cython.Build import cythonize
-    except ImportError as error:
-        if MODE == "compiled":
-            raise
-        print(f"kafkalog: kernels stay interpreted (slower, same results): {error}", file=sys.stderr)
-        return []
+    from Cython.Build import cythonize
+
+    write_literals()
     shared = f"build/cython/{SHARED.replace('.', '/')}.c"
     return cythonize(
         [
@@ -84,9 +99,14 @@ def extensions():
         ],
         build_dir="build/cython",
         shared_utility_qualified_name=SHARED,
-        force=bool(SANITIZE),
+        force=bool(SANITIZE) or pxd_changed(),
         compiler_directives={"language_level": 3},
     )
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})
+if not (COMPILING | {"dist_info"}).isdisjoint(sys.argv):
+    refuse_without_compiler()
+setup(
+    ext_modules=[] if COMPILING.isdisjoint(sys.argv) else extensions(),
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)

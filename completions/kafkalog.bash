@@ -151,13 +151,16 @@ _kafkalog() {
             _kafkalog_words 'wait abort' "$cur"
             return
             ;;
+        --log-dir)
+            return
+            ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
+            _kafkalog_words '--offset --timestamp --max-bytes --limit --isolation --open-transactions --log-dir --follow --log-start-offset --high-watermark -f --template --format --raw --force --version -h --help' "$cur"
         fi
         ;;
     recover)

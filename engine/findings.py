@@ -96,7 +96,7 @@ KINDS: dict[str, Kind] = {
     "segment-too-large": Kind(
         Severity.ERROR,
         "a segment has at most 2147483647 bytes: a broker takes the log dir offline, or does not start",
-        "compare its size on the disk (du): a file of holes is not a log; move it out of the partition",
+        "du -h {path}    # its size on the disk; `kafkalog recover` says what can be done",
     ),
     "zero-tail": Kind(
         Severity.WARNING,
@@ -174,6 +174,10 @@ KINDS: dict[str, Kind] = {
     "index-size-invalid": Kind(
         Severity.WARNING, "the file holds a part of an entry: its last write was cut off", _REBUILD,
     ),
+    "index-too-large": Kind(
+        Severity.WARNING, "no index has that many bytes: it was not read, and a broker does not start with one of 2 GiB or "
+        "more", _REBUILD,
+    ),
     "index-corrupt": Kind(
         Severity.WARNING, "the broker's own sanity check refuses this index", _REBUILD,
     ),
@@ -194,7 +198,7 @@ KINDS: dict[str, Kind] = {
     ),
     "snapshot-corrupt": Kind(
         Severity.WARNING, "the producer snapshot's checksum, version or structure is wrong",
-        "delete the file: the broker rebuilds producer state from the log",
+        _REBUILD,
     ),
     "file-malformed": Kind(
         Severity.ERROR, "the file does not follow its format", "restore it from another log directory or delete it",

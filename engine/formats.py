@@ -261,7 +261,7 @@ class ControlType(IntEnum):
 
 
 class Status(IntEnum):
-    """Why a kernel stopped. Compare with `==`: compiled kernels return plain ints."""
+    """Why a kernel stopped. Compare with `==`: kernels return plain ints."""
 
     END = 0  # the whole input was used
     TORN = 1  # the next entry goes on behind the window

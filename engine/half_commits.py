@@ -5,6 +5,7 @@ Until it is undone such a log dir holds half of what was written, and perhaps no
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,16 @@ def half_commit(files: ReadOnlyFiles, log_dir: str) -> str | None:
         if files.exists(journal) and not _holds(files, journal, f"{log_dir}/{MANIFEST}"):
             return journal
     return None
+
+
+def undoable_since(files: ReadOnlyFiles, log_dir: str) -> int | None:
+    """When the last commit came to its end (ms), if it may be undone: see kafkalog_spark.sink.undoing; else None."""
+    path = f"{log_dir}/{MANIFEST}"
+    try:
+        said = json.loads(files.read(path, MAX_KEPT_SIZE)) if files.exists(path) else {}
+        return int(said["at_ms"]) if said.get("written") else None
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def undo_advice(log_dir: str) -> str:

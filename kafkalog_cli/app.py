@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from errno import ENOTDIR
+from os import strerror
 from typing import TYPE_CHECKING
 
 import click
 
 from engine.advice import argument
+from engine.errors import UnreadableFile, UsageError
+from engine.files import ReadOnlyFiles
 from engine.findings import Severity
+from engine.layout import file_name, parent_of, parse_file_name
 from kafkalog_cli.terminal import colour_choice
 
 if TYPE_CHECKING:
     from engine.dump.json_stream import JsonStream
     from engine.errors import KafkalogError
+    from engine.files import FileInfo
     from engine.findings import Finding
     from engine.log.quarantine.seam import QuarantiningFiles
 
 SHOWN_PER_CODE = 10  # findings of one code and file that are written out; more are counted
 SHOWN_PER_DIRECTORY = 20  # of one code about all files of a directory
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
-
-
-def say_interpreted() -> None:
-    """Tell people, not scripts, that this runs without compiled kernels. For commands that read records."""
-    from engine.kernels import BUILD
-
-    if BUILD == "interpreted" and sys.stderr.isatty():
-        click.echo("kafkalog: the kernels are not compiled: same results, many times slower", err=True)
 
 
 UNREADABLE = "path-unreadable"  # the finding about what could not be looked at
@@ -85,6 +83,7 @@ class Outcome:
     def error(self, error: KafkalogError) -> None:
         """Take work that could not be done."""
         self._failed = True
+        add_next_step(error)
         self._status = max(self._status, error.exit_status)
         if self._stream is not None:
             self._stream.error(error)
@@ -132,6 +131,34 @@ def _line(severity: str, code: str, colour: str, message: str, do: str | None) -
     click.echo(f"{label} {printable(message)}", err=True, color=colour_choice())
     if do:
         click.echo(f"  do   {printable(do)}", err=True)
+
+
+def add_next_step(error: KafkalogError) -> None:
+    """Give an error without advice about a path that is not there, or not a directory, the command that shows what is."""
+    if error.do is not None or error.path is None or not isinstance(error, UnreadableFile | UsageError):
+        return
+    files, path = ReadOnlyFiles(), error.path
+    place = path.rstrip("/") or "/"
+    while (info := _info(files, place)) is None:
+        place = parent_of(place) if "/" in place else "."
+    name, is_file = parse_file_name(file_name(place)), info.is_file
+    if place != (path.rstrip("/") or "/"):
+        error.do = f"ls -la {argument(place)}    # what is there"
+    elif name is not None and is_file and _is_of_a_wrong_kind(error):
+        error.do = f"kafkalog dump-log {argument(place)}    # shows this file; other commands take the directory it is in"
+    elif is_file and _is_of_a_wrong_kind(error):
+        error.do = f"ls -l {argument(place)}    # a file, and not one of Kafka's"
+
+
+def _is_of_a_wrong_kind(error: KafkalogError) -> bool:
+    return isinstance(error, UsageError) or str(error).endswith(strerror(ENOTDIR))
+
+
+def _info(files: ReadOnlyFiles, path: str) -> FileInfo | None:
+    try:
+        return files.info(path)
+    except UnreadableFile:
+        return None
 
 
 def kept_in(quarantine: QuarantiningFiles) -> str:

@@ -14,7 +14,7 @@ from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
 from engine.layout import FileKind, file_name, parse_file_name
 from engine.patterns import expand
-from kafkalog_cli.app import Outcome, printable, say_interpreted
+from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ def dump_all(
 
     form  text, json or jsonl
     """
-    say_interpreted()
     with BackgroundWriter(raw_stdout()) as output:
         out = TextBuffer(output.write)
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, array=form == "json")

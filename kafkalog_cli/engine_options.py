@@ -148,7 +148,7 @@ class Opening:
         return OperationOptions(
             operation, self.clean_start, self.recovery_point, self.log_start_offset, self.high_watermark, self.keep_deleted,
             self.jobs, for_snapshots, knows_metadata_log=knows_metadata_log, accepts_losses=accepts_losses,
-            truncates_to=truncates_to,
+            truncates_to=None if truncates_to is None else lambda _place: truncates_to,
         )
 
 

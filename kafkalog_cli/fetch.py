@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from engine.advice import argument
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles
-from engine.findings import Finding, Where
 from engine.formats import INT_MAX, LONG_MAX
+from engine.layout import parent_of
 from engine.log.errors import RecordsInRemoteStorage
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, out_of_range, read
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.logs_07 import is_log_07
-from engine.log.logdir.tiered import remote_log_start
+from engine.log.logdir.tiered import not_read, remote_log_start
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.ranges import EARLIEST, LATEST
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile
+    from engine.findings import Finding
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
@@ -44,6 +45,7 @@ class Wanted:
     limit: int | None
     isolation: str
     open_transactions: str | None
+    log_dirs: tuple[str, ...]
     follow: bool
     log_start_offset: int | None
     high_watermark: int | None
@@ -108,11 +110,11 @@ def _fetch(path: str, wanted: Wanted, renderer: Renderer | None, outcome: Outcom
         raise
     held = None
     if wanted.isolation == "read_committed" and not wanted.follow:
-        from engine.log.fetch.open_transactions import end_as_coordinator, held_back
+        from engine.log.fetch.open_transactions import TransactionStates, end_as_coordinator, held_back
 
         held = held_back(view)
         if held is not None and wanted.open_transactions == "abort":
-            end_as_coordinator(files, view, held, outcome.finding)
+            end_as_coordinator(view, held, TransactionStates(files, _log_dirs(files, view, wanted), outcome.finding))
     start = _start(view, wanted)
     _check_remote(files, view, wanted, outcome)
     reached = _raw(view, start, wanted, outcome) if renderer is None else _records(view, start, wanted, renderer, outcome)
@@ -126,6 +128,20 @@ def _report_held_back(files: ReadOnlyFiles, path: str, wanted: Wanted, held: Hel
     is_ended = wanted.open_transactions == "abort"
     for finding in findings_of_ends(path, held) if is_ended else findings_of_wait(files, path, held):
         outcome.finding(finding)
+
+
+def _log_dirs(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted) -> list[str]:
+    """Where logs of __transaction_state are looked for. Raises UsageError for a log dir of another cluster."""
+    from engine.log.logdir.startup import cluster_id
+
+    own = parent_of(files.absolute(view.directory))
+    cluster = cluster_id(files, own)
+    for log_dir in wanted.log_dirs:
+        other = cluster_id(files, log_dir)
+        if None not in (cluster, other) and other != cluster:
+            what = f"{log_dir} belongs to cluster {other}, {own} to cluster {cluster}"
+            raise UsageError(what, "name log dirs of one cluster")
+    return [own, *wanted.log_dirs]
 
 
 def _start(view: PartitionView, wanted: Wanted) -> int:
@@ -155,14 +171,14 @@ def _check_remote(files: ReadOnlyFiles, view: PartitionView, wanted: Wanted, out
     remote = remote_log_start(files, view.directory) if wanted.log_start_offset is None else None
     if remote is None or remote >= first:
         return
-    what = f"offsets {remote} to {first - 1} are in remote storage and were not read"
+    missing = not_read(view.directory, remote, first)
     if 0 <= offset < remote:
         raise out_of_range(view, offset, f"starting from offset: {remote}")
     if offset >= remote:
         do = f"kafkalog fetch --offset {first} {argument(view.directory)}    # begins with the first local record"
-        raise RecordsInRemoteStorage(f"{view.directory}: offset {offset}: {what}; the local log begins at offset {first}", do,
-                                     path=view.directory)
-    outcome.finding(Finding("records-in-remote-storage", Where(view.directory, None, remote), what))
+        what = f"{view.directory}: offset {offset}: {missing.what}; the local log begins at offset {first}"
+        raise RecordsInRemoteStorage(what, do, path=view.directory)
+    outcome.finding(missing)
 
 
 def _end(view: PartitionView, wanted: Wanted) -> int:

@@ -112,9 +112,10 @@ def main(arguments: list[str] | None = None) -> Any:
         less = _less_memory(sys.argv[1:] if arguments is None else arguments)
         _abandon("out-of-memory", f"not enough memory: {less}", arguments)
     except (ImportError, TypeError) as error:
-        if not _lacks_kernels(error):
+        problem = _problem_of_kernels(error)
+        if problem is None:
             raise
-        _abandon("old-kernels", _OLD_KERNELS, arguments)
+        _abandon(*problem, arguments)
     sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -143,12 +144,16 @@ def _less_memory(arguments: list[str]) -> str:
     return "name fewer partitions, take them one at a time with --jobs 1, or give the process more"
 
 
-def _lacks_kernels(error: ImportError | TypeError) -> bool:
-    """Did an import ask a compiled kernel for something that it was built without?"""
+def _problem_of_kernels(error: ImportError | TypeError) -> tuple[str, str] | None:
+    """(code, sentence) if the kernels are not compiled, or an import asked one for something that it was built without."""
     what = str(error)
     if isinstance(error, TypeError):
-        return what.startswith("C function engine.kernels.")  # … has wrong signature
-    return "engine.kernels." in what and not what.endswith(".py)")  # an interpreted one is its source
+        is_old = what.startswith("C function engine.kernels.")  # … has wrong signature
+    elif (error.name or "").startswith("engine.kernels.") and "not compiled" in what:  # see engine/kernels/__init__.py
+        return "no-kernels", what
+    else:
+        is_old = "engine.kernels." in what
+    return ("old-kernels", _OLD_KERNELS) if is_old else None
 
 
 def _abandon(code: str, message: str, arguments: list[str] | None) -> None:

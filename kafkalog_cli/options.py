@@ -213,30 +213,27 @@ def print_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
         number = version("kafkalog")
     except PackageNotFoundError:
         number = "unknown"
-    click.echo(f"kafkalog {number} ({_kernels()}, Python {sys.version.split()[0]})")
+    old = "" if _kernels_are_of_these_sources() else "kernels compiled from other sources: `make build` or pip install again, "
+    click.echo(f"kafkalog {number} ({old}Python {sys.version.split()[0]})")
     ctx.exit()
 
 
-def _kernels() -> str:
-    """How the kernels were built. Raises ImportError where some are compiled and some are not."""
+def _kernels_are_of_these_sources() -> bool:
+    """Were the kernels compiled from the sources that are there? Raises ImportError if they are not compiled."""
     from importlib import import_module
     from importlib.resources import files
 
-    from engine.kernels import BUILD
     from engine.kernels.build import STAMP, sources_digest
 
-    if BUILD == "interpreted":
-        return "interpreted kernels"
     present = {entry.name: entry.read_bytes() for entry in files("engine.kernels").iterdir() if not entry.is_dir()}
     try:
-        of_these = sources_digest(present) == import_module(f"engine.kernels.{STAMP}").SOURCES
+        return bool(sources_digest(present) == import_module(f"engine.kernels.{STAMP}").SOURCES)
     except ModuleNotFoundError:
-        of_these = False  # they were compiled before there was a stamp
-    return "compiled kernels" if of_these else "kernels compiled from other sources: `make build` or pip install again"
+        return False  # they were compiled before there was a stamp
 
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, at a terminal, before what cannot be undone.")
 version_option = click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version,
-    help="Show the version and how the kernels were built.",
+    help="Show the version.",
 )

@@ -80,13 +80,13 @@ def output_failure() -> OSError | None:
 
 
 def say_at_any_rate(text: str, *, err: bool = False) -> None:
-    """Print on stdout; where that fails or is a pipe, whose reader may not read it to its end, on stderr too.
+    """Print on stdout; where that fails or is a pipe, which its reader may leave, on stderr too if that leads elsewhere.
 
     err  print only there
     """
     if not err:
         click.echo(text)
-    if err or output_failure() is not None or _is_pipe(sys.stdout):
+    if err or output_failure() is not None or (_is_pipe(sys.stdout) and not _is_one_file(sys.stdout, sys.stderr)):
         click.echo(text, err=True)
 
 
@@ -96,6 +96,13 @@ def _is_pipe(stream: TextIO | Outliving) -> bool:
     except (OSError, ValueError):  # a test's
         return False
     return stat.S_ISFIFO(mode) or (stat.S_ISCHR(mode) and not stream.isatty())
+
+
+def _is_one_file(one: TextIO | Outliving, other: TextIO | Outliving) -> bool:
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):
+        return False
 
 
 def outliving(write: Callable[[memoryview], object]) -> Callable[[memoryview], object]:

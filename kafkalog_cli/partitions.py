@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.advice import argument
 from engine.errors import KafkalogError, UsageError
 from engine.files import Files, acting_as_root, is_locked, nameless_file
 from engine.findings import Severity
@@ -27,6 +28,7 @@ from kafkalog_cli.render_report import exit_status, json_line, stopped_line, tex
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from engine.errors import UnwritableFile
     from engine.log.kafka07.log import Log07
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.logdir.log_manager import LogManager
@@ -67,7 +69,8 @@ def run(
         )
         whole = [log_dir.path for log_dir in manager.cluster.log_dirs if log_dir.is_whole]
         if whole and operation in _ONE_BY_ONE:
-            raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one")
+            do = f"ls -d {argument(whole[0])}/*-*    # partitions: name the directories that are meant"
+            raise UsageError(f"{whole[0]}: a log dir; {operation} wants partitions, named one by one", do=do)
         if meet is not None:
             meet(manager)
         yield from operate(manager, options, work, errors, progress.done, work_07)
@@ -120,6 +123,7 @@ def _session(
                 closing(perform(manager, opening, progress)) as performed,  # its threads end before quarantines are closed
             ):
                 tally.begin(manager)
+                errors += _not_permitted(manager) if values["dry_run"] and not values.get("explain") else ()
                 for report in chain(_held(manager) if opening.dry_run else (), performed):
                     if report.failure is None:
                         tally.done(report.directory)
@@ -129,7 +133,6 @@ def _session(
                     status = max(status, exit_status(report))
                     if values["metrics_textfile"] is not None:
                         reports.append(report)
-                tally.end()
                 if flushes is not None and not opening.dry_run:
                     with acting_as_root():  # the user named the file
                         write_textfile(Files(), values["metrics_textfile"], manager, reports, len(errors), flushes, metrics())
@@ -147,11 +150,18 @@ def _session(
             if values["form"] == "json" and failure not in told:
                 click.echo(stopped_line(failure))
             outcome.error(failure)
-        if errors and quarantines is not None and not (values["dry_run"] or quarantines.is_used):
-            click.echo("nothing was changed", err=True)
-        elif INTERRUPTION.number is None and (errors or not tally.is_ended) and tally.is_worth_telling:
-            click.echo(printable(tally.text()), err=True)
+        if any(not isinstance(failure, UsageError) for failure in errors):
+            is_unchanged = quarantines is not None and not (values["dry_run"] or quarantines.is_used)
+            _say_how_far(tally, is_unchanged=is_unchanged)
         return INTERRUPTION.status or max(status, outcome.finish())
+
+
+def _say_how_far(tally: Tally, *, is_unchanged: bool) -> None:
+    """What became of an operation that failed."""
+    if is_unchanged:
+        click.echo("nothing was changed", err=True)
+    if INTERRUPTION.number is None and tally.is_worth_telling:
+        click.echo(printable(tally.text()), err=True)
 
 
 def check_metrics(values: dict[str, Any]) -> None:
@@ -167,7 +177,6 @@ class Tally:
         self._with_metadata = with_metadata
         self._manager: LogManager | None = None
         self._done: set[str] = set()
-        self.is_ended = False
 
     def begin(self, manager: LogManager) -> None:
         """Take note of whose logs are worked on; the operation may still choose among them."""
@@ -186,10 +195,6 @@ class Tally:
             for place in (log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE) if log_dir.is_whole else log_dir.places)
             if self._with_metadata or not log_dir.is_whole or place.name.topic != METADATA_TOPIC
         ]
-
-    def end(self) -> None:
-        """Nothing failed as a whole."""
-        self.is_ended = True
 
     @property
     def is_begun(self) -> bool:
@@ -228,6 +233,15 @@ def _held(manager: LogManager) -> Iterator[Report]:
                    "and what it writes meanwhile may look like damage")
             report.add(Action.REFUSED, FileKind.LOCK.value, why, severity=Severity.WARNING)
             yield report
+
+
+def _not_permitted(manager: LogManager) -> list[UnwritableFile]:
+    """For a dry run: why the same command could not change the log dirs."""
+    from engine.log.logdir.locking import not_permitted
+
+    log_dirs = manager.cluster.log_dirs
+    places = [place.path for log_dir in log_dirs for place in log_dir.places]
+    return not_permitted(Files(), [log_dir.path for log_dir in log_dirs], places)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import click
 
 from engine.advice import argument
 from engine.errors import KafkalogError, UnwritableFile, UsageError
+from engine.files import may_write
 from engine.layout import parent_of
 from kafkalog_cli.app import kept_in
 from kafkalog_cli.output import say_at_any_rate
@@ -48,6 +49,9 @@ class Quarantines:
     def finish(self, errors: list[KafkalogError]) -> None:
         """Note how everything was left. Where one of them can not, the others do, and why goes to `errors`."""
         for made in self._made:
+            if self._dry_run and not may_write(parent_of(made.directory)):
+                what = f"{made.directory}: without --dry-run it could not be made, and nothing would be done"
+                errors.append(UnwritableFile(what, do=_elsewhere()))
             try:
                 made.finish()
             except KafkalogError as error:
@@ -106,6 +110,9 @@ def _make(quarantine: QuarantiningFiles) -> None:
     try:
         quarantine.make()
     except UnwritableFile as error:
-        other = "--no-quarantine" in (option for one in click.get_current_context().command.params for option in one.opts)
-        do = "--quarantine DIR keeps it elsewhere" + (", --no-quarantine does without" if other else "")
-        raise UnwritableFile(f"{error}: what is cut is to be kept there", do=do) from error
+        raise UnwritableFile(f"{error}: what is cut is to be kept there", do=_elsewhere()) from error
+
+
+def _elsewhere() -> str:
+    other = "--no-quarantine" in (option for one in click.get_current_context().command.params for option in one.opts)
+    return "--quarantine DIR keeps it elsewhere" + (", --no-quarantine does without" if other else "")

@@ -65,7 +65,7 @@ class Rebuild:
         errors  takes those of quarantines that can not be closed
         Raises LogDirLocked, UnwritableFile.
         """
-        from engine.log.logdir.locking import locked
+        from engine.log.logdir.locking import locked, not_permitted
         from engine.log.verify.rebuild import Rebuilder
         from engine.overlay import OverlayFiles
         from engine.overlay.spill import Spill
@@ -76,6 +76,8 @@ class Rebuild:
             log_dirs = list(dict.fromkeys(log_dir_of.values()))
             load_everything(files, [*log_dirs, *directories])
             stack.enter_context(locked(files, log_dirs, directories))
+            if disk is None:
+                errors += not_permitted(reader, log_dirs, directories)
             seams = dict.fromkeys(log_dirs, files)
             try:
                 if self._quarantines is not None:

@@ -10,7 +10,7 @@ import click
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
 from engine.log.report import Action, leaves_doubt
-from kafkalog_cli.app import printable
+from kafkalog_cli.app import add_next_step, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,6 +141,7 @@ def stopped_line(error: KafkalogError) -> str:
 
 def error_json(error: KafkalogError) -> dict[str, str | None]:
     """Why something could not be done."""
+    add_next_step(error)
     return {"code": error.code, "message": str(error), "do": error.do}
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.errors import KafkalogError, UnreadableFile
-from engine.half_commits import STAGING
+from engine.half_commits import MANIFEST, STAGING
+from engine.layout import file_name, parent_of
 from engine.log.quarantine.naming import time_text
 from engine.log.quarantine.restore import Restored, Undone
 from kafkalog_cli.app import UNREADABLE, Outcome, kept_in, printable
@@ -17,11 +18,14 @@ from kafkalog_cli.asking import DECLINED, agreed
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output, say_at_any_rate
+from kafkalog_cli.quarantining import would_keep
 from kafkalog_cli.render_report import stopped_line
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.log.quarantine.kept import Kept
+    from engine.log.quarantine.seam import QuarantiningFiles
+    from kafkalog_spark.sink.undoing import LastCommit
 
 
 def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, yes: bool, form: str) -> int:
@@ -36,8 +40,8 @@ def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, ye
         if len(directories) > 1 and not (dry_run or yes) and not agreed(_summary(files, directories)):
             return DECLINED
         for directory in directories:
-            if _is_half_committed(files, directory):
-                status = max(status, undo_commits(files, directory, form, dry_run=dry_run))
+            if file_name(directory) == MANIFEST or _is_half_committed(files, directory):
+                status = max(status, undo(files, directory, form, dry_run=dry_run))
             else:
                 status = max(status, _restore(files, directory, force=force, salvage=salvage, dry_run=dry_run, form=form))
             if INTERRUPTION.status:
@@ -49,6 +53,13 @@ def run(paths: tuple[str, ...], *, force: bool, salvage: bool, dry_run: bool, ye
         outcome.error(error)
         status = max(status, outcome.finish())
     return status
+
+
+def undo(files: Files, path: str, form: str, *, dry_run: bool = False) -> int:
+    """Undo a commit of Spark's sink → exit status: the one that was stopped in a log dir, or the last one by its manifest."""
+    if file_name(path) == MANIFEST:
+        return undo_last(files, parent_of(files.absolute(path)), form, dry_run=dry_run)
+    return undo_commits(files, path, form, dry_run=dry_run)
 
 
 def _is_half_committed(files: Files, directory: str) -> bool:
@@ -103,6 +114,79 @@ def undo_commits(files: Files, log_dir: str, form: str, *, dry_run: bool = False
         would = "would be " if dry_run else ""
         click.echo(f"{printable(log_dir)}: " + (f"{would}undone: {printable(journal)}" if journal else "nothing to undo"))
     return 0 if journal is None else 1
+
+
+def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> QuarantiningFiles:
+    """A quarantine of what is taken out of a log dir. Raises UnwritableFile."""
+    from engine.files import acting_as_root
+    from engine.log.quarantine.naming import quarantine_beside
+    from engine.log.quarantine.seam import QuarantiningFiles
+
+    with acting_as_root():  # the owner of a log dir may not be allowed to make something beside it
+        directory, of = quarantine_beside(files, log_dir, now), (files.resolve(log_dir),)
+        aside = QuarantiningFiles(files, directory, command="restore", now=now, log_dirs=of, is_rehearsal=dry_run)
+        if not dry_run:
+            aside.make()
+    return aside
+
+
+def undo_last(files: Files, log_dir: str, form: str, *, dry_run: bool = False) -> int:
+    """Undo the last commit of Spark's sink in a log dir, → exit status. A quarantine keeps what it wrote."""
+    from engine.files import acting_as_root, now_ms
+    from engine.log.logdir.locking import locked
+    from kafkalog_spark.sink.staging import partitions
+    from kafkalog_spark.sink.undoing import last_commit, undo_last_commit
+
+    outcome, now = Outcome(), now_ms()
+    aside: QuarantiningFiles | None = None
+    try:
+        with INTERRUPTION:
+            files.info(f"{log_dir}/{MANIFEST}")  # it is there
+            places = partitions(files, log_dir)
+            load_everything(files, [log_dir, *places])
+            with locked(files, [log_dir], places), acting_as_root() if dry_run else nullcontext():  # which only reads
+                commit = last_commit(files, log_dir)
+                if commit is not None:
+                    aside = _aside(files, log_dir, now, dry_run=dry_run)
+                    try:
+                        undo_last_commit(aside, log_dir, commit, now)
+                    finally:
+                        INTERRUPTION.pardon()
+                        aside.finish()
+    except KafkalogError as error:
+        if form == "json":
+            click.echo(stopped_line(error))
+        outcome.error(error)
+        return outcome.finish()
+    except Interrupted:
+        say_interrupted("the commit is not undone yet: call it again to go on")
+        return INTERRUPTION.status
+    finally:
+        if aside is not None and aside.is_used and form == "text":
+            click.echo(would_keep(aside) if dry_run else kept_in(aside))
+    _say_undone(log_dir, commit, aside, form, dry_run=dry_run)
+    return 0
+
+
+def _say_undone(
+    log_dir: str, commit: LastCommit | None, aside: QuarantiningFiles | None, form: str, *, dry_run: bool
+) -> None:
+    for step in [] if commit is None else commit.steps:
+        what = "removed" if step.end < 0 else "truncated"
+        if form == "json":
+            click.echo(json.dumps({"undone": what, "path": f"{log_dir}/{step.name}", "offsets": step.offsets}))
+        else:
+            to = "" if step.end < 0 else f" to offset {step.end}"
+            click.echo(f"  {what} {printable(f'{log_dir}/{step.name}')}{to}, {step.offsets} offsets")
+    if form == "json":
+        undone = None if commit is None else commit.manifest.last
+        click.echo(json.dumps({"logDir": log_dir, "dryRun": dry_run, "undoneCommit": undone,
+                               "quarantine": None if aside is None else aside.directory}))
+    elif commit is None:
+        click.echo(f"{printable(log_dir)}: nothing to undo")
+    else:
+        would = "would be " if dry_run else ""
+        click.echo(f"{printable(log_dir)}: {would}undone: the commit of {time_text(commit.manifest.at_ms)}")
 
 
 def _restore(files: Files, directory: str, *, force: bool, salvage: bool, dry_run: bool, form: str) -> int:

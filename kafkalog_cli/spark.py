@@ -16,7 +16,7 @@ import click
 
 from kafkalog_cli.app import UNREADABLE, printable
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, HeedingFiles, Interrupted, say_interrupted
-from kafkalog_cli.restoring import undo_commits
+from kafkalog_cli.restoring import undo as undo_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -91,10 +91,10 @@ def _done(job: str, spark: SparkSession, given: Given) -> int:
 
 
 def undo(paths: tuple[str, ...]) -> int:
-    """Another name of `restore` for log dirs → exit status. After a signal no other log dir is begun."""
+    """Another name of `restore` for commits → exit status. After a signal no other log dir is begun."""
     status = 0
     for path in paths:
-        status = max(status, undo_commits(HeedingFiles(), path.rstrip("/") or path, "text"))
+        status = max(status, undo_commit(HeedingFiles(), path.rstrip("/") or path, "text"))
         if INTERRUPTION.status:
             return INTERRUPTION.status
     return status
@@ -169,7 +169,7 @@ def _verify(spark: SparkSession, given: Given) -> int:
     reading = {name: value for name, value in given.reading.items() if name != "onCorruption"}
     severities: Counter[str] = Counter()
     is_unreadable = False
-    for row in _shown(rows_of(verify(spark, *given.paths, **reading)), given.form, _finding_line):
+    for row in _shown(rows_of(verify(spark, *given.paths, config=given.config, **reading)), given.form, _finding_line):
         severities[row["severity"]] += 1
         is_unreadable |= row["code"] == UNREADABLE
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])

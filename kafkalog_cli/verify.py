@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict
 from functools import partial
-from threading import Event, Lock
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -18,13 +18,13 @@ from engine.dump.json_stream import JsonStream, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity
-from engine.layout import FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
+from engine.layout import FileKind, file_name, parent_of, parse_file_name
 from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.nameless import KINDS as NAMELESS
-from engine.log.tiering import TopicPolicy
+from engine.log.logdir.topics import Topics
 from engine.log.verify.partition import Verification, verify_partition
 from engine.patterns import expand
-from kafkalog_cli.app import Outcome, printable, say_interpreted
+from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.asking import DECLINED, Declined
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, say_interrupted
 from kafkalog_cli.output import outlive_output, outliving, raw_stdout
@@ -33,10 +33,7 @@ from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from engine.config import LogConfig
     from engine.files import ReadOnlyFiles
-    from engine.layout import PartitionDir
-    from engine.log.logdir.log_manager import LogManager
     from engine.log.logdir.settings import Settings
     from engine.log.logdir.startup import Cluster
     from kafkalog_cli.rebuilding import Begun, Rebuild
@@ -69,7 +66,6 @@ def verify_all(
     settings  of topics, besides those of the metadata log beside them
     rebuild   None: nothing is written
     """
-    say_interpreted()
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
         outlive_output()
@@ -84,7 +80,7 @@ def verify_all(
                 disk = watched_disk(progress, None) if writes else None
                 files = watched_reader(progress) if disk is None else disk
                 tally.directories, clusters = _partitions(files, paths, outcome)
-                topics = _Topics(files, clusters, settings)
+                topics = Topics(files, clusters, settings)
                 begun = None
                 if rebuild is not None:
                     refuse_unrelated(files, _directories(files, paths))
@@ -156,43 +152,7 @@ def _results(
         pool.shutdown(cancel_futures=True)
 
 
-class _Topics:
-    """What is known of the topics of partitions: the metadata log beside them says it, and the user's own settings."""
-
-    def __init__(self, files: ReadOnlyFiles, clusters: Iterable[Cluster], settings: Settings) -> None:
-        self._files, self._settings = files, settings
-        self._clusters = {files.resolve(log_dir.path): cluster for cluster in clusters for log_dir in cluster.log_dirs}
-        self._managers: dict[int, LogManager] = {}  # by the identity of their clusters
-        self._lock = Lock()  # partitions are verified side by side
-
-    def config(self, directory: str) -> LogConfig:
-        """The settings of the partition in `directory`, as other commands find them."""
-        manager, name = self._find(directory)
-        return self._settings.config if manager is None or name is None else manager.config(name.topic)
-
-    def policy(self, directory: str) -> TopicPolicy:
-        """What becomes of its old records, as far as it is known."""
-        manager, name = self._find(directory)
-        return TopicPolicy() if manager is None or name is None else manager.policy(name.topic)
-
-    def _find(self, directory: str) -> tuple[LogManager | None, PartitionDir | None]:
-        absolute = self._files.absolute(directory)
-        cluster = self._clusters.get(self._files.resolve(parent_of(absolute)))
-        return None if cluster is None else self._manager(cluster), parse_partition_dir(file_name(absolute))
-
-    def _manager(self, cluster: Cluster) -> LogManager:
-        """Made when something is asked of it: most partitions are sound, and nothing is."""
-        from engine.log.logdir.log_manager import LogManager
-        from engine.overlay import OverlayFiles
-
-        with self._lock:
-            if id(cluster) not in self._managers:
-                files = OverlayFiles(self._files, 0)
-                self._managers[id(cluster)] = LogManager(lambda _log_dir: files, cluster, self._settings, 0)
-            return self._managers[id(cluster)]
-
-
-def _rebuilt(result: _Verified, directory: str, topics: _Topics, begun: Begun) -> _Verified:
+def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) -> _Verified:
     """Rebuild what is broken in `directory`, and verify it again."""
     try:
         names = begun.rebuild(directory, topics.config(directory), topics.policy(directory).tiering, result.findings)
@@ -287,7 +247,7 @@ def _is_lost_segment(files: ReadOnlyFiles, path: str) -> bool:
     return is_log and not files.exists(path)
 
 
-def _verify(files: ReadOnlyFiles, topics: _Topics, directory: str, stop: Event) -> _Verified:
+def _verify(files: ReadOnlyFiles, topics: Topics, directory: str, stop: Event) -> _Verified:
     findings: list[Finding] = []
     try:
         done = verify_partition(files, directory, findings.append, lambda: not stop.is_set(), partial(topics.policy, directory))

@@ -1,16 +1,19 @@
-"""What every test may use. KAFKALOG_TEST_KERNELS=interpreted runs the suite on kernels that are not compiled.
-
-Of two runs, one compiled and one interpreted, the second skips what is marked `once`; `-m once` runs just that.
-"""
+"""What every test may use."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.corpus import corpus_directory, own_corpus_directory
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # the same examples every time, however slow the machine: a red suite means a change, not bad luck; `make fuzz` draws anew
 settings.register_profile(
@@ -20,30 +23,9 @@ settings.load_profile("suite")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background of a shell: what we start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-INTERPRETED = os.environ.get("KAFKALOG_TEST_KERNELS") == "interpreted"
-if INTERPRETED:
-    from tests.support.interpreted import install
-
-    install()
-
-from typing import TYPE_CHECKING
-
-from tests.support.corpus import corpus_directory, own_corpus_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="store goldens anew; those of Kafka only from real Kafka")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not INTERPRETED or "once" in config.option.markexpr:
-        return
-    for item in items:
-        if once := item.get_closest_marker("once"):
-            item.add_marker(pytest.mark.skip(reason=once.args[0]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -54,9 +36,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_report_header() -> str:
-    from engine.kernels import BUILD
-
-    return f"kafkalog kernels: {BUILD}; corpus: {os.environ.get('KAFKALOG_CORPUS', 'the project’s own')}"
+    return f"kafkalog corpus: {os.environ.get('KAFKALOG_CORPUS', 'the project’s own')}"
 
 
 @pytest.fixture(scope="session")

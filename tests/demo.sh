@@ -19,9 +19,6 @@ show() { # run a command, show its beginning; problems found are part of the dem
 
 say() { printf '\n# %s\n' "$*"; }
 
-case $("$PYTHON" -m kafkalog_cli.main --version) in
-*interpreted*) say "The kernels are interpreted here: same results, many times slower. A C compiler and python3-dev mend that" ;;
-esac
 cp -R "$LOGS/unclean/d0" "$WORK/data"
 cd "$WORK"
 PARTITION=data/u-rolls-0

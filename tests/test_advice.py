@@ -9,9 +9,6 @@ import pytest
 
 from engine.advice import argument
 from engine.findings import KINDS, Finding, Where
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 NAMES = ["data/t-0", "my data/t 0", "it's", '"', "$HOME `x` !y", "a\nb", "\x1b[31m", "back\\slash\n", "é", "\udcff x", "\u202eabc", "*?[a]", "x;y", "~"]
 

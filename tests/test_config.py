@@ -8,9 +8,6 @@ from engine.config import LONG_MAX, LogConfig, is_known
 from engine.errors import UsageError
 from engine.server_config import SYNONYMS, read_server_config, server_config
 from tests.support.memory_files import MemoryFiles
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 
 def test_defaults_are_those_of_kafka():

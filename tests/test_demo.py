@@ -8,9 +8,6 @@ import subprocess
 import sys
 
 from tests.support.console import ROOT
-from tests.support.once import OWN_PROCESS
-
-pytestmark = OWN_PROCESS
 
 
 def test_the_demo_recovers_a_damaged_partition_and_undoes_it():

@@ -8,10 +8,7 @@ import pytest
 from engine.discovery import DirectoryKind, directory_kind, discover
 from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
-from tests.support.once import NO_KERNEL
 from tests.support.permissions import without_permission
-
-pytestmark = NO_KERNEL
 
 HEX = "a2eb80d57bfc4269af90e35d3898849a"
 

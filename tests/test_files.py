@@ -10,10 +10,7 @@ from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles
 from tests.support.disk_model import Disk
 from tests.support.memory_files import MemoryFiles
-from tests.support.once import NO_KERNEL
 from tests.support.other_process import is_held
-
-pytestmark = NO_KERNEL
 
 CONTENTS = {"dir/a.log": b"0123456789", "dir/empty": b"", "dir/sub/b": b"x", "dir/ü\n": b"y"}
 

@@ -15,10 +15,7 @@ from engine.log.operations.untouched import UntouchedFiles
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles, PowerCut, Trouble, WritableCrashFile, cut, run
 from tests.support.disk_model import Disk, Keep
-from tests.support.once import NO_KERNEL
 from tests.support.shifted_files import ShiftedFiles
-
-pytestmark = NO_KERNEL
 
 
 def make(name, tmp_path):

@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.support.needs import lacking
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 ROOT = Path(__file__).parents[1]
 SEAM = {"os", "io", "mmap", "fcntl", "shutil", "time", "pathlib", "tempfile", "subprocess", "socket", "glob", "posix"}
@@ -77,7 +73,7 @@ def numbered_anew(tree: ast.Module):
     elsewhere = {
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("engine.")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").removeprefix("cython.cimports.").startswith("engine.")
         for alias in node.names
     } - SHARED_NUMBERS
     for node in ast.walk(tree):
@@ -98,10 +94,10 @@ def numbered_anew(tree: ast.Module):
 
 @pytest.mark.parametrize(("source", "wrong"), [
     ("from engine.formats import BatchField", 1), ("class Trait(IntEnum):\n    FLAWS = 0", 1), ("NEXT, BEFORE = range(2)", 1),
-    ("from engine.kernels.bounds import BLOCK\n_BLOCK = cython.declare(cython.int, BLOCK)", 1),
-    ("from engine.kernels import fields\n_SIZE = cython.declare(cython.int, fields.B_SIZE)", 1),
-    ("from engine.kernels import fields\n_FLAGS = cython.declare(cython.int, fields.CONTROL_FLAG | fields.CODEC_MASK)", 0),
-    ("from engine.kernels.checksum import reach\n_REACH = cython.declare(cython.int, reach())", 0),
+    ("from cython.cimports.engine.kernels.bounds import BLOCK\n_BLOCK = cython.declare(cython.int, BLOCK)", 1),
+    ("from cython.cimports.engine.kernels import fields\n_SIZE = cython.declare(cython.int, fields.B_SIZE)", 1),
+    ("from cython.cimports.engine.kernels import fields\n_FLAGS = cython.declare(cython.int, fields.CONTROL_FLAG | fields.CODEC_MASK)", 0),
+    ("from cython.cimports.engine.kernels.checksum import reach\n_REACH = cython.declare(cython.int, reach())", 0),
     ("from engine.kernels.escapes import RANGES\n_COUNT = cython.declare(cython.int, 2 * len(RANGES))", 0),
     ("LIMIT = 640\n_LIMIT = cython.declare(cython.int, LIMIT)\n_GROWTH = cython.declare(cython.int, 4)", 0),
 ])  # fmt: skip
@@ -251,28 +247,3 @@ def test_the_architecture_names_every_module():
         if path.name != "__init__.py" and name not in named and named.isdisjoint(packages) and not is_in_tree:
             missing.append(name)
     assert missing == []
-
-
-def marked_once(reason: str) -> list[Path]:
-    """Test files that are run once for that reason (see tests/support/once.py)."""
-    return [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if f"pytestmark = {reason}\n" in path.read_text()]
-
-
-def test_what_is_said_to_need_no_kernel_imports_none():
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in marked_once("NO_KERNEL")]
-    assert "tests.schema.test_decode" in names
-    program = f"import sys, {', '.join(names)}; print([name for name in sys.modules if name.startswith('engine.kernels')])"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
-
-
-def test_what_is_said_to_take_both_builds_takes_no_function_of_one():
-    """A kernel's own test loads it in both builds; from one that is loaded already it takes names of constants and rows only."""
-    files = marked_once("BOTH_BUILDS")
-    assert ROOT / "tests/kernels/test_scan.py" in files
-    for path in files:
-        source = path.read_text()
-        assert "load_kernel(" in source, path
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("engine.kernels"):
-                assert [alias.name for alias in node.names if alias.name.islower()] == [], path

@@ -19,9 +19,6 @@ from engine.layout import (
     time_index_file_name,
     transaction_index_file_name,
 )
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 HEX = "a2eb80d57bfc4269af90e35d3898849a"
 

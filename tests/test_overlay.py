@@ -13,9 +13,6 @@ from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile
 from engine.overlay import Operation, OverlayFile, OverlayFiles
 from tests.support.file_work import do_work, make_tree, tree, works
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 NOW = 1_700_000_000_000
 

@@ -5,9 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.properties import decode_properties
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 
 @pytest.mark.parametrize(

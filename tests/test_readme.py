@@ -11,9 +11,6 @@ import sys
 import pytest
 
 from tests.support.console import ROOT, pattern, run, steps
-from tests.support.once import OWN_PROCESS
-
-pytestmark = OWN_PROCESS
 
 README = ROOT / "README.md"
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]

@@ -30,11 +30,12 @@ from engine.files.owner import (
     user_name,
 )
 from engine.files.refusals import LINK, is_full, taken, unreadable, unwritable
-from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, remove_tree, replace
+from engine.files.seam import DiskSpace, FileInfo, Files, ReadOnlyFiles, look, may_write, remove_tree, replace
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
     "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner", "is_full", "is_locked", "is_root", "look",
-    "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user", "unreadable",
+    "may_write", "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user",
+    "unreadable",
     "unwritable", "user_name", "zeros",
 ]  # fmt: skip

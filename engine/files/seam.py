@@ -53,6 +53,12 @@ class FileInfo(NamedTuple):
         return self.modified_ns // 1_000_000
 
 
+def may_write(path: str) -> bool:
+    """Does the operating system let this process change what is at `path`, as far as permissions tell?"""
+    name, descriptor = at(path)
+    return os.access(name, os.W_OK, dir_fd=descriptor, effective_ids=True)
+
+
 class DiskSpace(NamedTuple):
     """Of the file system that a path lies on: a number of its own, bytes that a user who is not root may still write."""
 

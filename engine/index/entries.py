@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from engine.advice import argument
-from engine.errors import UnreadableFile
 from engine.files import zeros
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX
-from engine.index.errors import CorruptIndex
+from engine.index.errors import CorruptIndex, IndexTooLarge
 from engine.record.windows import is_zero
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class IndexFile:
 
     @classmethod
     def read(cls, files: ReadOnlyFiles, path: str, base_offset: int) -> Self:
-        """Read the file at `path`. Raises UnreadableFile, also for more than MAX_INDEX_SIZE bytes of entries.
+        """Read the file at `path`. Raises UnreadableFile, and IndexTooLarge for more than MAX_INDEX_SIZE bytes of entries.
 
         Zeros behind them, as a broker allocates them ahead, take no memory; no index has more than 2^31 − 1 bytes.
         """
@@ -53,7 +52,7 @@ class IndexFile:
                 return cls(file.read(0, size), base_offset, path)
             used = _used_bytes(file, size) if size <= INT_MAX else size
             if used > MAX_INDEX_SIZE:
-                raise UnreadableFile(_too_large(path, used), do=f"kafkalog verify-index --rebuild {argument(path)}", path=path)
+                raise IndexTooLarge(_too_large(path, used), do=f"kafkalog verify-index --rebuild {argument(path)}", path=path)
             data = zeros(size)
             file.read_into(data[:used], 0)
             return cls(data, base_offset, path)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UnreadableFile
+
+
+class IndexTooLarge(UnreadableFile):
+    """An index with more bytes than one may have. It was not read."""
 
 
 class CorruptIndex(KafkalogError):

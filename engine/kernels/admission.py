@@ -5,15 +5,9 @@ Mirrors the loops of LogValidator and DefaultRecordBatch's setters.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.numbers import put_int
-    from cython.cimports.engine.kernels.predicates import has_producer, is_whole
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.numbers import put_int
-    from engine.kernels.predicates import has_producer, is_whole
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.numbers import put_int
+from cython.cimports.engine.kernels.predicates import has_producer, is_whole
 
 _NOT_TAKEN = cython.declare(cython.longlong, fields.CODEC_MASK | fields.CONTROL_FLAG | fields.TIMESTAMP_TYPE_FLAG)
 

@@ -6,11 +6,7 @@ Codec libraries of other versions or authors make other bytes of the same data. 
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
-else:
-    from engine.kernels.numbers import copy_bytes, u32_le
+from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
 
 SNAPPY_BLOCK = 1 << 16  # largest block that a position of 16 bits can point into
 LZ4_BLOCK = (1 << 16) + 10  # LZ4_64Klimit − 1: above it LZ4 works in another way

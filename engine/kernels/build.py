@@ -1,4 +1,4 @@
-"""Which kernels are compiled, and from what. setup.py runs this file by itself: it imports nothing of ours."""
+"""Which kernels are compiled, and from what. setup.py runs this file on its own: it imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -37,6 +37,9 @@ KERNELS = (
 SHARED = "_shared"  # what all kernels need of Cython, compiled once
 STAMP = "_stamp"  # says SOURCES, what `sources_digest` gave when they were compiled
 
+NUMBERS = ("fields", "walk", "tables")  # setup.py writes a .pxd for each: what it declares, as literals
+NOT_COMPILED = "the kernels of kafkalog are not compiled: run `make build` in the checkout, or pip install kafkalog again"
+
 
 def sources_digest(sources: dict[str, bytes]) -> str:
     """One word for what kernels are compiled from. `sources`: the files of this package by name; others do not count."""
@@ -48,3 +51,17 @@ def sources_digest(sources: dict[str, bytes]) -> str:
         if name in compiled or name.endswith(".pxd"):
             word.update(b"%b %d\n%b" % (name.encode(), len(sources[name]), sources[name]))
     return word.hexdigest()
+
+
+def literals(name: str, declared: dict[str, object]) -> str:
+    """The .pxd of a module of NUMBERS: its constants as literals, so that no kernel loads one at run time.
+
+    declared  the names of the module. INT_MAX and larger ones are of 64 bits, so that sums with them are.
+    """
+    constants = {word: int(value) for word, value in declared.items() if word.isupper() and isinstance(value, int)}
+    wide = {word: value for word, value in constants.items() if not -(2**31) < value < 2**31 - 1}
+    lines = [f"# Written by setup.py from {name}.py.", "", "cdef enum:"]
+    lines += [f"    {word} = {value}" for word, value in constants.items() if word not in wide]
+    if wide:
+        lines += ["", "cdef extern from *:", *(f'    const long long {word} "{value}LL"' for word, value in wide.items())]
+    return "\n".join(lines) + "\n"

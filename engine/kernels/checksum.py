@@ -19,7 +19,7 @@ _ONES = cython.declare(cython.uint, 0xFFFFFFFF)
 def make_tables(polynomial: cython.uint) -> array:
     """Sixteen tables of 256 entries for slicing-by-16, flat."""
     made = array("I", bytes(4 * 16 * 256))
-    tables: cython.uint[::1] = made if cython.compiled else memoryview(made)
+    tables: cython.uint[::1] = made
     value: cython.uint
     byte: cython.Py_ssize_t
     level: cython.Py_ssize_t
@@ -41,10 +41,7 @@ def checksum(data, start, end, tables):
     data    any bytes        start, end  byte positions        tables  from `make_tables`
     """
     if start < 0 or end < start or end > data.shape[0] or tables.shape[0] < 4096: return -1
-    if cython.compiled:
-        return sliced(cython.address(data[start]), end - start, cython.address(tables[0]))
-    else:
-        return sliced(data[start:end], end - start, tables)
+    return sliced(cython.address(data[start]), end - start, cython.address(tables[0]))
 
 
 def sliced(data, size, tables):
@@ -64,21 +61,3 @@ def sliced(data, size, tables):
         crc = (crc >> 8) ^ tables[(crc ^ data[at]) & 0xFF]
         at += 1
     return crc ^ _ONES
-
-
-if not cython.compiled:
-    from zlib import crc32 as _crc32
-
-    def crc32(data, start, end, _tables):
-        """CRC-32 of data[start:end], unsigned. Compiled kernels have it from checksum.pxd."""
-        return _crc32(data[start:end])
-
-    crc32c = checksum
-
-    def sliced_reach():
-        """Up to which size a range is checked in kernels by slicing: interpreted, the library is always faster."""
-        return 0
-
-    def crc32c_reach():
-        """The same where the processor may have an instruction for it."""
-        return 0

@@ -2,13 +2,8 @@
 """Batches and records as a cleaner takes them: sound ones, in order; and those of a batch that stay."""
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.predicates import is_known, is_legacy, is_whole
-else:
-    from engine.kernels import fields
-    from engine.kernels.predicates import is_known, is_legacy, is_whole
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.predicates import is_known, is_legacy, is_whole
 
 
 @cython.ccall

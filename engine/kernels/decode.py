@@ -2,13 +2,8 @@
 """Records of v2 batches → columns. Mirrors DefaultRecord.readFrom and DefaultRecordBatch.iterator."""
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import varint, varlong, wrapped_sum
-else:
-    from engine.kernels import fields
-    from engine.kernels.numbers import varint, varlong, wrapped_sum
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.numbers import varint, varlong, wrapped_sum
 
 
 @cython.cfunc
@@ -156,7 +151,3 @@ def read_varint(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, en
     """A zigzag varint of 32 bits in data[at:end] → (value, position behind it); (0, −1) where there is none."""
     if at < 0 or end > data.shape[0]: return 0, -1
     return varint(data, at, end)
-
-
-if not cython.compiled:
-    from engine.kernels.reference import decode_records  # noqa: F401  # too slow interpreted

@@ -2,17 +2,11 @@
 """A key's digest: 128 bits under a secret, what the cleaner remembers in place of the key.
 
 SipHash-1-3 with 128 bits of output: two keys never fall together in practice, and nobody who does not know the secret can
-make two that do. Without a compiler it is BLAKE2b: other bits, the same promise.
+make two that do.
 """
 
-import hashlib
-
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-else:
-    from engine.kernels import fields, tables
+from cython.cimports.engine.kernels import fields, tables
 
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 
@@ -114,18 +108,6 @@ def _digest(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: 
     return one | (one == 0 and word == 0), word
 
 
-def _plain_digest(data, at, size, secret_0, secret_1):
-    """The same contract without a compiler."""
-    secret = secret_0.to_bytes(8, "little") + secret_1.to_bytes(8, "little")
-    digest = hashlib.blake2b(data[at : at + size], digest_size=16, key=secret).digest()
-    one, other = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
-    return one or int(other == 0), other
-
-
-if not cython.compiled:
-    _digest = _plain_digest  # Python's integers do not wrap at 64 bits
-
-
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
@@ -141,10 +123,9 @@ def digest(data: cython.const[cython.uchar][::1], secret_0: cython.ulonglong, se
 @cython.exceptval(check=False)
 def _expect(slots: cython.ulonglong[::1], count: cython.Py_ssize_t, one: cython.ulonglong) -> cython.void:
     """Let the processor fetch the slot where the digest most likely is: the map is larger than the caches."""
-    if cython.compiled:
-        slot_count: cython.ulonglong = count
-        at: cython.ulonglong = ((one & _LOW) * slot_count >> 32) * tables.SLOT_WORDS
-        prefetch(cython.address(slots[at]))  # noqa: F821  # digest.pxd declares it
+    slot_count: cython.ulonglong = count
+    at: cython.ulonglong = ((one & _LOW) * slot_count >> 32) * tables.SLOT_WORDS
+    prefetch(cython.address(slots[at]))
 
 
 @cython.cfunc

@@ -7,13 +7,8 @@ nor sizes nor the headers' own lengths. Not one byte is written for a record tha
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, raw_varint_size, varint
-else:
-    from engine.kernels import fields
-    from engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, raw_varint_size, varint
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, raw_varint_size, varint
 
 _ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
 _NO_RECORD = cython.declare(cython.Py_ssize_t, -1)

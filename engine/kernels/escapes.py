@@ -1,7 +1,7 @@
 r"""What a terminal would obey or not show, and how it is shown instead: in plain text as \x1b or \u202e, in JSON as \u001b.
 
 Characters beyond 16 bits are two escapes, their surrogates, in both, as in Java and JSON.
-Compiled kernels ask words.is_unsafe, which has the ranges from here, and escape in text.py and json_strings.py.
+Kernels ask words.is_unsafe, which has the ranges from here, and escape in text.py and json_strings.py.
 """
 
 import re

@@ -1,8 +1,8 @@
 """The constants of `formats` under the names that kernels use, and the flags of those that print.
 
-Compiled kernels take them from fields.pxd, where they are literals, so that no kernel loads or declares one; a test
-compares the two. Whatever has a number in `formats`, or one that callers or other kernels know too, kernels have from
-here, from `walk` or from `tables`; `cython.declare` is for what nobody else knows (tests/test_house.py).
+Kernels take them from fields.pxd, where setup.py writes them as literals, so that no kernel loads or declares one.
+Whatever has a number in `formats`, or one that callers or other kernels know too, kernels have from here, from `walk` or
+from `tables`; `cython.declare` is for what nobody else knows (tests/test_house.py).
 
 B_… and R_…     fields of BatchColumns and RecordColumns        END, TORN …     statuses
 V2_…_AT         positions in a batch header                     V0_…_AT, V1_…_AT   in a message of format 0 or 1

@@ -6,19 +6,11 @@ engine.record, which know what counts as damage.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.frames import copy_16, move_16
-    from cython.cimports.engine.kernels.libzstd import decompress
-    from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
-    from cython.cimports.engine.kernels.predicates import is_legacy
-else:
-    from engine.kernels import fields
-    from engine.kernels.libzstd import decompress
-    from engine.kernels.numbers import copy_bytes, u32_le
-    from engine.kernels.predicates import is_legacy
-
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.frames import copy_16, move_16
+from cython.cimports.engine.kernels.libzstd import decompress
+from cython.cimports.engine.kernels.numbers import copy_bytes, u32_le
+from cython.cimports.engine.kernels.predicates import is_legacy
 
 _LZ4_MAGIC = cython.declare(cython.uint, 0x184D2204)
 _LZ4_PLAIN = cython.declare(cython.int, 0x60)  # of a frame's descriptor: version 1, independent blocks, nothing else
@@ -169,7 +161,7 @@ def _lz4_block(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
                 at += 1
                 size += byte
         if size > end - at or size > room - here: return -1
-        if cython.compiled and size <= 16 and end - at >= 16 and room - here >= 16:
+        if size <= 16 and end - at >= 16 and room - here >= 16:
             copy_16(out, here, data, at)
         elif size:
             copy_bytes(out, here, data, at, size)
@@ -190,7 +182,7 @@ def _lz4_block(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end
                 size += byte
         size += 4
         if size > room - here or here + size > start + largest - _LAST_LITERALS: return -1
-        if cython.compiled and back >= 16 and room - here >= size + 16:
+        if back >= 16 and room - here >= size + 16:
             step = 0
             while step < size:
                 move_16(out, here + step, here + step - back)

@@ -6,13 +6,8 @@ An array of bytes is three buffers: a bit per row (0 is null), 32-bit ends, and 
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import copy_bytes, varint, wrapped_sum
-else:
-    from engine.kernels import fields
-    from engine.kernels.numbers import copy_bytes, varint, wrapped_sum
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.numbers import copy_bytes, varint, wrapped_sum
 
 _LAST_MS = cython.declare(cython.longlong, fields.LONG_MAX // 1000)  # milliseconds that are microseconds of 64 bits
 

@@ -7,16 +7,11 @@ record.json_record, which knows all of JSON.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.json_unescape import four_hex, put_string, unescape
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.json_unescape import four_hex, put_string, unescape
-
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.json_unescape import four_hex, put_string, unescape
 
 _DEEPEST = cython.declare(cython.int, 60)  # levels of JSON within JSON
+_FIELDS = cython.declare(cython.int, 6)  # numbers of members, see _field
 _MOST_DIGITS = cython.declare(cython.Py_ssize_t, 18)  # of a number that surely fits 64 bits
 
 
@@ -183,10 +178,11 @@ def _escaped(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_s
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _is_among(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
-              names: cython.const[cython.uchar][::1]) -> cython.bint:
-    """Is the name data[start:end] one of `names`, each of them a byte with its size and then its bytes?"""
+def _place_among(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_ssize_t,
+                 names: cython.const[cython.uchar][::1]) -> cython.int:
+    """Which of `names`, from 0 on, is the name data[start:end]? −1: none. Each is a byte with its size and then its bytes."""
     at: cython.Py_ssize_t = 0
+    place: cython.int = 0
     size: cython.Py_ssize_t
     same: cython.Py_ssize_t
     while at < names.shape[0]:
@@ -196,9 +192,10 @@ def _is_among(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cython.Py_
             same = 0
             while same < size and data[start + same] == names[at + same]:
                 same += 1
-            if same == size: return True
+            if same == size: return place
         at += size
-    return False
+        place += 1
+    return -1
 
 
 @cython.cfunc
@@ -304,6 +301,9 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
     start: cython.Py_ssize_t = at
     behind: cython.Py_ssize_t
     field: cython.int
+    bit: cython.int
+    one: cython.ulonglong = 1
+    seen: cython.ulonglong = 0  # a bit for each member that may be there once
     at = _space(data, at, end)
     if at == end: return 0
     if data[at] != 123: return -1
@@ -312,7 +312,14 @@ def _json_line(data: cython.uchar[::1], at: cython.Py_ssize_t, end: cython.Py_ss
         name_end = _string_end(data, at, end)
         if name_end < 0: return -1
         field = _field(data, at + 1, name_end - 1)
-        if field == 0 and others.shape[0] and not _is_among(data, at + 1, name_end - 1, others): return -1
+        bit = field
+        if field == 0 and others.shape[0]:
+            bit = _place_among(data, at + 1, name_end - 1, others)
+            if bit < 0: return -1
+            bit += _FIELDS
+        if bit > 0:
+            if bit > 63 or seen >> bit & 1: return -1
+            seen |= one << bit
         at = _space(data, name_end, end)
         if field < 0 or at >= end or data[at] != 58: return -1
         at = _space(data, at + 1, end)
@@ -398,13 +405,3 @@ def parse_json_lines(data: cython.uchar[::1], start: cython.Py_ssize_t, end: cyt
             filled += made
             at = line_end + 1 if line_end < end else end
         return filled, at, tables.PARSED_END
-
-
-if not cython.compiled:
-
-    def parse_json_lines(data, start, end, _timestamp, _others, records, filled):  # too slow interpreted: json reads every line
-        """See above: every line is odd."""
-        if start < 0 or start > end or end > len(data): return filled, start, tables.PARSED_BAD_START
-        if filled < 0 or records.shape[0] < fields.R_FIELDS: return filled, start, tables.PARSED_BAD_START
-        if start == end: return filled, start, tables.PARSED_END
-        return filled, start, tables.PARSED_FULL if filled >= records.shape[1] else tables.PARSED_ODD

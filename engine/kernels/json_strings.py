@@ -1,16 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Bytes as JSON strings: as text where they are well-formed UTF-8, else as base64.
 
-Typed in json_strings.pxd, for ndjson; as in words, `out` and `data` are pointers when compiled. First `string_size` or
-`field_room`, to know that there is room, then `string_field`.
+Typed in json_strings.pxd, for ndjson; as in words, `out` and `data` are pointers. First `string_size` or `field_room`, to
+know that there is room, then `string_field`.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels.words import code_point, is_unsafe, java_escape, utf8_sequence
-else:
-    from engine.kernels.words import code_point, is_unsafe, java_escape, utf8_sequence
+from cython.cimports.engine.kernels.words import code_point, is_unsafe, java_escape, utf8_sequence
 
 
 def string_size(data, start, size, escape):
@@ -167,7 +163,3 @@ def _letter(value):
     if value < 52: return 71 + value
     if value < 62: return value - 4
     return 43 if value == 62 else 47
-
-
-if not cython.compiled:
-    text_size_of, put_field = string_size, string_field

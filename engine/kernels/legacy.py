@@ -5,15 +5,9 @@ Any magic but 0 is laid out like 1, as Kafka reads it.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.checksum import crc32
-    from cython.cimports.engine.kernels.numbers import i32, i64, u32, wrapped_sum
-else:
-    from engine.kernels import fields
-    from engine.kernels.checksum import crc32
-    from engine.kernels.numbers import i32, i64, u32, wrapped_sum
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.checksum import crc32
+from cython.cimports.engine.kernels.numbers import i32, i64, u32, wrapped_sum
 
 
 @cython.ccall

@@ -1,5 +1,7 @@
 # cython: boundscheck=False, wraparound=False
-# What libzstd.py says, for compiled kernels. `library` holds addresses, see tables.Zstd.
+# zstd's own functions for kernels that work on many batches in one call, without the interpreter in between. They come as
+# `library`, which holds addresses (see tables.Zstd and engine.record.libzstd, which finds them), and write no byte after
+# the end of `out`, whatever `data` holds.
 from engine.kernels cimport tables
 
 ctypedef struct zstd_input:
@@ -21,6 +23,7 @@ cdef inline bint zstd_failed(size_t result) noexcept nogil:
     return result > <size_t>0 - 120  # errors are the largest numbers, counted down
 
 
+# Inflate the frame data[start:end] to out[at:] → bytes it made; −1: no library, damage, or no room.
 cdef inline Py_ssize_t decompress(const unsigned long long[::1] library, const unsigned char[::1] data, Py_ssize_t start,
                                   Py_ssize_t end, unsigned char[::1] out, Py_ssize_t at) noexcept nogil:
     cdef zstd_decompress call
@@ -31,6 +34,7 @@ cdef inline Py_ssize_t decompress(const unsigned long long[::1] library, const u
     return -1 if zstd_failed(made) else <Py_ssize_t>made
 
 
+# data[:size] as one frame at out[at:], as Java's stream writes it → position after it; −1: no library, or no room.
 cdef inline Py_ssize_t compress(const unsigned long long[::1] library, const unsigned char[::1] data, Py_ssize_t size,
                                 unsigned char[::1] out, Py_ssize_t at) noexcept nogil:
     cdef zstd_compress call

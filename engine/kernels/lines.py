@@ -2,11 +2,7 @@
 """Lines of a key, a separator and a value → record columns. Nothing is copied: both stay where they stood."""
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-else:
-    from engine.kernels import fields, tables
+from cython.cimports.engine.kernels import fields, tables
 
 
 @cython.cfunc

@@ -6,21 +6,12 @@ for each other at every return to the interpreter. Mirrors Cleaner.buildOffsetMa
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.cleaning import last_in_order
-    from cython.cimports.engine.kernels.decode import decode_rows
-    from cython.cimports.engine.kernels.frames import inflate_rows
-    from cython.cimports.engine.kernels.offset_map import put_rows
-    from cython.cimports.engine.kernels.predicates import is_control, is_legacy
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.cleaning import last_in_order
-    from engine.kernels.decode import decode_rows
-    from engine.kernels.frames import inflate_rows
-    from engine.kernels.offset_map import put_rows
-    from engine.kernels.predicates import is_control, is_legacy
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.cleaning import last_in_order
+from cython.cimports.engine.kernels.decode import decode_rows
+from cython.cimports.engine.kernels.frames import inflate_rows
+from cython.cimports.engine.kernels.offset_map import put_rows
+from cython.cimports.engine.kernels.predicates import is_control, is_legacy
 
 OUT_OF_ORDER = -2
 _OUT_OF_ORDER = cython.declare(cython.longlong, OUT_OF_ORDER)

@@ -7,21 +7,12 @@ as \\u202e.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
-    from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
-    from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
-    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
-    from cython.cimports.engine.kernels.words import advance, boolean, number, put
-else:
-    from engine.kernels import fields
-    from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
-    from engine.kernels.json_strings import field_room, put_field, text_size_of
-    from engine.kernels.numbers import varint, wrapped_difference
-    from engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
-    from engine.kernels.words import advance, boolean, number, put
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
+from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
+from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
+from cython.cimports.engine.kernels.words import advance, boolean, number, put
 
 SCHEMA = 1  # version of the objects' schema; the literals below say it too
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # a record object without headers, key and value
@@ -291,7 +282,3 @@ def record_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.c
             at, status = _record_object(out, at, room, data, batches, records, record, flags)
             if status != fields.END: return at, row, record, status
             record += 1
-
-
-if not cython.compiled:
-    from engine.kernels.reference_ndjson import batch_objects, record_objects  # noqa: F401  # too slow interpreted

@@ -1,42 +1,55 @@
 # cython: boundscheck=False, wraparound=False
-# The functions of numbers.py for compiled kernels: C from a pxd is inlined, a call into another module can not be.
+# Numbers in bytes: integers (big-endian, but for one), varints, sums as Java makes them; bytes from place to place. C from a
+# pxd is inlined, a call into another module cannot be. `data` are bytes, `at` a byte position; the caller has made sure
+# that an integer lies within `data`.
 from libc.string cimport memcpy
 
 
+# A signed integer of 16 bits.
 cdef inline long long i16(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
     return <short>((<unsigned int>data[at] << 8) | data[at + 1])
 
 
+# An unsigned integer of 32 bits.
 cdef inline long long u32(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
     return ((<unsigned int>data[at] << 24) | (<unsigned int>data[at + 1] << 16)
             | (<unsigned int>data[at + 2] << 8) | <unsigned int>data[at + 3])
 
 
+# A signed integer of 32 bits.
 cdef inline long long i32(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
     return <int><unsigned int>u32(data, at)
 
 
+# A signed integer of 64 bits.
 cdef inline long long i64(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
     return <long long>((<unsigned long long>u32(data, at) << 32) | <unsigned long long>u32(data, at + 4))
 
 
+# An unsigned integer of 32 bits, little-endian.
 cdef inline unsigned int u32_le(const unsigned char[::1] data, Py_ssize_t at) noexcept nogil:
     return (data[at] | (<unsigned int>data[at + 1] << 8)
             | (<unsigned int>data[at + 2] << 16) | (<unsigned int>data[at + 3] << 24))
 
 
+# one + other as Java adds longs: around at 2^63.
 cdef inline long long wrapped_sum(long long one, long long other) noexcept nogil:
     return <long long>(<unsigned long long>one + <unsigned long long>other)
 
 
+# one − other as Java subtracts longs.
 cdef inline long long wrapped_difference(long long one, long long other) noexcept nogil:
     return <long long>(<unsigned long long>one - <unsigned long long>other)
 
 
+# 0 <= offset − base <= 2^31 − 1: can files hold the difference?
 cdef inline bint fits_int(long long base, long long offset) noexcept nogil:
     return offset >= base and <unsigned long long>offset - <unsigned long long>base <= 2147483647
 
 
+# A zigzag varint of 32 bits in data[at:end] → (value, position after it).
+# (0, −1) where it is cut off or longer than five bytes, or `at` is negative. Bits of the fifth byte beyond the 32nd
+# are dropped, as Java drops them. Mirrors ByteUtils.readVarint.
 cdef inline (long long, Py_ssize_t) varint(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
     cdef unsigned int raw = 0
     cdef unsigned int byte
@@ -54,6 +67,7 @@ cdef inline (long long, Py_ssize_t) varint(const unsigned char[::1] data, Py_ssi
     return 0, -1
 
 
+# A zigzag varint of 64 bits in data[at:end], like `varint`; up to ten bytes. Mirrors ByteUtils.readVarlong.
 cdef inline (long long, Py_ssize_t) varlong(const unsigned char[::1] data, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
     cdef unsigned long long raw = 0
     cdef unsigned long long byte
@@ -68,6 +82,7 @@ cdef inline (long long, Py_ssize_t) varlong(const unsigned char[::1] data, Py_ss
     return 0, -1
 
 
+# Write the low `size` bytes of `value`, big-endian; the caller has made sure that they fit → the position after them.
 cdef inline Py_ssize_t put_int(unsigned char[::1] out, Py_ssize_t at, long long value, int size) noexcept nogil:
     cdef int shift = 8 * size  # a literal where it is inlined: no loop is left
     while shift > 0:
@@ -77,6 +92,7 @@ cdef inline Py_ssize_t put_int(unsigned char[::1] out, Py_ssize_t at, long long 
     return at
 
 
+# Bytes of an unsigned value as a varint; a signed one goes through zigzag before.
 cdef inline Py_ssize_t raw_varint_size(unsigned long long value) noexcept nogil:
     cdef Py_ssize_t size = 1
     while value >= 128:
@@ -85,6 +101,7 @@ cdef inline Py_ssize_t raw_varint_size(unsigned long long value) noexcept nogil:
     return size
 
 
+# Write an unsigned value as a varint; the caller has made sure that it fits → the position after it.
 cdef inline Py_ssize_t put_raw_varint(unsigned char[::1] out, Py_ssize_t at, unsigned long long value) noexcept nogil:
     while value >= 128:
         out[at] = <unsigned char>((value & 127) | 128)
@@ -94,6 +111,7 @@ cdef inline Py_ssize_t put_raw_varint(unsigned char[::1] out, Py_ssize_t at, uns
     return at + 1
 
 
+# Put data[start:start + size] to out[at:]; both are long enough, and not the same memory → the position after it.
 cdef inline Py_ssize_t copy_bytes(unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t start,
                                   Py_ssize_t size) noexcept nogil:
     if size > 0:  # nothing may be copied from, or to, the end of a buffer

@@ -5,16 +5,9 @@ Open addressing over a plain buffer, by the two halves of the digest. Mirrors Sk
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.digest import digest, digest_ahead
-    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.digest import digest, digest_ahead
-    from engine.kernels.predicates import has_delete_horizon, is_legacy
-
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.digest import digest, digest_ahead
+from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
 
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 _BLOCK = cython.declare(cython.Py_ssize_t, 32)  # records whose slots are fetched from memory side by side
@@ -88,8 +81,6 @@ def put_rows(data, records, first, end, start_offset, skipped, slots, secret_0, 
     if first < 0 or end > records.shape[1] or state.shape[0] < tables.MAP_FIELDS: return first, fields.BAD_START
     if records.shape[0] < fields.R_FIELDS or state[tables.MAP_CAPACITY] > count: return first, fields.BAD_START
     if count == 0 or start_offset < 0: return first, fields.BAD_START
-    if not cython.compiled:
-        ones, others = [0] * _BLOCK, [0] * _BLOCK
     for index in range(first, end):
         if (index - first) % _BLOCK == 0 and not digest_ahead(
                 data, records, index, min(end, index + _BLOCK), skipped, secret_0, secret_1, slots, count, ones,
@@ -210,8 +201,6 @@ def mark_retained(data: cython.const[cython.uchar][::1], batches: cython.longlon
     if first < 0 or end > records.shape[1] or end - first > keep.shape[0]: return fields.BAD_START
     if records.shape[0] < fields.R_FIELDS or counts.shape[0] < tables.COUNTS: return fields.BAD_START
     if count == 0: return fields.BAD_START
-    if not cython.compiled:
-        ones, others = [0] * _BLOCK, [0] * _BLOCK
     with cython.nogil:
         for index in range(first, end):
             if (index - first) % _BLOCK == 0 and not digest_ahead(

@@ -6,15 +6,9 @@ more bytes than the index interval went by since the last batch that got one.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, walk
-    from cython.cimports.engine.kernels.numbers import fits_int, put_int
-    from cython.cimports.engine.kernels.predicates import has_producer, is_control, is_legacy, is_transactional, is_whole
-else:
-    from engine.kernels import fields, walk
-    from engine.kernels.numbers import fits_int, put_int
-    from engine.kernels.predicates import has_producer, is_control, is_legacy, is_transactional, is_whole
+from cython.cimports.engine.kernels import fields, walk
+from cython.cimports.engine.kernels.numbers import fits_int, put_int
+from cython.cimports.engine.kernels.predicates import has_producer, is_control, is_legacy, is_transactional, is_whole
 
 
 def place(state, offsets, times, last, timestamp):  # typed in placement.pxd, so that other kernels call it as C

@@ -8,16 +8,9 @@ Mirrors ProducerStateEntry and ProducerStateManager, and java.util.HashMap for t
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables, walk
-    from cython.cimports.engine.kernels.numbers import copy_bytes, i16, i64, put_int, wrapped_difference, wrapped_sum
-    from cython.cimports.engine.kernels.words import advance
-else:
-    from engine.kernels import fields, tables, walk
-    from engine.kernels.numbers import copy_bytes, i16, i64, put_int, wrapped_difference, wrapped_sum
-    from engine.kernels.words import advance
-
+from cython.cimports.engine.kernels import fields, tables, walk
+from cython.cimports.engine.kernels.numbers import copy_bytes, i16, i64, put_int, wrapped_difference, wrapped_sum
+from cython.cimports.engine.kernels.words import advance
 
 _ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)

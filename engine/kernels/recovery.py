@@ -8,22 +8,15 @@ speed of memory. Of a run of batches of one producer only the first and the last
 from array import array
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, walk
-    from cython.cimports.engine.kernels.checksum import checksum, kafkalog_crc32c, kafkalog_has_crc32c, sliced_reach
-    from cython.cimports.engine.kernels.numbers import fits_int, i16, i32, i64, u32, varint, varlong, wrapped_sum
-    from cython.cimports.engine.kernels.placement import place
-else:
-    from engine.kernels import fields, walk
-    from engine.kernels.checksum import checksum, sliced_reach
-    from engine.kernels.numbers import fits_int, i16, i32, i64, u32, varint, varlong, wrapped_sum
-    from engine.kernels.placement import place
+from cython.cimports.engine.kernels import fields, walk
+from cython.cimports.engine.kernels.checksum import checksum, kafkalog_crc32c, kafkalog_has_crc32c, sliced_reach
+from cython.cimports.engine.kernels.numbers import fits_int, i16, i32, i64, u32, varint, varlong, wrapped_sum
+from cython.cimports.engine.kernels.placement import place
 
 SLOTS = 2048  # a power of two
 
-# Checksums of batches up to these sizes are computed here; a library does larger ones, and all when interpreted.
-_HARDWARE = cython.declare(cython.bint, kafkalog_has_crc32c() if cython.compiled else False)
+# Checksums of batches up to these sizes are computed here; a library does larger ones.
+_HARDWARE = cython.declare(cython.bint, kafkalog_has_crc32c())
 _INLINE = cython.declare(cython.longlong, sliced_reach())
 _INLINE_HARDWARE = cython.declare(cython.longlong, 2**31)
 
@@ -146,8 +139,7 @@ def _check(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: c
         crc = checksum(data, at + fields.V2_MAGIC_AT, at + size, ieee)
         return walk.W_END if crc == u32(data, at + fields.OVERHEAD) else walk.W_INVALID
     if _HARDWARE and size <= _INLINE_HARDWARE:
-        if cython.compiled:
-            crc = kafkalog_crc32c(cython.address(data[at + fields.V2_ATTRIBUTES_AT]), size - fields.V2_ATTRIBUTES_AT)
+        crc = kafkalog_crc32c(cython.address(data[at + fields.V2_ATTRIBUTES_AT]), size - fields.V2_ATTRIBUTES_AT)
     elif size <= _INLINE:
         crc = checksum(data, at + fields.V2_ATTRIBUTES_AT, at + size, castagnoli)
     else:

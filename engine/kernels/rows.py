@@ -7,13 +7,8 @@ numbers of rows. Every number is checked before it is used.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.numbers import copy_bytes, put_raw_varint, raw_varint_size
-else:
-    from engine.kernels import fields
-    from engine.kernels.numbers import copy_bytes, put_raw_varint, raw_varint_size
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.numbers import copy_bytes, put_raw_varint, raw_varint_size
 
 _LOW = cython.declare(cython.ulonglong, 2**32 - 1)
 _MURMUR = cython.declare(cython.ulonglong, 0x5BD1E995)

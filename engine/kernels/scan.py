@@ -5,15 +5,9 @@ One walk serves every message format: offset, size and magic stand at the same p
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.checksum import crc32, crc32c, crc32c_reach, sliced_reach
-    from cython.cimports.engine.kernels.numbers import i16, i32, i64, u32, varint, wrapped_sum
-else:
-    from engine.kernels import fields
-    from engine.kernels.checksum import crc32, crc32c, crc32c_reach, sliced_reach
-    from engine.kernels.numbers import i16, i32, i64, u32, varint, wrapped_sum
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.checksum import crc32, crc32c, crc32c_reach, sliced_reach
+from cython.cimports.engine.kernels.numbers import i16, i32, i64, u32, varint, wrapped_sum
 
 # Messages up to this size are checked here.
 _INLINE_CRC32 = cython.declare(cython.Py_ssize_t, sliced_reach())
@@ -262,7 +256,3 @@ def _may_be_fields(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t,
     if at + 4 > end: return True
     size = i32(data, at)
     return size >= -1 and at + 4 + max(size, 0) == behind
-
-
-if not cython.compiled:
-    from engine.kernels.reference import scan_batches  # noqa: F401  # too slow interpreted

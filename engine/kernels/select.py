@@ -2,31 +2,17 @@
 """Decide over columns: gaps between offsets, what a selection keeps, runs of like batches, batches to look at."""
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.bounds import batches_are_there
-    from cython.cimports.engine.kernels.predicates import (
-        has_delete_horizon,
-        is_compressed,
-        is_control,
-        is_damaged,
-        is_known,
-        is_legacy,
-        is_transactional,
-    )
-else:
-    from engine.kernels import fields
-    from engine.kernels.bounds import batches_are_there
-    from engine.kernels.predicates import (
-        has_delete_horizon,
-        is_compressed,
-        is_control,
-        is_damaged,
-        is_known,
-        is_legacy,
-        is_transactional,
-    )
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.bounds import batches_are_there
+from cython.cimports.engine.kernels.predicates import (
+    has_delete_horizon,
+    is_compressed,
+    is_control,
+    is_damaged,
+    is_known,
+    is_legacy,
+    is_transactional,
+)
 
 ANY = -fields.LONG_MAX - 1  # for producer_id and leader_epoch: every value will do
 _ANY = cython.declare(cython.longlong, ANY)

@@ -2,26 +2,19 @@
 """What stays of the batches of a chunk, one behind the other, in one call: whole ones copied, others written anew.
 
 Only what needs no second look is done here: batches without codec, or with LZ4 or zstd as Kafka writes them. All others are
-left to engine.log.cleaner, which makes the same bytes of these. Interpreted, what is written anew is left to it too.
+left to engine.log.cleaner, which makes the same bytes of these.
 Mirrors MemoryRecords.filterTo.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.blocks import lz4_part
-    from cython.cimports.engine.kernels.checksum import crc32c
-    from cython.cimports.engine.kernels.encode import put_record
-    from cython.cimports.engine.kernels.libzstd import compress
-    from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
-    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
-    from cython.cimports.engine.kernels.verdicts import kind_of
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.numbers import copy_bytes
-    from engine.kernels.predicates import has_delete_horizon, is_legacy
-    from engine.kernels.verdicts import kind_of
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.blocks import lz4_part
+from cython.cimports.engine.kernels.checksum import crc32c
+from cython.cimports.engine.kernels.encode import put_record
+from cython.cimports.engine.kernels.libzstd import compress
+from cython.cimports.engine.kernels.numbers import copy_bytes, put_int
+from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_legacy
+from cython.cimports.engine.kernels.verdicts import kind_of
 
 _BLOCK_WORST = cython.declare(cython.Py_ssize_t, 16)  # bytes that a block may have beyond what it holds and a 255th of that
 _FRAMING = cython.declare(cython.Py_ssize_t, 8)  # the size of a block, and the end mark
@@ -98,7 +91,7 @@ def settle(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, 
 def _empty(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1], row: cython.Py_ssize_t,
            castagnoli: cython.const[cython.uint][::1], out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Write a batch's header without records, codec and delete horizon → position behind it; −1: see `settle`."""
-    if not cython.compiled or is_legacy(batches, row) or batches[fields.B_MAGIC, row] > fields.MAGIC_V2: return -1
+    if is_legacy(batches, row) or batches[fields.B_MAGIC, row] > fields.MAGIC_V2: return -1
     if out.shape[0] - at < fields.V2_SIZE: return -1
     copy_bytes(out, at, window, batches[fields.B_POSITION, row], fields.V2_SIZE)
     return _finish(out, at, at + fields.V2_SIZE, batches[fields.B_ATTRIBUTES, row] & _KEPT_FLAGS & ~fields.CODEC_MASK,
@@ -128,7 +121,6 @@ def _anew(window: cython.const[cython.uchar][::1], batches: cython.longlong[:, :
     index: cython.Py_ssize_t = first
     here: cython.Py_ssize_t
     if batches[fields.B_MAGIC, row] > fields.MAGIC_V2 or counts[tables.C_KEPT, row] < 1: return -1
-    if not cython.compiled: return -1  # the other way is faster: it has its checksums from a library
     if codec != 0 and codec != fields.LZ4 and codec != fields.ZSTD: return -1
     if out.shape[0] - at < fields.V2_SIZE: return -1
     here = 0 if codec else at + fields.V2_SIZE

@@ -2,13 +2,8 @@
 """Which offsets survive a compaction, a bit each, once every key is known: a batch without one need not be read again."""
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.predicates import is_legacy, is_transactional_or_control
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.predicates import is_legacy, is_transactional_or_control
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.predicates import is_legacy, is_transactional_or_control
 
 LONGEST = 1 << 16  # offsets of a batch that are looked through for a survivor: so the work is bounded by the input
 

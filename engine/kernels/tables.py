@@ -1,7 +1,7 @@
 """What kernels and their callers agree on besides batches and records (`fields`) and walks (`walk`): the fields of small
 tables and states, and the words in which one answers the other.
 
-Compiled kernels take it from tables.pxd, where it is literals, a test compares the two; interpreted by the same names here:
+Kernels take it from tables.pxd, where setup.py writes it as literals. The names:
 
 T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Count and MapState, of `offset_map`
 TXN_…, EVENT_…  TxnBatch, TxnState, TxnFlag and TxnEvent, of `transactions`

@@ -7,40 +7,21 @@ header keys are written as \\x1b or \\u202e, so that a terminal shows them inste
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-    from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
-    from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
-    from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
-    from cython.cimports.engine.kernels.words import (
-        advance,
-        boolean,
-        character,
-        hex_digit,
-        is_unsafe,
-        number,
-        put,
-        sequence_size,
-        unicode_escape,
-    )
-else:
-    from engine.kernels import fields
-    from engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
-    from engine.kernels.numbers import varint, wrapped_difference
-    from engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
-    from engine.kernels.words import (
-        advance,
-        boolean,
-        character,
-        hex_digit,
-        is_unsafe,
-        number,
-        put,
-        sequence_size,
-        unicode_escape,
-    )
-
+from cython.cimports.engine.kernels import fields
+from cython.cimports.engine.kernels.bounds import BLOCK, batches_are_there, contents_are_there
+from cython.cimports.engine.kernels.numbers import varint, wrapped_difference
+from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
+from cython.cimports.engine.kernels.words import (
+    advance,
+    boolean,
+    character,
+    hex_digit,
+    is_unsafe,
+    number,
+    put,
+    sequence_size,
+    unicode_escape,
+)
 
 # ---- payloads -------------------------------------------------------------------------------------------------------
 
@@ -385,7 +366,3 @@ def print_records(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.co
             at, status = _record_line(out, at, room, data, batches, records, record, flags)
             if status != fields.END: return at, row, record, status
             record += 1
-
-
-if not cython.compiled:
-    from engine.kernels.reference_text import print_batches, print_records  # noqa: F401  # too slow interpreted

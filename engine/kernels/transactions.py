@@ -5,25 +5,14 @@ Small transactions are as many as batches, so all of a window is looked at in on
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.numbers import i16, varint, varlong
-    from cython.cimports.engine.kernels.predicates import (
-        is_compressed,
-        is_control,
-        is_legacy,
-        is_transactional_or_control,
-    )
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.numbers import i16, varint, varlong
-    from engine.kernels.predicates import (
-        is_compressed,
-        is_control,
-        is_legacy,
-        is_transactional_or_control,
-    )
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.numbers import i16, varint, varlong
+from cython.cimports.engine.kernels.predicates import (
+    is_compressed,
+    is_control,
+    is_legacy,
+    is_transactional_or_control,
+)
 
 _MIX = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)

@@ -4,25 +4,14 @@ which markers nothing needs: who is read, who is passed over, who stays or goes 
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.predicates import (
-        has_delete_horizon,
-        has_producer,
-        is_control,
-        is_legacy,
-        is_transactional_or_control,
-    )
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.predicates import (
-        has_delete_horizon,
-        has_producer,
-        is_control,
-        is_legacy,
-        is_transactional_or_control,
-    )
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.predicates import (
+    has_delete_horizon,
+    has_producer,
+    is_control,
+    is_legacy,
+    is_transactional_or_control,
+)
 
 
 @cython.ccall

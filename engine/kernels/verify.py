@@ -6,20 +6,14 @@ of a table, which says what the log holds at that place (see tables.OffsetDoubt 
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields, tables
-    from cython.cimports.engine.kernels.numbers import i32, i64
-    from cython.cimports.engine.kernels.predicates import (
-        has_producer,
-        is_compressed,
-        is_legacy,
-        is_transactional_or_control,
-    )
-else:
-    from engine.kernels import fields, tables
-    from engine.kernels.numbers import i32, i64
-    from engine.kernels.predicates import has_producer, is_compressed, is_legacy, is_transactional_or_control
+from cython.cimports.engine.kernels import fields, tables
+from cython.cimports.engine.kernels.numbers import i32, i64
+from cython.cimports.engine.kernels.predicates import (
+    has_producer,
+    is_compressed,
+    is_legacy,
+    is_transactional_or_control,
+)
 
 
 @cython.cfunc

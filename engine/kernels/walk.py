@@ -1,7 +1,7 @@
 """What `placement` and `recovery` say of a walk over a segment, and are told: its state, why it stopped, what producers
 it saw.
 
-The kernels take them from walk.pxd, where they are literals, a test compares the two; interpreted by the same names here:
+Kernels take them from walk.pxd, where setup.py writes them as literals. The names:
 
 S_…   places in the state, of Placing and Walk        P_…, K_…, SLOT_…   ProducerField, Kind and Slot
 W_…, PLACED_…   Walked and Placed                   CHECKED …          Flag

@@ -1,21 +1,17 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """What the kernels that print share: numbers, UTF-8 and sequence numbers.
 
-Typed in words.pxd, so that other kernels call these as C: compiled, `out` and `data` are pointers, since a memoryview
-would be copied for every call; interpreted they are the memoryviews themselves. words.pxd has also what is inlined:
-`put`, `number`, `boolean`, `sequence_size`, `character` and `unicode_escape`, which take memoryviews in both builds.
+Typed in words.pxd, so that other kernels call these as C: `out` and `data` are pointers, since a memoryview would be copied
+for every call. words.pxd has also what is inlined: `put`, `number`, `boolean`, `sequence_size`, `character` and
+`unicode_escape`, which take memoryviews.
 """
 
 from array import array
 
 import cython
+from cython.cimports.engine.kernels import fields
 
 from engine.kernels.escapes import UNSAFE_RANGES
-
-if cython.compiled:
-    from cython.cimports.engine.kernels import fields
-else:
-    from engine.kernels import fields
 
 _INT_SPAN = cython.declare(cython.longlong, 2**32)
 
@@ -157,11 +153,13 @@ def java_escape(out, at, code):
 
 def advance(sequence, increment):
     """DefaultRecordBatch.incrementSequence: sequences go on at 0 behind 2^31 − 1, in Java's 32-bit arithmetic."""
-    wide: cython.longlong
-    if sequence > _int32(fields.INT_MAX - increment):
-        wide = increment - (fields.INT_MAX - sequence) - 1
+    last: cython.int = sequence  # both are ints in Java
+    more: cython.int = increment
+    wide: cython.longlong = last
+    if last > _int32(fields.INT_MAX - more):
+        wide = more - (fields.INT_MAX - last) - 1
     else:
-        wide = sequence + increment
+        wide += more
     return _int32(wide)
 
 
@@ -173,22 +171,3 @@ def _int32(value: cython.longlong) -> cython.longlong:
     if value > fields.INT_MAX: return value - _INT_SPAN
     if value < -fields.INT_MAX - 1: return value + _INT_SPAN
     return value
-
-
-if not cython.compiled:
-    PAIRS = b"".join(b"%02d" % _pair for _pair in range(100))
-    number, sequence_size, character, unicode_escape = decimal, utf8_sequence, code_point, java_escape
-
-    def two(out, at, pair):
-        """Write a number below 100 as two digits → the position behind it."""
-        out[at:at + 2] = PAIRS[2 * pair:2 * pair + 2]
-        return at + 2
-
-    def put(out, at, text, size):
-        """Copy a literal of `size` bytes; the caller has made sure that it fits → the position behind it."""
-        out[at:at + size] = text
-        return at + size
-
-    def boolean(out, at, value):
-        """true or false, as JSON and Java write it → the position behind it."""
-        return put(out, at, b"true", 4) if value else put(out, at, b"false", 5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.advice import argument
 from engine.errors import KafkalogError
 from engine.formats import INT_MAX
@@ -15,6 +17,9 @@ from engine.index.errors import (
     TransactionOrder,
 )
 from engine.layout import parent_of
+
+if TYPE_CHECKING:
+    from engine.files import ReadOnlyFiles
 
 __all__ = [
     "CorruptIndex",
@@ -74,11 +79,19 @@ class SegmentTooLarge(KafkalogError):
     code = "segment-too-large"
 
 
-def refuse_too_large(path: str, size: int) -> None:
-    """Raise SegmentTooLarge if the .log at `path` has so many bytes that Kafka does not open it."""
-    if size > INT_MAX:
-        do = f"du -h {argument(path)}    # its size on the disk; a file of holes is not a log: move it out of the partition"
-        raise SegmentTooLarge(f"{path}: {size} bytes, the largest segment has {INT_MAX}", do=do)
+def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
+    """Raise SegmentTooLarge if the .log at `path` has so many bytes that Kafka does not open it. Raises UnreadableFile."""
+    if size <= INT_MAX:
+        return
+    with files.open(path) as file:
+        is_hole = file.next_data(INT_MAX, size) == size
+    what, place = f"{path}: {size} bytes, the largest segment has {INT_MAX}", argument(path)
+    if is_hole:
+        what += "; what follows is a hole of the file"
+        do = f"truncate -s {INT_MAX} {place}    # removes only the hole; then: kafkalog recover {argument(parent_of(path))}"
+    else:
+        do = f"du -h {place}    # its size on the disk; such a file is not a log: move it out of the partition"
+    raise SegmentTooLarge(what, do=do)
 
 
 class CorruptRecord(KafkalogError):

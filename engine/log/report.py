@@ -135,6 +135,13 @@ class Report:
         )
         self._events.append(event)
 
+    def stand_as(self, other: Report) -> None:
+        """The log stands as `other` says, whose events are not taken."""
+        self.log_start_offset, self.log_end_offset, self.next_end_offset = (
+            other.log_start_offset, other.log_end_offset, other.next_end_offset)
+        self.recovery_point, self.segments, self.size = other.recovery_point, other.segments, other.size
+        self.unread_below = other.unread_below
+
     def drop(self, action: Action, path: str) -> None:
         """Forget what was noted of this kind about `path`: it happened once more."""
         self._dropped[action, path] = len(self._events)  # for each of very many segments: they go when somebody looks

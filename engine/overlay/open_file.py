@@ -66,6 +66,11 @@ class OverlayFile(OpenFile):
             done += part.size
         return done
 
+    def next_data(self, position: int, end: int) -> int:
+        """As OpenFile does, while the file is as on the disk."""
+        content, source = self._node.content, self._node.source
+        return position if content is not None or source is None else self._source(source).next_data(position, end)
+
     def write_at(self, position: int, *parts: Buffer) -> None:
         """Write all of `parts`, one behind the other, from byte `position` on. Raises UnwritableFile."""
         content = self._changed()

@@ -106,7 +106,7 @@ class OverlayFiles(Files):
         """The directory at `path`. Raises UnreadableFile."""
         node = self._tree.find(path)
         if not isinstance(node, Directory):
-            raise self._missing(path) if node is None else UnreadableFile(f"{path}: Not a directory")
+            raise self._missing(path) if node is None else UnreadableFile(f"{path}: Not a directory", path=path)
         return node
 
     def resolve(self, path: str) -> str:
@@ -126,7 +126,7 @@ class OverlayFiles(Files):
         if node is None:
             raise self._missing(path)
         if isinstance(node, Directory):
-            raise UnreadableFile(f"{path}: a directory, not a file")
+            raise UnreadableFile(f"{path}: a directory, not a file", path=path)
         return OverlayFile(path, node, self.disk, self._changes, writable=False)
 
     def absolute(self, path: str) -> str:
@@ -269,7 +269,7 @@ class OverlayFiles(Files):
             self.disk.info(path)
         except UnreadableFile as error:
             return error
-        return UnreadableFile(f"{path}: {NO_ENTRY}")
+        return UnreadableFile(f"{path}: {NO_ENTRY}", path=path)
 
     def _is_link(self, node: Directory, parent: Directory, name: str) -> bool:
         """Is `node` the directory behind a link of that name on the disk? The link itself can be removed."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UsageError
 from engine.formats import CODEC_NAMES, MAGIC_V0, MAGIC_V2, Codec
-from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, snappy_block, snappy_bound
 from engine.kernels.frames import NOT_PLAIN, plain_zstd_size
 from engine.record import gzip_members, lz4_frames, zstd_frames
@@ -207,11 +206,7 @@ def _deflate_snappy(data: Buffer, level: int | None) -> bytes:
 
 
 def _snappy_blocks() -> Callable[[memoryview], bytes]:
-    """Kafka's own bytes where kernels are compiled; else those of whatever library there is."""
-    if BUILD != "compiled":
-        import snappy
-
-        return lambda block: bytes(snappy.compress(block))
+    """Kafka's own bytes."""
     out, table = memoryview(bytearray(snappy_bound(_XERIAL_BLOCK))), memoryview(array("H", bytes(2 * TABLE)))
     return lambda block: bytes(out[: snappy_block(block, out, table)])
 

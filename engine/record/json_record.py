@@ -27,7 +27,8 @@ _OTHER_MEMBERS = (
     "sequence", "timestamp_type", "topic", "topic_b64", "value_size",
 )  # fmt: skip
 _CONTENT = frozenset(("key", "value", "key_b64", "value_b64"))
-_MEMBERS = _CONTENT.union(("headers", "timestamp", "type"), _OTHER_MEMBERS)
+_MEANINGFUL = _CONTENT.union(("headers", "timestamp", "type", "control"))
+_MEMBERS = _MEANINGFUL.union(_OTHER_MEMBERS)
 OTHER_NAMES = b"".join(bytes([len(name)]) + name.encode() for name in _OTHER_MEMBERS)  # for the kernel
 
 
@@ -63,7 +64,7 @@ def parse_json_line(line: bytes, *, ignore_unknown: bool = False) -> ParsedLine 
     if not text.strip():
         return None
     try:
-        members = _members(text)
+        members = _members(text, ignore_unknown=ignore_unknown)
     except RecursionError:
         raise LineInvalid("JSON within JSON, too deep") from None
     if "type" in members and members["type"] not in _RECORDS:
@@ -85,8 +86,14 @@ def _check_names(members: Iterable[str], known: Collection[str], what: str) -> N
         raise LineInvalid(f"{what} {unknown!r}; --ignore-unknown passes over such members")
 
 
-def _members(text: str) -> dict[str, str]:
-    """The text of each member of an object: JSON that is not looked at yet. Of equal names the last counts."""
+def _refuse_twice(name: str, before: Collection[str], meaningful: Collection[str], *, ignore_unknown: bool) -> None:
+    """Raise LineInvalid for a member that is there already: one of the two would be lost."""
+    if name in before and not (ignore_unknown and name not in meaningful):
+        raise LineInvalid(f"the member {name!r} is there twice")
+
+
+def _members(text: str, *, ignore_unknown: bool) -> dict[str, str]:
+    """The text of each member of an object: JSON that is not looked at yet."""
     members: dict[str, str] = {}
     at = _blanks(text, 0)
     if text[at : at + 1] != "{":
@@ -96,6 +103,7 @@ def _members(text: str) -> dict[str, str]:
         name, end = _decode(text, at)
         if not isinstance(name, str):
             raise LineInvalid("a member of the object has no name")
+        _refuse_twice(name, members, _MEANINGFUL, ignore_unknown=ignore_unknown)
         at = _blanks(text, end)
         if text[at : at + 1] != ":":
             raise LineInvalid(f"no value behind the name {name!r}")
@@ -171,7 +179,15 @@ def _headers(text: str, *, ignore_unknown: bool) -> tuple[bytes, int]:
     """The wire form of [{"key": …, "value": …}, …], and how many there are."""
     if text == "null":
         return b"", 0
-    headers = json.loads(text)
+
+    def header_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        header: dict[str, Any] = {}
+        for name, value in pairs:
+            _refuse_twice(name, header, _CONTENT, ignore_unknown=ignore_unknown)
+            header[name] = value
+        return header
+
+    headers = json.loads(text, object_pairs_hook=header_of)
     if not isinstance(headers, list):
         raise LineInvalid("headers: a list is wanted")
     parts: list[bytes] = []

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import Codec
-from engine.kernels import BUILD
 from engine.kernels.frames import holds_codec
 from engine.kernels.tables import ZSTD_WORDS, Zstd
 
@@ -64,9 +63,9 @@ _of_thread = _OfThread()
 def calls_for(table: memoryview, row: int, end: int) -> memoryview:
     """What kernels want as `library` for the batches row … end − 1: nothing where none of them is zstd.
 
-    It is the calling thread's own. Nothing too where the functions are not to be had, or kernels could not call them.
+    It is the calling thread's own. Nothing too where the functions are not available.
     """
-    if BUILD != "compiled" or not holds_codec(table, row, end, Codec.ZSTD):
+    if not holds_codec(table, row, end, Codec.ZSTD):
         return _NOTHING
     return calls()
 

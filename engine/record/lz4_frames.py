@@ -13,7 +13,6 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from engine.formats import LZ4_FRAME_BLOCK, LZ4_STORED
-from engine.kernels import BUILD
 from engine.kernels.blocks import TABLE, lz4_block, lz4_bound
 from engine.record.damage import CorruptError
 
@@ -167,11 +166,7 @@ _buffers = _Buffers()
 
 
 def _fast_blocks() -> Callable[[memoryview], Buffer]:
-    """Kafka's own bytes where kernels are compiled; else those of whatever library there is."""
-    if BUILD != "compiled":
-        from lz4.block import compress
-
-        return lambda block: bytes(compress(block, store_size=False))
+    """Kafka's own bytes."""
     out, table = _buffers.out, _buffers.table
     return lambda block: bytes(out[: lz4_block(block, out, table)])
 

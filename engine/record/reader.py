@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, CONTROL_FLAG, LEFT_OUT, MAGIC_V2, BatchField, Codec, RecordField, Status
-from engine.kernels import BUILD
 from engine.kernels.decode import decode_records, read_varint
 from engine.kernels.frames import inflate_frames
 from engine.kernels.select import run_end
@@ -113,7 +112,7 @@ class _Arenas:
     def fill(self) -> Arena:
         """The next arena: what fits `room`, or one larger batch. BODY and BODY_END of the batches point into it."""
         first, table, at = self._row, self._window.batches.table, 0
-        if BUILD == "compiled" and self._inflated is None and self._limit >= len(self._room):
+        if self._inflated is None and self._limit >= len(self._room):
             at = self._fill_at_once()
             if self._row > first:
                 return Arena(first, self._row, self._room[:at], {})

@@ -12,7 +12,7 @@ from kafkalog_cli.ranges import Instant, StartOffset
 
 _SECTIONS = (
     Section("Where to begin and to end", (
-        "--offset", "--timestamp", "--max-bytes", "--limit", "--isolation", "--open-transactions", "--follow",
+        "--offset", "--timestamp", "--max-bytes", "--limit", "--isolation", "--open-transactions", "--log-dir", "--follow",
         "--log-start-offset", "--high-watermark",
     )),
     Section("Output", ("--template", "--format", "--raw", "--force")),
@@ -43,6 +43,9 @@ _EXAMPLES = (
               help="With read_committed, where transactions are open at the end of a dead broker's log: end before them and "
               "report what they hold back, or read on as after the next start of their coordinators, which abort them "
               "(commit those that __transaction_state beside it says are decided). Default: wait.")
+@click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
+              help="With --open-transactions abort: another log dir of the same cluster, whose __transaction_state is read as "
+                   "well; may be repeated.")
 @click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option("--log-start-offset", type=Whole(0), metavar="N",
               help="The log begins here: what lies below counts as deleted. Default: as the log dir's checkpoint says.")
@@ -72,6 +75,8 @@ def command(path: str, **values: Any) -> int:
         raise click.UsageError("--open-transactions is for --isolation read_committed")
     if values["open_transactions"] == "abort" and values["follow"]:
         raise click.UsageError("--open-transactions abort is for the log of a dead broker, which nobody follows")
+    if values["log_dirs"] and values["open_transactions"] != "abort":
+        raise click.UsageError("--log-dir is for --open-transactions abort")
     if values["form"] != "text" and values["template"] is not None:
         raise click.UsageError("--template is for --format text")
     return fetch(path, Wanted(**values))

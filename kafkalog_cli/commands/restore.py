@@ -39,7 +39,9 @@ def command(
 ) -> int:
     """Undo what a command did, byte for byte, from its quarantine.
 
-    PATHS are quarantines, and log dirs in which a write of Spark's sink was stopped in the middle of its commit.
+    PATHS are quarantines, and log dirs in which a write of Spark's sink was stopped in the middle of its commit. The file
+    .kafkalog-sink.json in a log dir stands for the last completed write of the sink: what it appended is truncated, and
+    kept in a quarantine, unless anything was written to these partitions since.
 
     What was cut, overwritten, renamed or removed is put back; files that the command made are removed. Checksums are
     compared first. It can be stopped at any time and called again. What needs no room on the disk is done first. The

@@ -13,7 +13,7 @@ _SECTIONS = (
     Section("What is worked on", ("--topic", "--split-bytes", "--on-corruption")),
     Section("stats", ("--by", "--top")),
     Section("export and import", ("--to", "--mode", "--table")),
-    Section("recover, compact and import",
+    Section("verify, recover, compact and import",
             ("--config", "--now", "--salvage", "--force", "--dedupe-buffer-size", "--shuffle")),
     Section("Spark", ("--master", "--conf")),
     Section("Output", ("--format",)),
@@ -34,7 +34,7 @@ _OF_JOBS = {  # options that not every job takes
     "topics": _ON_SPARK, "master": _ON_SPARK, "settings": _ON_SPARK, "form": _ON_SPARK,
     "split_bytes": ("verify", "stats", "export"),
     "on_corruption": ("stats", "export"), "by": ("stats",), "top": ("stats",), "to": ("export", "import"),
-    "mode": ("export", "import"), "table": ("export", "import"), "config": ("import", "recover", "compact"),
+    "mode": ("export", "import"), "table": ("export", "import"), "config": ("verify", "import", "recover", "compact"),
     "now": ("recover", "compact"), "salvage": ("recover",), "force": ("compact",), "dedupe_buffer_size": ("compact",),
     "shuffle": ("compact",),
 }  # fmt: skip
@@ -66,7 +66,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--table", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet", show_default=True,
               help="What kind of table it is; the last two need their packages in the session (spark.jars.packages).")
 @click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="A setting of all topics, over those of the metadata log; may be repeated.")
+              help="A setting of all topics, over those of the metadata logs; may be repeated.")
 @click.option("--now", type=Whole(0), metavar="MS",
               help="recover, compact: the clock of the job, in ms since 1970. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches behind damage.")

@@ -11,18 +11,18 @@ import pyarrow as pa
 from engine.errors import KafkalogError
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
+from engine.log.fetch.replicas import best_replica
 from engine.log.verify.divergence import find_divergence
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.table.columns import FINDING_TYPES
 from kafkalog_spark.table.filters import Bounds
-from kafkalog_spark.table.levels import directories, kept_findings
-from kafkalog_spark.table.partitions import best_replica
+from kafkalog_spark.table.levels import directories, kept_findings, with_policies
 from kafkalog_spark.table.planning import pack_groups
 from kafkalog_spark.table.rows import rows_as_batches
 from kafkalog_spark.tasks import options_of, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -31,18 +31,21 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema(list(FINDING_TYPES.items()))
 
-def verify(spark: SparkSession, *paths: str, **options: object) -> DataFrame:
+
+def verify(spark: SparkSession, *paths: str, config: Mapping[str, str] | None = None, **options: object) -> DataFrame:
     """Everything that is wrong below `paths`, a row for each finding; columns as of level findings.
 
     Replicas of a partition, in whatever dirs, are compared with the copy that a leader would have.
+    config  topic settings over those of the metadata logs, which decide whether gaps are losses
     Raises OptionError, LogDirError; a directory that can not be read is a finding.
     """
-    return run(spark, splits_of(options_of(paths, options)), SCHEMA, check_split)
+    return run(spark, splits_of(options_of(paths, options), config), SCHEMA, check_split)
 
 
-def splits_of(asked: ReadOptions) -> list[list[Piece]]:
+def splits_of(asked: ReadOptions, config: Mapping[str, str] | None = None) -> list[list[Piece]]:
     """What each task checks: all replicas of a partition come together. Raises OptionError, LogDirError."""
-    pieces = sorted(directories(asked, Bounds()), key=lambda piece: (piece.topic, piece.partition, piece.directory))
+    found = with_policies(asked, directories(asked, Bounds()), config)
+    pieces = sorted(found, key=lambda piece: (piece.topic, piece.partition, piece.directory))
     groups = [list(group) for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition))]
     return pack_groups(groups, asked.split_bytes, asked.min_partitions)
 
@@ -58,20 +61,19 @@ def check_split(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
 
 
 def _verify_replicas(replicas: list[Piece]) -> Iterator[dict[str, object]]:
-    leading = best_replica([piece.directory for piece in replicas])
+    leading = best_replica(ReadOnlyFiles(), [piece.directory for piece in replicas])
     for piece in replicas:
-        yield from kept_findings(piece, partial(_check, piece.directory, leading))
+        yield from kept_findings(piece, partial(_check, piece, leading))
 
 
-def _check(directory: str, leading: str, report: Callable[[Finding], None]) -> None:
+def _check(piece: Piece, leading: str, report: Callable[[Finding], None]) -> None:
     """One copy by itself, then against the leading one. What can not be read is a finding: it does not end the job."""
-    files = ReadOnlyFiles()
+    files, directory = ReadOnlyFiles(), piece.directory
     try:
-        verify_partition(files, directory, report)
+        verify_partition(files, directory, report, policy=lambda: piece.policy)
         if directory != leading:
             find_divergence(files, leading, directory, report)
     except KafkalogError as error:
         path = error.path or directory
         what = str(error).removeprefix(f"{path}: ")  # a finding names its place by itself
         report(Finding("path-unreadable", Where(path), what))
-

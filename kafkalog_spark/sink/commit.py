@@ -33,7 +33,8 @@ from engine.log.operations.topic_id import find_topic_id, write_topic_id
 from engine.log.report import Action, leaves_doubt
 from engine.overlay import OverlayFiles
 from kafkalog_spark.sink import staging
-from kafkalog_spark.sink.kept import Journal, Manifest
+from kafkalog_spark.sink.kept import Journal
+from kafkalog_spark.sink.undoing import log_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
+    from kafkalog_spark.sink.kept import Manifest
     from kafkalog_spark.sink.options import SinkOptions
     from kafkalog_spark.sink.tasks import StagedPiece
 
@@ -149,10 +151,13 @@ class _Commit:
         try:
             if changes:
                 self._publish(standing, is_clean=is_clean)
-            streams = dict(manifest.streams)
+            left = replace(manifest, last=name, streams=dict(manifest.streams))
             if stream is not None:
-                streams[stream[0]] = stream[1]
-            staging.write_manifest(files, job.root, Manifest(name, streams))
+                left.streams[stream[0]] = stream[1]
+            if changes:
+                left = replace(left, at_ms=self._now, written=self._written(journal), replaced=journal.replaced,
+                               batch={} if stream is None else dict([stream]), undoing=False)
+            staging.write_manifest(files, job.root, left)
         except _ANYTHING as error:
             try:
                 if staging.read_manifest(files, job.root).last == name:  # it is there, and may not stay
@@ -164,6 +169,11 @@ class _Commit:
                 do = "the next job that writes there undoes it first: until then nothing else may write or read there"
                 raise NotUndone(f"{job.root}: {what}; {do}") from error
             raise
+
+    def _written(self, journal: Journal) -> dict[str, list[int]]:
+        """What undoing the commit needs to know of the partitions that it wrote, see Manifest."""
+        names = () if journal.replaced else (*journal.ends, *journal.new)
+        return {name: [journal.ends.get(name, -1), *log_end(self._files, f"{self._root.path}/{name}")] for name in names}
 
     # ---- before anything is visible -------------------------------------------------------------------
 

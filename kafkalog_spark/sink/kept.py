@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from engine.errors import KafkalogError, UnwritableFile
@@ -13,9 +13,10 @@ from engine.half_commits import MAX_KEPT_SIZE
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from engine.files import Files
+    from engine.files import Files, ReadOnlyFiles
 
 _VERSION = 1
+_LATER = {"later": True}  # of fields that files of the same version may lack
 _ADVICE = "write here with the version of kafkalog that wrote the file"
 
 
@@ -27,10 +28,24 @@ class UnknownFormat(KafkalogError):
 
 @dataclass
 class Manifest:
-    """What was committed last, and of every stream the last batch."""
+    """What was committed last, and of every stream the last batch.
+
+    Of the last commit that changed partitions, so that it can be undone (see undoing):
+    at_ms     when it was
+    written   by partition directory where its log ended before (−1: it was not there) and ends now, and what tells its last
+              batch from others
+    replaced  partition directories that went
+    batch     of a stream, by its query
+    undoing   undoing it was begun
+    """
 
     last: str = ""
     streams: dict[str, int] = field(default_factory=dict)
+    at_ms: int = field(default=0, metadata=_LATER)
+    written: dict[str, list[int]] = field(default_factory=dict, metadata=_LATER)
+    replaced: list[str] = field(default_factory=list, metadata=_LATER)
+    batch: dict[str, int] = field(default_factory=dict, metadata=_LATER)
+    undoing: bool = field(default=False, metadata=_LATER)
 
 
 @dataclass
@@ -62,7 +77,7 @@ def write_kept(files: Files, path: str, content: DataclassInstance) -> None:
     replace(files, path, [data])
 
 
-def read_kept(files: Files, path: str, kind: type[T]) -> T | None:
+def read_kept(files: ReadOnlyFiles, path: str, kind: type[T]) -> T | None:
     """What `write_kept` wrote; None: there is no such file. Raises UnknownFormat, KafkalogError."""
     if not files.exists(path):
         return None
@@ -77,8 +92,8 @@ def read_kept(files: Files, path: str, kind: type[T]) -> T | None:
         said = json.dumps(version)
         raise UnknownFormat(f"{path}: version {said}, and version {_VERSION} is known here: {_ADVICE}", path=path)
     types = get_type_hints(kind)
-    if found.keys() != types.keys():
-        names = ", ".join(sorted(found.keys() ^ types.keys()))
+    needed = {one.name for one in fields(kind) if one.metadata != _LATER}
+    if names := ", ".join(sorted((needed - found.keys()) | (found.keys() - types.keys()))):
         raise UnknownFormat(f"{path}: {names}: fields that are not known here, or are missing: {_ADVICE}", path=path)
     for name, value in found.items():
         if not _fits(value, types[name]):

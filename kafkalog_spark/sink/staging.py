@@ -28,7 +28,7 @@ from kafkalog_spark.sink.owners import OWNER, is_alive, put_owner
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from engine.files import Files
+    from engine.files import Files, ReadOnlyFiles
     from kafkalog_spark.sink.owners import Owner
 
 NEW, OLD = "new", "old"  # partitions that are about to come, and that had to go
@@ -68,15 +68,19 @@ def begin(files: Files, job: StagedJob) -> None:
             return  # otherwise another job has removed the directory, which was empty still
 
 
+def partitions(files: ReadOnlyFiles, root: str) -> list[str]:
+    """The directories in `root` that have names of partitions."""
+    names = files.list(root) if files.exists(root) else []
+    return [f"{root}/{name}" for name in names if parse_partition_dir(name) is not None]
+
+
 @contextmanager
 def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
     """Hold the lock of the log dir, so that no broker starts there. Raises LogDirLocked after `patience` seconds."""
     until = time.monotonic() + patience
-    names = files.list(root) if files.exists(root) else []
-    partitions = [f"{root}/{name}" for name in names if parse_partition_dir(name) is not None]
     while True:
         try:
-            lock = locked(files, [root], partitions, undoes_commits=True)
+            lock = locked(files, [root], partitions(files, root), undoes_commits=True)
             lock.__enter__()
             break
         except LogDirLocked:
@@ -89,7 +93,7 @@ def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
         lock.__exit__(None, None, None)
 
 
-def read_manifest(files: Files, root: str) -> Manifest:
+def read_manifest(files: ReadOnlyFiles, root: str) -> Manifest:
     """What was committed. Raises KafkalogError."""
     return read_kept(files, f"{root}/{MANIFEST}", Manifest) or Manifest()
 

@@ -55,7 +55,7 @@ class Sink:
                 raise LogDirError(f"{root}: a file; name the directory that the partition directories go to")
             if files.exists(root) and directory_kind(files.list(root)) is DirectoryKind.PARTITION:
                 raise LogDirError(f"{root}: a partition directory; name the directory that such directories go to")
-            refuse_other_owner(files, [root])
+            _refuse_other_owner(files, root)
             staging.make_directories(files, root)
             _clear_leftovers(files, root)
         except KafkalogError as error:
@@ -68,7 +68,7 @@ class Sink:
         files, name = Files(), f"{self.job.name}/{number}-{attempt}"
         directory = f"{self.job.root}/{STAGING}/{name}"
         try:
-            refuse_other_owner(files, [self.job.root])
+            _refuse_other_owner(files, self.job.root)
             staging.begin(files, self.job)
             with alive(files, self.job.directory):
                 staging.make_directories(files, directory)
@@ -90,8 +90,10 @@ class Sink:
             self.forget(messages)  # nothing was written: nothing is to be written once
             return
         stream = None if batch is None or query is None else (query, batch)
+        files = Files()
         try:
-            commit(Files(), self.job, self.options, pieces, now_ms(), overwrite=overwrite, stream=stream)
+            _refuse_other_owner(files, self.job.root)
+            commit(files, self.job, self.options, pieces, now_ms(), overwrite=overwrite, stream=stream)
         except KafkalogError as error:
             raise LogDirError(str(error)) from None
 
@@ -110,6 +112,7 @@ class Sink:
     def _drop(self) -> None:
         files = Files()
         try:
+            _refuse_other_owner(files, self.job.root)
             with staging.holding(files, self.job.root, patience=staging.PATIENCE):
                 staging.drop(files, self.job, now_ms())
         except KafkalogError as error:
@@ -133,6 +136,11 @@ class KafkaLogWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Leave nothing behind."""
         self._sink.forget(messages)
+
+
+def _refuse_other_owner(files: Files, root: str) -> None:
+    """Raise NotAllowed if root started this, and the directory or a partition in it is another user's."""
+    refuse_other_owner(files, [root, *staging.partitions(files, root)])
 
 
 def _clear_leftovers(files: Files, root: str) -> None:

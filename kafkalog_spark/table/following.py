@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.log.fetch.reading import FetchIsolation
 from kafkalog_spark.errors import DataLossError
+from kafkalog_spark.table.around import Around
 from kafkalog_spark.table.partitions import find_sources
 from kafkalog_spark.table.planning import Range, check_partitions, cut, into_splits, opened, start_of, tell_tail
 
@@ -42,10 +43,14 @@ def first_offsets(options: ReadOptions) -> Offsets:
     """Where a new query begins, by the starting options. Raises OptionError, LogDirError."""
     sources = find_sources(options)
     check_partitions(options, sources)
+    around = Around(options.paths)
     found: Offsets = {}
     for source in sources:
         with opened(source) as view:
-            found[source.topic, source.partition] = start_of(options, source, view, _end(options, view))
+            start = start_of(options, source, view, _end(options, view))
+            if start <= view.log_start_offset or options.start.is_by_time:
+                around.report_remote(view)
+            found[source.topic, source.partition] = start
     return found
 
 
@@ -68,7 +73,8 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
             if begin < view.log_start_offset or begin > view.log_end_offset:
                 if options.fail_on_data_loss:
                     there = f"[{view.log_start_offset}, {view.log_end_offset})"
-                    raise DataLossError(f"{key[0]}-{key[1]}: offset {begin} is due and {there} are there.")
+                    remote = Around(options.paths).said_of_remote(view)
+                    raise DataLossError(f"{key[0]}-{key[1]}: offset {begin} is due and {there} are there{remote}.")
                 begin = min(max(begin, view.log_start_offset), end)
             begins[key], ends[key] = begin, max(begin, end)
     return ends, begins
@@ -132,7 +138,9 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
             if not view.log_start_offset <= begin <= end[key] <= view.log_end_offset:
                 if options.fail_on_data_loss:
                     there = f"[{view.log_start_offset}, {view.log_end_offset})"
-                    raise DataLossError(f"{key[0]}-{key[1]}: offsets [{begin}, {end[key]}) are due and {there} are there.")
+                    remote = Around(options.paths).said_of_remote(view)
+                    asked = f"offsets [{begin}, {end[key]})"
+                    raise DataLossError(f"{key[0]}-{key[1]}: {asked} are due and {there} are there{remote}.")
                 begin = max(begin, view.log_start_offset)
             stop = min(end[key], view.log_end_offset)
             if stop == view.log_end_offset:

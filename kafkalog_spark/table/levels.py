@@ -5,31 +5,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
 from engine.layout import FileKind, parse_file_name
+from engine.log.logdir.settings import Settings
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import LogDirError, escaped
+from kafkalog_spark.table.around import Around
 from kafkalog_spark.table.partitions import find_places, log_size, open_view, spoken
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 from kafkalog_spark.table.reading import first_left, on_corruption, open_piece, read_split
 from kafkalog_spark.table.rows import rows_as_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkalog_spark.table.filters import Bounds
     from kafkalog_spark.table.options import ReadOptions
 
+_LOG = logging.getLogger("kafkalog")
 _KEPT, _KEPT_IN_ALL = 1000, 50_000  # findings of one code in one file, and of a partition; more are counted
 
 
@@ -37,7 +42,25 @@ def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
     """The splits of a query. Raises OptionError, LogDirError, DataLossError."""
     if options.level in ("records", "batches"):
         return plan(options, bounds)
-    return pack(directories(options, bounds), options.split_bytes, options.min_partitions)
+    pieces = directories(options, bounds)
+    if options.level == "findings":
+        pieces = with_policies(options, pieces)
+    return pack(pieces, options.split_bytes, options.min_partitions)
+
+
+def with_policies(options: ReadOptions, pieces: list[Piece], config: Mapping[str, str] | None = None) -> list[Piece]:
+    """The pieces with what is known of their topics; nothing where a metadata log can not be read. Raises LogDirError.
+
+    config  settings of all topics, over those of the metadata logs
+    """
+    try:
+        topics = Around(options.paths, Settings(overrides=tuple((config or {}).items()))).topics
+        return [piece._replace(policy=topics.policy(piece.directory)) for piece in pieces]
+    except UnreadableFile as error:
+        _LOG.warning("%s: which gaps are losses is judged without the settings of topics", error)
+        return pieces
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
 
 
 def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
@@ -110,7 +133,8 @@ def kept_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], obje
 
 
 def _findings(piece: Piece) -> Iterator[dict[str, Any]]:
-    return kept_findings(piece, lambda report: verify_partition(ReadOnlyFiles(), piece.directory, report))
+    work = partial(verify_partition, ReadOnlyFiles(), piece.directory, policy=lambda: piece.policy)
+    return kept_findings(piece, work)
 
 
 def _segments(piece: Piece) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from engine.errors import KafkalogError, UnreadableFile
 from engine.files import ReadOnlyFiles, look
 from engine.half_commits import WHAT, half_commit, undo_advice
 from engine.layout import parse_file_name
+from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.patterns import expand
@@ -100,35 +101,11 @@ def spoken(place: Place) -> tuple[str, int]:
 
 def find_sources(options: ReadOptions) -> list[Source]:
     """The partitions to read, one directory each. Raises LogDirError."""
-    replicas: dict[tuple[str, int], list[str]] = {}
+    files, replicas = ReadOnlyFiles(), dict[tuple[str, int], list[str]]()
     for place in find_places(options.paths):
         if options.wants(*(key := spoken(place))):
             replicas.setdefault(key, []).append(place.path)
-    return [Source(topic, partition, best_replica(paths)) for (topic, partition), paths in sorted(replicas.items())]
-
-
-def best_replica(directories: list[str]) -> str:
-    """Of several copies the one with the latest leader epoch, then the longest, then the one that begins first.
-
-    How long a copy is, is seen at its end: it ends before damage that is met there.
-    """
-    if len(directories) == 1:
-        return directories[0]
-    ranks = {directory: rank for directory in directories if (rank := _rank(directory)) is not None}
-    return max(ranks, key=ranks.__getitem__, default=directories[0])
-
-
-def _rank(directory: str) -> tuple[int, int, int] | None:
-    """What copies are compared by; None of one without a log, or that can not be read: reading it says why."""
-    try:
-        view = PartitionView(ReadOnlyFiles(), directory, _unsaid)
-        try:
-            epochs = view.leader_epoch_cache.entries
-            return epochs[-1].epoch if epochs else -1, view.sound_end_offset, -view.log_start_offset
-        finally:
-            view.close()
-    except KafkalogError:
-        return None
+    return [Source(topic, partition, best_replica(files, paths)) for (topic, partition), paths in sorted(replicas.items())]
 
 
 def open_view(directory: str, **known: Any) -> PartitionView:

@@ -17,7 +17,9 @@ from engine.log.errors import CorruptRecord
 from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_ends, findings_of_wait, held_back
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
+from engine.log.tiering import TopicPolicy
 from kafkalog_spark.errors import GO_ON_WITHOUT, DataLossError, LogDirError, OptionError
+from kafkalog_spark.table.around import Around
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
 from kafkalog_spark.table.partitions import Source, find_sources, open_view
 from kafkalog_spark.table.reading import on_corruption, report_finding
@@ -41,6 +43,7 @@ class Piece(NamedTuple):
     """Offsets start … end − 1 of one partition, about `size` bytes of its logs.
 
     left_out  (producer, first offset) of open transactions whose records are left out
+    policy    of the topic, where findings depend on it
     """
 
     directory: str
@@ -50,6 +53,7 @@ class Piece(NamedTuple):
     end: int
     size: int
     left_out: tuple[tuple[int, int], ...] = ()
+    policy: TopicPolicy = TopicPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +70,21 @@ def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
     """The splits of a query that ends, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError."""
     sources = find_sources(options)
     check_partitions(options, sources)
-    pieces: list[Piece] = []
+    around, pieces = Around(options.paths), list[Piece]()
     for source in sources:
         if bounds.wants(source.topic, source.partition):
             with opened(source) as view:
                 held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
-                left_out = _end_transactions(options, view, held)
-                wanted = replace(range_of(options, bounds, source, view), left_out=left_out)
+                left_out: tuple[tuple[int, int], ...] = ()
+                if held is not None and options.ends_open_transactions:
+                    left_out = end_as_coordinator(view, held, around.transaction_states(source.directory))
+                wanted = replace(range_of(options, bounds, source, view, around), left_out=left_out)
                 if held is not None and wanted.end >= held.offset:
                     _report_held(options, view, held)
                 if wanted.end >= view.log_end_offset:
                     tell_tail(options, view)
                 pieces += cut(wanted, view, options.split_bytes)
     return into_splits(options, pieces)
-
-
-def _end_transactions(options: ReadOptions, view: PartitionView, held: HeldBack | None) -> tuple[tuple[int, int], ...]:
-    """Where the options want it, have `view` read on behind open transactions → those that are left out, see Piece."""
-    if held is None or not options.ends_open_transactions:
-        return ()
-    return end_as_coordinator(view.files, view, held, report_finding)
 
 
 def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> None:
@@ -181,8 +180,11 @@ def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> st
     return "{" + ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) + "}"
 
 
-def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView) -> Range:
-    """The offsets of `source` that the options and the filters leave. Raises OptionError, DataLossError, KafkalogError."""
+def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView, around: Around) -> Range:
+    """The offsets of `source` that the options and the filters leave. Raises OptionError, DataLossError, KafkalogError.
+
+    Records that are wanted and are in remote storage are logged.
+    """
     stable = options.isolation is FetchIsolation.READ_COMMITTED
     last = (view.fetch_last_stable_offset_metadata() if stable else view.fetch_high_watermark_metadata()).message_offset
     start = start_of(options, source, view, last)
@@ -190,8 +192,11 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
     if start < view.log_start_offset or start > view.log_end_offset or end > view.log_end_offset:
         if options.fail_on_data_loss:
             asked, has = f"[{start}, {end})", f"[{view.log_start_offset}, {view.log_end_offset})"
-            raise DataLossError(f"{source.topic}-{source.partition}: offsets {asked} are asked for and {has} are there.")
+            what = f"{source.topic}-{source.partition}: offsets {asked} are asked for and {has} are there"
+            raise DataLossError(f"{what}{around.said_of_remote(view)}.")
         start = max(start, view.log_start_offset)
+    if max(start, bounds.first_offset) <= view.log_start_offset or options.start.is_by_time:
+        around.report_remote(view)
     start, end = max(start, bounds.first_offset), min(end, last, bounds.end_offset)
     if bounds.from_ms is not None and start < end:
         start = max(start, _first_as_late(view, bounds.from_ms, end))

@@ -9,8 +9,6 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.kernels import BUILD
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -126,7 +124,7 @@ def machine_facts(java_options: list[str], records: int, runs: int, loads: list[
     load = f"; load before each row {min(loads):.1f} to {max(loads):.1f}" if loads else ""
     return [
         f"{os.cpu_count()} cores{cpu}, {platform.system()}{load}",
-        f"Python {platform.python_version()}, {BUILD} kernels; Kafka 4.3.1 on {java}",
+        f"Python {platform.python_version()}; Kafka 4.3.1 on {java}",
         f"{records} records in each file; {runs} runs of each program in turn, {3 * runs} of dump-log; medians; largest resident set",
         f"Kafka's tool as kafka-run-class starts it: java {' '.join(java_options)}",
     ]

@@ -18,9 +18,6 @@ from engine.files import ReadOnlyFiles
 from engine.layout import FileKind, parse_file_name
 from tests.support.corpus import roots
 from tests.support.floors import saw_enough
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 OFFSETS = {
     FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT, FileKind.LOG_START_CHECKPOINT,

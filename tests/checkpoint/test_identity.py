@@ -16,9 +16,6 @@ from engine.checkpoint.identity import (
     decode_partition_metadata,
     decode_quorum_state,
 )
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 ID = "Ure9eD19RMmD-98XzfrQmw"
 

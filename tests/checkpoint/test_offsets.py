@@ -15,9 +15,6 @@ from engine.checkpoint.offsets import (
 from engine.checkpoint.text import MAX_FINDINGS
 from engine.files import Files
 from engine.findings import Finding, Where
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 topics = st.from_regex(r"[a-zA-Z0-9._-]{1,30}", fullmatch=True)
 

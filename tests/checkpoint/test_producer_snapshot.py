@@ -9,9 +9,6 @@ from engine.checkpoint import producer_snapshot
 from engine.checkpoint.producer_snapshot import ProducerSnapshot, first_sequence, producer_text, write_producer_snapshot
 from engine.files import Files
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 ENTRY = ProducerSnapshotEntry(1000, 0, 15, 15, 6, 1700680159533, -1, -1)
 

@@ -8,9 +8,6 @@ from engine.checkpoint import text
 from engine.checkpoint.leader_epochs import MalformedCheckpoint, decode_leader_epochs, parse_leader_epochs
 from engine.checkpoint.offsets import decode_offset_checkpoint
 from engine.checkpoint.text import decode_checkpoint, encode_checkpoint, text_lines, words
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 
 def decode(data):

@@ -17,11 +17,8 @@ import pytest
 from engine.checkpoint.offsets import decode_offset_checkpoint
 from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
-from tests.support.once import OWN_PROCESS
 from tests.support.run import kafkalog
 from tests.support.terminal import all_said
-
-pytestmark = OWN_PROCESS
 
 ROOT = Path(__file__).parents[2]
 NOW = "1700681300000"

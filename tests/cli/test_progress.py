@@ -9,10 +9,7 @@ import sys
 
 import pytest
 
-from tests.support.once import OWN_PROCESS
 from tests.support.terminal import all_said
-
-pytestmark = OWN_PROCESS
 
 _LARGE = 80 << 20  # bytes of zeros that take no space
 

@@ -18,6 +18,7 @@ from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 from engine.server_config import server_config
 from tests.support.file_work import tree
+from tests.support.lost_batches import cut_out
 from tests.support.run import kafkalog
 
 NOW = "1764000000000"
@@ -165,34 +166,38 @@ def test_a_log_start_below_the_first_segment_is_evidence_without_epochs(alone):
     assert recovered(*NOT_TIERED, alone) == ([(25, 42)], 4)
 
 
+REMOTE = "remote storage may hold offsets 25 to 41, which were not checked"
+
+
 def test_without_epochs_and_settings_the_log_start_stays(alone):
     """It may be tiered: moved up to the first segment the line would have a leader delete what is in remote storage."""
     begin_late(alone, 25, "0\n0\n")
     done = kafkalog("verify-index", "--format", "jsonl", str(alone))
     assert b'"code":"records-in-remote-storage","severity":"info"' in done.out.replace(b'": "', b'":"').replace(b", ", b",")
     done = kafkalog("recover", "--now", NOW, "--no-quarantine", str(alone.parent))
-    assert (done.status, "--config remote.storage.enable=false" in done.out.decode() + done.err) == (4, True)
+    assert REMOTE in done.out.decode()
     assert "small_segments 0 25" in (alone.parent / "log-start-offset-checkpoint").read_text()
+
+
+def test_malformed_epochs_of_a_log_that_may_be_tiered_have_epoch_0_from_the_log_start_on(alone):
+    """The first local batch is of epoch 0, and no epoch is below it."""
+    begin_late(alone, 25, "0\n1\nno epoch\n")
+    done = kafkalog("recover", "--now", NOW, "--no-quarantine", str(alone))
+    assert (done.status, REMOTE in done.out.decode()) == (1, True)
+    assert (alone / "leader-epoch-checkpoint").read_text().splitlines()[2:] == ["0 25", "2 88"]
 
 
 def test_malformed_epochs_of_a_log_that_is_not_tiered_are_made_anew(alone):
     begin_late(alone, 25, "0\n1\nno epoch\n")
-    refused = kafkalog("recover", "--now", NOW, "--no-quarantine", str(alone))
-    assert refused.status == 4
-    assert "--config remote.storage.enable=false" in refused.out.decode() + refused.err
-    tiered = kafkalog("recover", "--now", NOW, "--no-quarantine", "--config", "remote.storage.enable=true", str(alone))
-    assert (tiered.status, "--config" in tiered.out.decode() + tiered.err) == (4, False)
     assert recovered(*NOT_TIERED, alone) == ([(25, 42)], 4)
     assert (alone / "leader-epoch-checkpoint").read_text().splitlines()[2:] == ["0 42", "2 88"]
 
 
-def test_malformed_epochs_that_verify_index_rebuilds(alone):
+@pytest.mark.parametrize(("options", "first"), [((), "0 25"), (NOT_TIERED, "0 42")])
+def test_malformed_epochs_that_verify_index_rebuilds(alone, options, first):
     begin_late(alone, 25, "0\n1\nno epoch\n")
-    words = ("verify-index", "--rebuild", "--no-quarantine", "--yes")
-    refused = kafkalog(*words, str(alone))
-    assert "--config remote.storage.enable=false" in refused.out.decode() + refused.err
-    kafkalog(*words, *NOT_TIERED, str(alone))
-    assert (alone / "leader-epoch-checkpoint").read_text().splitlines()[2:] == ["0 42", "2 88"]
+    kafkalog("verify-index", "--rebuild", "--no-quarantine", "--yes", *options, str(alone))
+    assert (alone / "leader-epoch-checkpoint").read_text().splitlines()[2:] == [first, "2 88"]
 
 
 def test_the_metadata_log_says_that_a_log_is_not_tiered(partition):
@@ -231,17 +236,6 @@ def test_a_damaged_metadata_log_is_no_evidence(partition):
     data[-1] ^= 1
     log.write_bytes(data)
     assert policy_of(top) == (None, Tiering.UNKNOWN)
-
-
-def cut_out(partition, base, number):
-    """Take batch `number` out of a log, and the indexes with it."""
-    log = partition / f"{base:020}.log"
-    data, at, ends = log.read_bytes(), 0, []
-    while at < len(data):
-        at += 12 + struct.unpack_from(">i", data, at + 8)[0]
-        ends.append(at)
-    log.write_bytes(data[: ends[number - 1]] + data[ends[number] :])
-    drop(partition, base, ".index", ".timeindex")
 
 
 def test_a_gap_is_a_loss_where_the_topic_is_known_not_to_be_compacted(partition, tmp_path):

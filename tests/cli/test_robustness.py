@@ -201,9 +201,11 @@ def test_what_is_no_file(tmp_path):
         "error[unreadable-file] 1.log: a directory, not a file",
         "error[unreadable-file] 2.log: a FIFO, not a file",
         "error[unreadable-file] 3.log: Too many levels of symbolic links",
+        "  do   ls -la .    # what is there",
         "Ignoring unknown file /dev/null",
         "Ignoring unknown file /dev/zero",
         "error[unreadable-file] 6.log: No such file or directory",
+        "  do   ls -la .    # what is there",
     ]
     assert done.out.decode().count("Dumping ") == 7
 

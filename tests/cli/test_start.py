@@ -10,10 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.once import OWN_PROCESS
-
-pytestmark = OWN_PROCESS
-
 ROOT = Path(__file__).parents[2]
 
 # one child for each import that the program makes, up to the child that makes fewer

@@ -50,9 +50,17 @@ def test_the_batch_that_is_cut_goes_as_a_whole_and_is_named(partition):
     assert f"offsets 0 to {end} in" in again.out.decode()
 
 
-def test_nothing_to_cut(partition):
-    done = kafkalog("truncate", "--clean-start", "--now", NOW, "--to", "100", str(partition))
-    assert (done.status, "explained - nothing to cut: the log ends at offset 24" in done.out.decode()) == (0, True)
+@pytest.mark.parametrize("options", [(), ("--clean-start",), ("--dry-run",)])
+def test_nothing_to_truncate_changes_nothing(partition, options):
+    """Not even what opening the log would remove."""
+    newest = max(partition.glob("*.log"))
+    (partition / "00000000000000000060.snapshot").write_bytes(bytes.fromhex("000148674bc700000000"))
+    newest.with_suffix(".timeindex").unlink()
+    before = {path.name: path.read_bytes() for path in partition.iterdir()}
+    done = kafkalog("truncate", *options, "--now", NOW, "--to", "100", str(partition))
+    assert done.status == 0, done.out
+    assert "explained - nothing to truncate: the log ends at offset 24; no file was changed" in done.out.decode()
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
 
 
 def test_a_roll_ahead_of_the_records(partition):

@@ -12,10 +12,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from tests.support.file_work import tree
-from tests.support.once import OWN_PROCESS
 from tests.support.run import kafkalog
-
-pytestmark = OWN_PROCESS
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}

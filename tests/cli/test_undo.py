@@ -348,6 +348,13 @@ def test_log_dirs_of_several_brokers_are_named_one_by_one(log_dir, tmp_path):
         assert files_of(tmp_path) == before
     assert kafkalog("verify-index", str(tmp_path)).status == 4, "who only reads may read all"
     assert kafkalog("retain", "--now", NOW, str(log_dir), str(other)).status == 0
+    (other / "meta.properties").unlink()
+    (other / ".lock").touch()
+    for words in (("recover",), ("retain",)):
+        done = kafkalog(*words, str(tmp_path))
+        assert done.status == 2
+        assert f"{other} has no meta.properties that says whose it is" in done.err
+        assert "partitions are done" not in done.err
 
 
 # ---- a question at a terminal
@@ -441,6 +448,6 @@ def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):
         return 130
 
     monkeypatch.setattr(spark, "INTERRUPTION", stop)
-    monkeypatch.setattr(spark, "undo_commits", undo_commits)
+    monkeypatch.setattr(spark, "undo_commit", undo_commits)
     assert spark.undo(("a/", "b")) == 130
     assert begun == ["a"]

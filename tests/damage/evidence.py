@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crc32c import crc32c
 
@@ -27,21 +27,36 @@ _SNAPSHOT = struct.Struct(">hii")  # version, CRC, number of entries
 Tree = dict[str, bytes | None]
 
 
+class Place(NamedTuple):
+    """A batch at bytes [start, end) of a .log, with its first and last offset and its checksum."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+    crc: int
+
+
 @lru_cache(maxsize=4096)
-def batches_in(data: bytes) -> tuple[Batch, ...]:
+def places_in(data: bytes) -> tuple[Place, ...]:
     """Every batch of format 2 with a right checksum, wherever it begins."""
-    found: list[Batch] = []
+    found: list[Place] = []
     at = 0
     while at + _HEADER <= len(data):
         base, length = struct.unpack_from(">qi", data, at)
         if data[at + 16] == 2 and _HEADER - 12 <= length <= len(data) - at - 12:
             (stored,) = struct.unpack_from(">I", data, at + _CRC_AT)
             if crc32c(data[at + _CHECKED_FROM : at + 12 + length]) == stored:
-                found.append((base, base + struct.unpack_from(">i", data, at + 23)[0], stored))
+                found.append(Place(at, at + 12 + length, base, base + struct.unpack_from(">i", data, at + 23)[0], stored))
                 at += 12 + length
                 continue
         at += 1
     return tuple(found)
+
+
+def batches_in(data: bytes) -> tuple[Batch, ...]:
+    """The same, without where they are."""
+    return tuple(place[2:] for place in places_in(data))
 
 
 def sound_batches(partition: Path) -> dict[tuple[int, int], int]:

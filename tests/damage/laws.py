@@ -2,8 +2,8 @@
 
 a  Where the broker starts, `recover` leaves the files that the broker leaves. (The new epoch of the broker and `.deleted` files
    apart; of a partition that it sets aside, or whose log dir it takes offline, only the logs.)
-b  Where it stops, `recover --dry-run` says that a broker does not start; what `recover` removes is in the quarantine, and
-   events name all its offsets. Of log dirs: `recover --dry-run` and `verify-index` do not end with status 0.
+b  Where it stops, `recover --dry-run` says that a broker does not start. What `recover` removes is in the quarantine, and
+   events name all its offsets; where a broker starts, those that no other batch holds. Of log dirs: `recover --dry-run` and `verify-index` do not end with status 0.
 c  `recover --salvage` keeps every original batch that was sound in a .log. Where another sound batch has the same offsets, one
    of them may go: then an event names the offsets with a reason other than that the bytes belong to no sound batch.
 d  Nothing is called sound, and no status is 0, where original batches are missing and something on the disk proves it. Of
@@ -63,8 +63,8 @@ class Case(NamedTuple):
 
     @property
     def broker(self) -> dict[str, Any]:
-        """What the broker did."""
-        return self.damage[self.mode]
+        """What the broker did; empty where none was asked."""
+        return self.damage.get(self.mode, {})
 
     @property
     def name(self) -> str:
@@ -108,7 +108,7 @@ def violations(case: Case) -> list[Violation]:
 
 
 def _same_as_broker(case: Case) -> Iterator[str]:
-    if not (case.broker["started"] and "files" in case.broker):
+    if "files" not in case.broker:
         return
     after = partition_after(case.recover, case.name)
     assert after is not None
@@ -118,17 +118,22 @@ def _same_as_broker(case: Case) -> Iterator[str]:
 
 
 def _stop_is_foretold(case: Case) -> Iterator[str]:
-    if case.broker["started"]:
-        return
     dry, report = case.recover.dry[case.name], case.recover.real[case.name]
-    if not STOPS.search(json.dumps(dry, ensure_ascii=False)):
+    if not case.broker.get("started", True) and not STOPS.search(json.dumps(dry, ensure_ascii=False)):
         words = case.broker["words"].split(": ", 1)[-1][:160]
         yield f"recover --dry-run (status {dry['status']}) does not say that a broker stops: {words}"
     removed = set(case.damage["before"]) - bases_left(partition_after(case.recover, case.name), case.original)
     if bare := [base for base, _, crc in case.original if base in removed and (base, crc) not in case.recover.quarantined]:
         yield f"recover removes sound batches that the quarantine does not hold: {case.batches(bare)}"
-    if unnamed := [base for base, last, _ in case.original if base in removed and reasons(report, base, last) is None]:
+    held = set() if not case.broker.get("started", True) else _offsets_in(partition_after(case.recover, case.name))
+    if unnamed := [base for base, last, _ in case.original if base in removed and any(
+            offset not in held and reasons(report, offset, offset) is None for offset in range(base, last + 1))]:
         yield f"recover removes sound batches and names them nowhere: {case.batches(unnamed)} (status {report['status']})"
+
+
+def _offsets_in(partition: Path | None) -> set[int]:
+    batches = sound_batches(partition) if partition else {}
+    return {offset for (base, _), last in batches.items() for offset in range(base, last + 1)}
 
 
 def _salvage_keeps(case: Case) -> Iterator[str]:
@@ -191,9 +196,8 @@ def _is_stable(case: Case) -> Iterator[str]:
     for label, repair in case.start.repairs.items():
         report = repair.real[case.name]
         if changes := repair.second_changes.get(case.name, []):
-            expired = all(change.partition(" ")[0] in repair.expired for change in changes)
-            yield f"a second {label} {'drops producers from snapshots, nothing else' if expired else 'changes'}: {short(changes)}"
-        if found := _new_events(report, repair.second.get(case.name)):
+            yield second_changes(label, changes, repair.expired)
+        if found := new_events(report, repair.second.get(case.name)):
             yield f"a second {label} finds {found[0]['action']} {found[0].get('file', '')}: {found[0].get('reason', '')[:140]}"
         verdict = repair.verified[case.name]
         missing_named = "missing" in {event["action"] for event in case.recover.real[case.name]["events"]}
@@ -211,6 +215,12 @@ def _is_stable(case: Case) -> Iterator[str]:
         assert after is not None
         if (backwards := first_backwards(after)) and not errors:
             yield f"after salvage batches still run backwards ({backwards}), and verify-index does not say so"
+
+
+def second_changes(label: str, changes: list[str], expired: set[str]) -> str:
+    """What a second run changed, in words; `expired`: snapshots that lost producers in it, and nothing else."""
+    only_expired = all(change.partition(" ")[0] in expired for change in changes)
+    return f"a second {label} {'drops producers from snapshots, nothing else' if only_expired else 'changes'}: {short(changes)}"
 
 
 def _verdicts_agree(case: Case) -> Iterator[str]:
@@ -234,7 +244,7 @@ def _offset_of(found: dict[str, Any]) -> int:
     return offset if offset is not None else int(name[:20]) if name[:20].isdigit() else -1
 
 
-def _new_events(first: dict[str, Any], second: dict[str, Any] | None) -> list[dict[str, Any]]:
+def new_events(first: dict[str, Any], second: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Events of a second run that the first had not, neither itself nor its offsets."""
     old = {(event["action"], event.get("file"), event.get("firstOffset")) for event in first["events"]}
     return [

@@ -81,17 +81,22 @@ class Start(NamedTuple):
 
 def start(origin: Path, mode: str, work: Path, repairs: dict[str, list[str]] = REPAIRS) -> Start:
     """Do everything to copies of the log dirs below `origin`."""
-    config = work / "server.properties"
-    work.mkdir(parents=True, exist_ok=True)
-    config.write_text("".join(f"{name}={value}\n" for name, value in truth()["settings"].items()))
     source = copy_log_dirs(origin, work / "before")
     prepare(mode, source)
-    options = ["--format", "json", "--config-file", str(config), "--now", now(), *(["--clean-start"] if mode == "clean" else [])]
+    options = [*settings_for(work), *(["--clean-start"] if mode == "clean" else [])]
     done = {
         name: _repair(source, work / f"after-{number}", [*options, *more]) for number, (name, more) in enumerate(repairs.items())
     }
     status, verified = _verify(source)
     return Start(source, verified, status, done)
+
+
+def settings_for(work: Path) -> list[str]:
+    """The options of every `recover`; writes the settings of the broker into the directory `work`."""
+    work.mkdir(parents=True, exist_ok=True)
+    config = work / "server.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in truth()["settings"].items()))
+    return ["--format", "json", "--config-file", str(config), "--now", now()]
 
 
 def all_partitions(mode: str, work: Path) -> Start:
@@ -112,15 +117,21 @@ def _repair(source: Path, top: Path, options: list[str]) -> Repair:
     again = copy_log_dirs(top, top.with_name(f"{top.name}-again"))
     second = _recover(again, [*options, "--quarantine", str(quarantine.with_name(f"{quarantine.name}-again"))])
     after = tree(again)
-    expired = {Path(name).name for name, old in left.items() if name.endswith(".snapshot") and lost_producers(old, after.get(name))}
+    expired = expired_snapshots(left, after)
     restored = copy_log_dirs(top, top.with_name(f"{top.name}-left"))  # restore works in the place that the quarantine names
     failed = [done.err.strip()[-300:] for path in _quarantines(quarantine) if (done := kafkalog("restore", str(path))).status]
     not_restored = compare(was, tree(top))
     shutil.rmtree(again)
     return Repair(
-        restored, dry_changes, _reports(dry), _reports(real), quarantined, (dry.status, real.status), _other_words(dry, real), verified,
-        _reports(second), compare(left, after), expired, not_restored, failed,
+        restored, dry_changes, reports_of(dry), reports_of(real), quarantined, (dry.status, real.status), _other_words(dry, real), verified,
+        reports_of(second), compare(left, after), expired, not_restored, failed,
     )  # fmt: skip
+
+
+def expired_snapshots(before: Tree, after: Tree) -> set[str]:
+    """Names of the snapshots that lost producers and nothing else."""
+    names = (name for name in before if name.endswith(".snapshot"))
+    return {Path(name).name for name in names if lost_producers(before[name], after.get(name))}
 
 
 def _recover(top: Path, options: list[str]) -> Done:
@@ -145,7 +156,8 @@ def _objects(done: Done) -> Objects:
     return [json.loads(line) for line in done.out.splitlines()]
 
 
-def _reports(done: Done) -> dict[str, dict[str, Any]]:
+def reports_of(done: Done) -> dict[str, dict[str, Any]]:
+    """The reports of a `recover`, by name of a partition."""
     return {Path(one["partition"]).name: one for one in _objects(done) if one.get("partition")}
 
 

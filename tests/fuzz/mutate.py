@@ -16,8 +16,7 @@ from crc32c import crc32c
 from engine.errors import KafkalogError
 from engine.formats import ABORTED_TXN, BATCH_HEADER, CODEC_MASK, LEGACY_V1, PRODUCER_SNAPSHOT_ENTRY
 from engine.layout import FileKind
-from engine.record import codecs, lz4_frames
-from engine.record.codecs import inflate
+from engine.record.codecs import deflate, inflate
 from tests.fuzz.seeds import LOGS
 
 if TYPE_CHECKING:
@@ -57,16 +56,6 @@ def mutate(rng: random.Random, seed: Seed, others: Sequence[Seed]) -> bytes:
             data[2:6] = crc32c(data[6:]).to_bytes(4, "big")
         return bytes(data)
     return _text(rng, data)
-
-
-def deflate(codec: int, data: bytes, **more: int) -> bytes:
-    """Compressed by the packages, not by kernels that only one build has: a case is the same bytes in every build."""
-    before = codecs.BUILD, lz4_frames.BUILD
-    try:
-        codecs.BUILD = lz4_frames.BUILD = "interpreted"
-        return codecs.deflate(codec, data, **more)
-    finally:
-        codecs.BUILD, lz4_frames.BUILD = before
 
 
 # ---- plain damage

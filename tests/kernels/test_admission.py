@@ -1,4 +1,4 @@
-"""What a leader notes of records and stamps on batches, in both builds, against plain Python."""
+"""What a leader notes of records and stamps on batches, against plain Python."""
 
 from __future__ import annotations
 
@@ -9,24 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_HEADER, BatchField, Codec, RecordField
+from engine.kernels import admission as kernel
 from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.frames import Frame
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.crc import crc32c
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
-
-pytestmark = BOTH_BUILDS
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 NOW = 1_700_000_000_000
 ANY_SIZE = 1 << 30
-
-
-@pytest.fixture(scope="module", params=BUILDS)
-def kernel(request):
-    return load_kernel("admission", request.param)
 
 
 def verdicts_of(kernel, count):
@@ -37,7 +29,7 @@ def verdicts_of(kernel, count):
 
 @given(st.lists(st.tuples(st.integers(0, 2), LONG, LONG, st.integers(-1, 3)), max_size=12), LONG, LONG,
        st.lists(LONG, min_size=3, max_size=3))  # fmt: skip
-def test_records_are_judged_one_by_one(kernel, records, low, high, bases):
+def test_records_are_judged_one_by_one(records, low, high, bases):
     columns, batches = RecordColumns(max(1, len(records))), BatchColumns(3)
     for index, (batch, offset, timestamp, key_size) in enumerate(records):
         for field, value in (("BATCH", batch), ("OFFSET", offset), ("TIMESTAMP", timestamp), ("KEY_SIZE", key_size)):
@@ -57,7 +49,7 @@ def test_records_are_judged_one_by_one(kernel, records, low, high, bases):
 
 
 @pytest.mark.parametrize(("batch", "count"), [(3, 1), (-1, 1), (0, 2), (0, -1)])
-def test_columns_that_do_not_fit_are_refused(kernel, batch, count):
+def test_columns_that_do_not_fit_are_refused(batch, count):
     columns = RecordColumns(1)
     columns.table[RecordField.BATCH, 0] = batch
     assert kernel.judge_records(columns.table, count, BatchColumns(3).table, 0, 1, verdicts_of(kernel, 3).table) == -1
@@ -84,7 +76,7 @@ def stamp(kernel, parts, *, refused=0, largest=ANY_SIZE, next_offset=100, epoch=
     return row, behind, data, frame, traits
 
 
-def test_offsets_and_epochs_are_given_in_order(kernel):
+def test_offsets_and_epochs_are_given_in_order():
     parts = [sent(2), sent(5), sent(1)]
     row, behind, data, frame, traits = stamp(kernel, parts)
     assert (row, behind) == (3, 108)
@@ -99,7 +91,7 @@ def test_offsets_and_epochs_are_given_in_order(kernel):
         at += len(part)
 
 
-def test_timestamps_that_change_ask_for_a_checksum(kernel):
+def test_timestamps_that_change_ask_for_a_checksum():
     *_, data, frame, traits = stamp(kernel, [sent()], append_time=NOW + 9)
     header = BATCH_HEADER.read(data)
     assert (header.attributes, header.max_timestamp, traits.table[Trait.CHANGED, 0]) == (8, NOW + 9, 1)
@@ -122,13 +114,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_it_stops_at_what_must_be_looked_at(kernel, name):
+def test_it_stops_at_what_must_be_looked_at(name):
     row, behind, data, *_ = stamp(kernel, [sent(), REFUSED[name], sent()])
     assert (row, behind) == (1, 102)
     assert data[len(sent()) :] == REFUSED[name] + sent()
 
 
-def test_it_stops_at_sizes_flags_counts_and_the_last_offset(kernel):
+def test_it_stops_at_sizes_flags_counts_and_the_last_offset():
     good = [sent(), sent(**PRODUCER), sent()]
     assert stamp(kernel, good)[0] == 3
     assert stamp(kernel, [sent(), sent(9), sent()], largest=len(sent()))[0] == 1
@@ -139,7 +131,7 @@ def test_it_stops_at_sizes_flags_counts_and_the_last_offset(kernel):
 
 
 @given(st.lists(LONG, min_size=17, max_size=17), st.integers(-2, 3), st.integers(-2, 3), LONG, st.integers(-1, 2**31 - 1))
-def test_nothing_outside_the_bytes_is_touched(kernel, fields, row, last_row, next_offset, epoch):
+def test_nothing_outside_the_bytes_is_touched(fields, row, last_row, next_offset, epoch):
     batches, data = BatchColumns(2), bytearray(200)
     for field in BatchField:
         batches.field(field)[:] = memoryview(array("q", [fields[field]] * 2))

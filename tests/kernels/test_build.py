@@ -1,57 +1,33 @@
-"""The build that the other tests run on is the one that is meant, and one without a compiler and Cython works."""
+"""The kernels that the other tests run on are compiled from these sources; without a compiler one sentence says so."""
 
 from __future__ import annotations
 
-import ast
 import importlib
 import os
 import shutil
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from engine.kernels.build import KERNELS as NAMES
-from engine.kernels.build import SHARED, STAMP, sources_digest
-from tests.support.load_kernel import KERNELS, load_kernel
-from tests.support.once import OWN_PROCESS
+from engine.kernels.build import NOT_COMPILED, SHARED, STAMP, sources_digest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-pytestmark = OWN_PROCESS
-
-ROOT = KERNELS.parents[1]
-WITHOUT = """
-import sys
-class Nothing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("cython", "Cython"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Nothing())
-from tests.support.interpreted import install
-install()
-"""
+ROOT = Path(__file__).parents[2]
+KERNELS = ROOT / "engine/kernels"
 
 
 def compiled(name: str, directory: Path = KERNELS) -> Path | None:
     return next((directory / f"{name}{end}" for end in EXTENSION_SUFFIXES if (directory / f"{name}{end}").exists()), None)
 
 
-def run_without(program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a Python that finds neither Cython nor a compiled kernel."""
-    return subprocess.run([sys.executable, "-c", WITHOUT + program], cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_kernels_are_as_new_as_their_source(name):
     library = compiled(name)
-    if library is None:
-        load_kernel(name, "compiled")  # skips, or fails in CI
-    sources = [KERNELS / f"{name}.py", KERNELS / f"{name}.pxd"]
-    newest = max(source.stat().st_mtime for source in sources if source.exists())
+    assert library is not None
+    newest = max(source.stat().st_mtime for source in (KERNELS / f"{name}.py", *KERNELS.glob("*.pxd")))
     assert library.stat().st_mtime >= newest, f"{library.name} is older than its source: `make build`"
 
 
@@ -62,15 +38,14 @@ def test_every_compiled_kernel_has_a_source():
 
 
 def test_compiled_kernels_are_made_of_these_sources():
-    load_kernel("scan", "compiled")
     sources = {path.name: path.read_bytes() for path in KERNELS.iterdir() if path.is_file()}
     assert sources_digest(sources) == importlib.import_module(f"engine.kernels.{STAMP}").SOURCES, "`make build`"
 
 
 def test_what_kernels_are_compiled_from_has_one_word():
-    sources = {"scan.py": b"a", "fields.pxd": b"b", "reference.py": b"c", "scan.so": b"d"}
+    sources = {"scan.py": b"a", "fields.pxd": b"b", "tables.py": b"c", "scan.so": b"d"}
     word = sources_digest(sources)
-    assert sources_digest({**sources, "reference.py": b"x", "scan.so": b"x", "shadow.py": b""}) == word
+    assert sources_digest({**sources, "tables.py": b"x", "scan.so": b"x", "build.py": b""}) == word
     assert sources_digest(dict(reversed(sources.items()))) == word
     changed = ({"scan.py": b"x"}, {"fields.pxd": b""}, {"text.py": b""}, {"tables.pxd": b""})
     assert len({word, *(sources_digest({**sources, **change}) for change in changed)}) == 5
@@ -79,7 +54,6 @@ def test_what_kernels_are_compiled_from_has_one_word():
 @pytest.fixture
 def tree(tmp_path):
     """A copy of the program, with kernels compiled as they are here."""
-    load_kernel("scan", "compiled")
     for part in ("engine", "kafkalog_cli"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
@@ -90,8 +64,8 @@ def version_of(tree: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False)
 
 
-def test_the_version_says_what_the_kernels_are_compiled_from(tree):
-    assert "(compiled kernels, " in version_of(tree).stdout
+def test_the_version_says_when_the_kernels_are_compiled_from_other_sources(tree):
+    assert "(Python 3." in version_of(tree).stdout
     with (tree / "engine/kernels/text.py").open("a") as source:
         source.write("# edited\n")
     assert "(kernels compiled from other sources: `make build` or pip install again, " in version_of(tree).stdout
@@ -101,46 +75,63 @@ def test_the_version_says_what_the_kernels_are_compiled_from(tree):
 
 @pytest.mark.parametrize("name", ["scan", "words", "rows", "verify"])
 @pytest.mark.parametrize("others", [True, False])
-def test_all_kernels_are_compiled_or_none(tree, name, others):
+def test_without_all_kernels_nothing_runs(tree, name, others):
     """One is not compiled, or only one is."""
     for other in (*NAMES, SHARED):
         if (other == name) == others:
             compiled(other, tree / "engine/kernels").unlink()
     done = version_of(tree)
-    assert (done.stdout, done.stderr, done.returncode) == ("", OLD_KERNELS, 8)
+    assert (done.stdout, done.stderr, done.returncode) == ("", f"error[no-kernels] {NOT_COMPILED}\n", 8)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_kernels_load_without_cython(name):
-    done = run_without(f"import engine.kernels.{name}, cython; print(cython.__name__)")
-    assert (done.stdout, done.stderr) == ("engine.kernels.shadow\n", "")
+def test_an_import_without_kernels_ends_with_what_to_do(tree):
+    for library in (tree / "engine/kernels").glob("*.so"):
+        library.unlink()
+    words = [sys.executable, "-P", "-c", "import engine.record.reader"]
+    done = subprocess.run(words, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == f"ImportError: {NOT_COMPILED}"
 
 
-def test_the_stand_in_has_all_that_kernels_name():
-    from engine.kernels import shadow
+@pytest.fixture
+def bare(tmp_path):
+    """bare(command, lacks=…) → setup.py there: a machine whose only programs are Python and, unless it is lacking, the compiler."""
 
-    only_compiled = {"cimports", "address"}  # behind `if cython.compiled`
-    for name in NAMES:
-        for node in ast.walk(ast.parse((KERNELS / f"{name}.py").read_text())):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cython":
-                assert node.attr in only_compiled or hasattr(shadow, node.attr), f"{name}.py: cython.{node.attr}"
+    def run(command, lacks=""):
+        shutil.copytree(KERNELS, tmp_path / "tree/engine/kernels", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, tmp_path / "tree" / name)
+        path = tmp_path / "bin"
+        path.mkdir()
+        if lacks != "compiler":
+            (path / "some-cc").write_text("#!/bin/sh\nexit 1\n" if lacks == "libc" else "#!/bin/sh\n")
+            (path / "some-cc").chmod(0o755)
+        program = "import runpy, sys, sysconfig\n"
+        if lacks == "headers":
+            program += "find = sysconfig.get_path\n"
+            program += f"sysconfig.get_path = lambda name, *more: {str(tmp_path)!r} if name == 'include' else find(name, *more)\n"
+        program += f"sys.argv = ['setup.py', '-q', {command!r}]\nrunpy.run_path('setup.py', run_name='__main__')"
+        environment = {"PATH": str(path), "CC": "some-cc -pthread", "HOME": str(tmp_path)}
+        words = [sys.executable, "-c", program]
+        return subprocess.run(words, cwd=tmp_path / "tree", env=environment, capture_output=True, text=True, check=False)
+
+    return run
 
 
-def test_the_program_runs_without_cython(tmp_path):
-    from engine.record.builder import NewRecord, build_batch
+@pytest.mark.parametrize("command", ["dist_info", "bdist_wheel", "editable_wheel", "build_ext"])
+@pytest.mark.parametrize(("lacks", "problem"), [
+    ("compiler", "there is no C compiler (some-cc)"), ("headers", "Python's header files are not installed"),
+    ("libc", "the C compiler (some-cc) does not compile an #include <Python.h>"),
+])  # fmt: skip
+def test_without_a_compiler_one_sentence_says_what_to_install(bare, command, lacks, problem):
+    done = bare(command, lacks)
+    assert (done.stdout, done.returncode, done.stderr.count("\n")) == ("", 1, 1)
+    assert done.stderr.startswith(f"kafkalog: {problem}")
+    assert done.stderr.endswith(": install build-essential and python3-dev (Fedora: gcc and python3-devel), or a wheel\n")
 
-    log = tmp_path / "t-0" / "00000000000000000000.log"
-    log.parent.mkdir()
-    log.write_bytes(build_batch([NewRecord(0, 17, b"k", b"value"), NewRecord(1, 18, None, None, [(b"h", None)])]))
-    program = f"""
-from kafkalog_cli.main import main
-main(["dump-log", "--print-data-log", {str(log)!r}])
-"""
-    done = run_without(program)
-    compiled_run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.stderr, done.returncode) == ("", 0)
-    assert done.stdout == compiled_run.stdout
-    assert "keySize: 1 valueSize: 5" in done.stdout
+
+@pytest.mark.parametrize("command", ["egg_info", "sdist"])
+def test_what_needs_no_kernel_needs_no_compiler(bare, command):
+    assert bare(command, "compiler").returncode == 0
 
 
 LACKING = """
@@ -153,20 +144,11 @@ OLD_KERNELS = "error[old-kernels] the compiled kernels are older than the source
 
 
 def test_a_compiled_kernel_without_what_the_sources_ask_for_is_an_old_one(tmp_path):
-    load_kernel("scan", "compiled")
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(b"")
     program = [sys.executable, "-c", LACKING.format(path=str(log))]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("", OLD_KERNELS, 8)
-
-
-def test_a_source_without_it_is_not(tmp_path):
-    log = tmp_path / "00000000000000000000.log"
-    log.write_bytes(b"")
-    done = run_without(LACKING.format(path=str(log)))
-    assert done.stderr.endswith("scan.py)\n")
-    assert (OLD_KERNELS in done.stderr, done.returncode) == (False, 1)
 
 
 @pytest.mark.parametrize(("error", "is_old"), [
@@ -187,20 +169,3 @@ def test_only_what_kernels_lack_is_blamed_on_them(monkeypatch, capsys, error, is
         main.main(["roll"])
     assert capsys.readouterr().err == (OLD_KERNELS if is_old else "")
     assert not is_old or ended.value.code == 8
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_people_are_told_once(tmp_path, terminal):
-    (tmp_path / "00000000000000000000.log").write_bytes(b"")
-    program = f"""
-sys.stderr.isatty = lambda: {terminal}
-from kafkalog_cli.main import main
-main(["dump-log", {str(tmp_path)!r}, {str(tmp_path)!r}])
-"""
-    assert run_without(program).stderr.count("not compiled") == terminal
-
-
-def test_ci_has_compiled_kernels():
-    if os.environ.get("CI") != "true" or os.environ.get("KAFKALOG_KERNELS") == "interpreted":
-        pytest.skip("not in CI")
-    assert [name for name in NAMES if compiled(name) is None] == []

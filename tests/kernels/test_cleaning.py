@@ -1,4 +1,4 @@
-"""What a cleaner takes: sound batches, records in order, those that stay. For both builds."""
+"""What a cleaner takes: sound batches, records in order, those that stay."""
 
 from __future__ import annotations
 
@@ -7,24 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, BatchField, RecordField
+from engine.kernels import cleaning as kernel
 from engine.record.columns import RecordColumns
 from tests.support.batch_tables import ranges, table_of
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
-
-pytestmark = BOTH_BUILDS
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("cleaning", request.param)
 
 
 @pytest.mark.parametrize(
     ("field", "value"), [(BatchField.VALID, 0), (BatchField.VALID, -1), (BatchField.MAGIC, 3), (BatchField.MAGIC, -1),
                          (BatchField.ATTRIBUTES, 5), (BatchField.ATTRIBUTES, 7)],
 )  # fmt: skip
-def test_unsound_batches_are_found(kernel, field, value):
+def test_unsound_batches_are_found(field, value):
     batches, _ = table_of([(2, 0, 1, 1)] * 4)
     assert kernel.first_unsound(batches, 4) == 4
     batches[field, 2] = value
@@ -33,7 +25,7 @@ def test_unsound_batches_are_found(kernel, field, value):
 
 @given(st.lists(st.booleans(), max_size=20), st.integers(0, 5))
 @settings(deadline=None, max_examples=50)
-def test_kept_records_are_taken(kernel, keep, first):
+def test_kept_records_are_taken(keep, first):
     records, out = RecordColumns(40).table, RecordColumns(20)
     for index in range(40):
         for field in range(RECORD_FIELDS):
@@ -47,7 +39,7 @@ def test_kept_records_are_taken(kernel, keep, first):
     ]
 
 
-def test_kept_records_that_do_not_fit(kernel):
+def test_kept_records_that_do_not_fit():
     assert kernel.take_kept(RecordColumns(9).table, 0, 9, memoryview(b"\1" * 9), RecordColumns(8).table) == (-1, 0)
     assert kernel.take_kept(RecordColumns(9).table, 0, 9, memoryview(b"\1" * 8), RecordColumns(9).table) == (-1, 0)
     assert kernel.take_kept(RecordColumns(9).table, -1, 9, memoryview(b"\1" * 20), RecordColumns(20).table) == (-1, 0)
@@ -62,7 +54,7 @@ def records_of(offsets, rows=None, keys=None):
     return table
 
 
-def test_order_of_records(kernel):
+def test_order_of_records():
     batches = ranges((5, 7), (8, 9))
     def check(offsets, last=-1, **settings):
         return kernel.check_order(batches, records_of(offsets, **settings), 0, len(offsets), last)

@@ -1,4 +1,4 @@
-"""Laws of the decode kernel, for both builds."""
+"""Laws of the decode kernel."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_HEADER, BatchField, Codec, RecordField, Status
+from engine.kernels import decode as kernel
+from engine.kernels import scan as scan_kernel
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.columns import RecordColumns
 from tests.support.kernel_calls import decode, mutate, scan, table_of
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import batches
 
-pytestmark = BOTH_BUILDS
-
 KNOWN = {Status.BAD_START, Status.BAD_VARINT, Status.BAD_RECORD, Status.BAD_COUNT}
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("decode", request.param)
 
 
 plain_logs = st.lists(
@@ -30,13 +23,13 @@ plain_logs = st.lists(
 
 
 def scanned(data):
-    rows = scan(load_kernel("scan", "interpreted"), data).rows
+    rows = scan(scan_kernel, data).rows
     return table_of(rows), len(rows)
 
 
 @given(plain_logs, st.integers(1, 9))
 @settings(deadline=None, max_examples=40)
-def test_records_come_back(kernel, cases, capacity):
+def test_records_come_back(cases, capacity):
     data = b"".join(case.build() for case in cases)
     decoded = decode(kernel, data, *scanned(data), capacity)
     wanted = [(row, case, record) for row, case in enumerate(cases) for record in case.records]
@@ -57,7 +50,7 @@ def test_records_come_back(kernel, cases, capacity):
 
 @given(plain_logs, st.data())
 @settings(deadline=None, max_examples=60)
-def test_any_damage_is_a_status(kernel, cases, draw):
+def test_any_damage_is_a_status(cases, draw):
     data = b"".join(case.build() for case in cases)
     body = BATCH_HEADER.size
     data = data[:body] + mutate(data[body:], draw)  # a sound header, so that records are what is damaged
@@ -91,7 +84,7 @@ GOOD = bytes([12, 0, 0, 0, 1, 1, 0])  # a record of six bytes: nulls, no headers
     (b"\x0e\0\0\0\0\0\0\0", 1, Status.BAD_RECORD, 0), (b"\x10\0\0\0\0\0\x02\x01\x01", 1, Status.BAD_RECORD, 0),
     (b"\x10\0\0\0\0\0\x02\0\x02", 1, Status.BAD_RECORD, 0), (b"\x1e\0" + b"\x80" * 10 + b"\0\1\1\0", 1, Status.BAD_VARINT, 0),
 ])  # fmt: skip
-def test_each_damage_has_its_status(kernel, body, count, status, done):
+def test_each_damage_has_its_status(body, count, status, done):
     assert decode(kernel, body, one_batch(body, count), 1).stops == [(0, done, status)]
 
 
@@ -99,7 +92,7 @@ def test_each_damage_has_its_status(kernel, body, count, status, done):
     (b"\xff\xff\xff\xff\x0f", -(2**31)), (b"\xfe\xff\xff\xff\x0f", 2**31 - 1), (b"\xfe\xff\xff\xff\x7f", 2**31 - 1),
     (b"\x80\x00", 0), (b"\x81\x80\x00", -1),
 ])  # fmt: skip
-def test_varints_of_32_bits(kernel, varint, value):
+def test_varints_of_32_bits(varint, value):
     assert kernel.read_varint(memoryview(varint), 0, len(varint)) == (value, len(varint))
     body = bytes([0, 0]) + varint + b"\1\1\0"
     body = bytes([2 * len(body)]) + body
@@ -110,7 +103,7 @@ def test_varints_of_32_bits(kernel, varint, value):
     (0, b"\xff" * 9 + b"\x01", -(2**63)), (2**63 - 1, b"\x02", -(2**63)), (-(2**63), b"\x01", 2**63 - 1),
     (0, b"\xfe" + b"\xff" * 8 + b"\x7f", 2**63 - 1),
 ])  # fmt: skip
-def test_timestamps_go_around_as_longs_do(kernel, base, varint, timestamp):
+def test_timestamps_go_around_as_longs_do(base, varint, timestamp):
     body = b"\0" + varint + b"\0\1\1\0"
     body = bytes([2 * len(body)]) + body
     batches_of_one = one_batch(body, 1)
@@ -121,7 +114,7 @@ def test_timestamps_go_around_as_longs_do(kernel, base, varint, timestamp):
 @pytest.mark.parametrize(("body", "end", "row", "filled"), [
     (-1, 5, 0, 0), (6, 5, 0, 0), (0, 8, 0, 0), (0, 7, -1, 0), (0, 7, 0, -1),
 ])  # fmt: skip
-def test_what_lies_outside_is_refused(kernel, body, end, row, filled):
+def test_what_lies_outside_is_refused(body, end, row, filled):
     batches_of_one, columns = one_batch(GOOD, 1), RecordColumns(4)
     batches_of_one.table[BatchField.BODY, 0], batches_of_one.table[BatchField.BODY_END, 0] = body, end
     answer = kernel.decode_records(memoryview(GOOD), batches_of_one.table, row, 1, 0, 0, columns.table, filled)

@@ -1,4 +1,4 @@
-"""Laws of the encode kernel, for both builds."""
+"""Laws of the encode kernel."""
 
 from __future__ import annotations
 
@@ -9,20 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, Status
+from engine.kernels import encode
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import RecordColumns
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import LONG_MAX, WILD, edges, record_lists
 
-pytestmark = BOTH_BUILDS
-
 SENTINEL = 0xA5
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def encode(request):
-    return load_kernel("encode", request.param)
 
 
 def plain_varint(value: int) -> bytes:
@@ -67,7 +59,7 @@ def room(size: int) -> tuple[bytearray, memoryview]:
 
 @given(record_lists(), st.integers(-1, 2**40) | edges(-1, LONG_MAX))
 @settings(deadline=None)
-def test_records_are_as_the_format_says(encode, records, base_timestamp):
+def test_records_are_as_the_format_says(records, base_timestamp):
     data, columns = stage(records)
     base = records[0].offset if records else 0
     expected = [plain_record(record, base, base_timestamp) for record in records]
@@ -87,7 +79,7 @@ def test_records_are_as_the_format_says(encode, records, base_timestamp):
 @pytest.mark.parametrize("magic", [0, 1])
 @given(data=st.data())
 @settings(deadline=None)
-def test_entries_are_as_the_format_says(encode, magic, data):
+def test_entries_are_as_the_format_says(magic, data):
     records = data.draw(record_lists(magic))
     buffer, columns = stage(records)
     expected = b"".join(plain_entry(record, magic) for record in records)
@@ -106,7 +98,7 @@ def test_entries_are_as_the_format_says(encode, magic, data):
 
 @given(record_lists(min_size=1, max_size=4), st.data())
 @settings(deadline=None)
-def test_a_record_that_does_not_fit_is_not_begun(encode, records, data):
+def test_a_record_that_does_not_fit_is_not_begun(records, data):
     buffer, columns = stage(records)
     base = records[0].offset
     whole = [plain_record(record, base, 0) for record in records]
@@ -130,7 +122,7 @@ def wild_columns(draw):
 
 @given(st.binary(max_size=64), wild_columns(), WILD, WILD, st.integers(-2, 5), st.integers(-2, 5), st.integers(-1, 3))
 @settings(deadline=None, max_examples=500)
-def test_any_columns_are_a_status(encode, data, columns, base_offset, base_timestamp, first, count, magic):
+def test_any_columns_are_a_status(data, columns, base_offset, base_timestamp, first, count, magic):
     sizes, ends = column(3), column(3)
     store, out = room(200)
     known = {Status.END, Status.FULL, Status.BAD_RECORD, Status.BAD_START}
@@ -148,23 +140,8 @@ def test_any_columns_are_a_status(encode, data, columns, base_offset, base_times
     assert set(store[len(out) :]) == {SENTINEL}
 
 
-@given(st.binary(max_size=64), wild_columns(), WILD, WILD, st.integers(0, 2), st.integers(0, 2))
-@settings(deadline=None, max_examples=300)
-def test_both_builds_agree(data, columns, base_offset, base_timestamp, magic, attributes):
-    answers = []
-    view, table, rows, flags = memoryview(data), columns.table, columns.capacity, attributes * 8
-    for build in BUILDS:
-        kernel, sizes, ends, out = load_kernel("encode", build), column(3), column(3), memoryview(bytearray(200))
-        measured = kernel.measure_records(view, table, 0, rows, magic, base_offset, base_timestamp, sizes)
-        written = kernel.encode_records(view, table, 0, rows, base_offset, base_timestamp, out, 0), bytes(out)
-        legacy = kernel.encode_legacy(view, table, 0, rows, magic, flags, base_offset, 7, out, 0, ends), bytes(out)
-        varints = kernel.varint_size(base_offset, base_timestamp), kernel.put_varint(out, 3, base_offset), bytes(out)
-        answers.append((measured, list(sizes), written, legacy, list(ends), varints))
-    assert answers[0] == answers[1]
-
-
 @pytest.mark.parametrize("start", [-1, 11, 2**40])
-def test_a_start_outside_is_refused(encode, start):
+def test_a_start_outside_is_refused(start):
     _, columns = stage([NewRecord(0, 0, None, None)])
     out = memoryview(bytearray(10))
     assert encode.encode_records(memoryview(b""), columns.table, 0, 1, 0, 0, out, start)[2] == Status.BAD_START
@@ -175,7 +152,7 @@ def test_a_start_outside_is_refused(encode, start):
     (b"", 1), (b"\x02", 1), (b"\x01\x01", 1), (b"\x00", 1), (b"\x00\x03", 1), (b"\x00\x80\x80\x80\x80\x80\x00", 1),
     (b"\x00\x00", 2), (b"\x00\xfe\xff\xff\xff\x0f", 1), (b"\x00\x80", 1), (b"\x00\x00", 2**62), (b"\x00\x00", -1),
 ])  # fmt: skip
-def test_headers_that_are_none_are_refused(encode, headers, count):
+def test_headers_that_are_none_are_refused(headers, count):
     from engine.formats import RecordField
 
     _, columns = stage([NewRecord(0, 0, None, None)])
@@ -185,7 +162,7 @@ def test_headers_that_are_none_are_refused(encode, headers, count):
 
 
 @given(edges(-LONG_MAX - 1, LONG_MAX))
-def test_varints_are_as_the_format_says(encode, value):
+def test_varints_are_as_the_format_says(value):
     plain = plain_varint(value)
     store, out = room(len(plain))
     assert encode.varint_size(value) == len(plain)

@@ -10,15 +10,14 @@ import json
 import sys
 import unicodedata
 
-import pytest
-
 from engine.formats import RecordField
+from engine.kernels import ndjson
+from engine.kernels import text as text_kernel
 from engine.kernels.escapes import terminal_safe, terminal_safe_json
 from engine.kernels.fields import CONTENTS, ESCAPE, OPEN
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.kernel_calls import text
-from tests.support.load_kernel import BUILDS, load_kernel
 
 SURROGATES = range(0xD800, 0xE000)  # no well-formed UTF-8 has them
 ABOVE = (0x10000, 0x1061C, 0x1200B, 0x1202E, 0x1206F, 0x1F600, 0x1FEFF, 0xDFFFF, 0xE1000, 0xFFFFF, sys.maxunicode)
@@ -76,27 +75,23 @@ def test_in_json_that_is_quoted_already():
     assert differences(shown, in_json) == []
 
 
-@pytest.mark.parametrize("build", BUILDS)
-def test_in_the_text_of_payloads(build):
-    kernel = load_kernel("text", build)
-
+def test_in_the_text_of_payloads():
     def shown(codes):
         payload, records = characters(codes).encode(), RecordColumns(1)
         records.table[RecordField.KEY_SIZE, 0], records.table[RecordField.VALUE_SIZE, 0] = -1, len(payload)
-        printed, _ = text(kernel, payload, BatchColumns(1), 0, records, 1, CONTENTS | ESCAPE | OPEN, 1 << 20)
+        printed, _ = text(text_kernel, payload, BatchColumns(1), 0, records, 1, CONTENTS | ESCAPE | OPEN, 1 << 20)
         return printed.removeprefix(b"| payload: ").decode()
 
     assert differences(shown, in_text) == []
 
 
-@pytest.mark.parametrize("build", BUILDS)
-def test_in_the_json_of_values(build):
-    kernel, out = load_kernel("ndjson", build), memoryview(bytearray(1 << 20))
+def test_in_the_json_of_values():
+    out = memoryview(bytearray(1 << 20))
 
     def shown(codes):
         data, columns = stage([NewRecord(0, 0, None, characters(codes).encode())])
         batches = BatchColumns(1).table
-        at, *_ = kernel.record_objects(out, 0, memoryview(data), batches, 0, 1, columns.table, 0, 1, CONTENTS | ESCAPE, 0)
+        at, *_ = ndjson.record_objects(out, 0, memoryview(data), batches, 0, 1, columns.table, 0, 1, CONTENTS | ESCAPE, 0)
         return bytes(out[:at]).decode().partition('"value":"')[2].removesuffix('"}\n')
 
     assert differences(shown, in_json) == []

@@ -1,4 +1,4 @@
-"""`map_batches` leaves in the map what the calls it stands for leave, one after the other. For both builds."""
+"""`map_batches` leaves in the map what the calls it stands for leave, one after the other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.formats import LEFT_OUT, BatchField, Codec, RecordField
+from engine.kernels import mapping as kernel
+from engine.kernels import offset_map
 from engine.kernels.mapping import OUT_OF_ORDER
 from engine.kernels.tables import MapState
 from engine.record.builder import NewRecord, build_batch
@@ -17,11 +19,7 @@ from engine.record.libzstd import calls
 from engine.record.lz4_frames import written_checksums
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
-from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFile
-from tests.support.once import BOTH_BUILDS
-
-pytestmark = BOTH_BUILDS
 
 NO_LIBRARY = memoryview(array("Q"))
 SECRET = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
@@ -36,21 +34,6 @@ batches = st.lists(
     st.tuples(kinds, st.lists(st.tuples(keys, st.binary(max_size=30)), min_size=1, max_size=9), st.booleans()),
     min_size=1, max_size=12,
 )  # fmt: skip
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def build(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def kernel(build):
-    return load_kernel("mapping", build)
-
-
-@pytest.fixture(scope="module")
-def offset_map(build):
-    return load_kernel("offset_map", build)
 
 
 def window_of(described, damaged=-1):
@@ -108,7 +91,7 @@ def content(offset_map, into, described):
 @given(batches, st.integers(1, 60), st.integers(0, 30), st.integers(0, 400), st.integers(1, 30))
 @example([("lz4", [(b"a", b"")], False), ("plain", [(b"b", b"")], False), ("lz4", [(b"a", b"")], True)], 60, 0, 400, 30)
 @settings(deadline=None, max_examples=80)
-def test_with_the_rest_one_by_one_the_map_is_the_same(kernel, offset_map, described, capacity, start, room, rows):
+def test_with_the_rest_one_by_one_the_map_is_the_same(described, capacity, start, room, rows):
     alone, together = Map(capacity), Map(capacity)
     window = window_of(described)
     stop, read, _ = mapped(kernel, window, together, start=start, room=room, rows=rows)
@@ -120,9 +103,9 @@ def test_with_the_rest_one_by_one_the_map_is_the_same(kernel, offset_map, descri
 
 @given(batches, st.integers(0, 60), st.booleans())
 @settings(deadline=None, max_examples=80)
-def test_it_stops_only_where_it_must(build, kernel, described, capacity, has_library):
+def test_it_stops_only_where_it_must(described, capacity, has_library):
     """Before the first batch that is not ordinary, or that may have more keys than the map has room for."""
-    ordinary = ("plain", "lz4", "zstd") if has_library and build == "compiled" else ("plain", "lz4")
+    ordinary = ("plain", "lz4", "zstd") if has_library else ("plain", "lz4")
     seen, wanted = set(), len(described)
     for row, (kind, records, left_out) in enumerate(described):
         if left_out and not kind.startswith("v1"):
@@ -137,7 +120,7 @@ def test_it_stops_only_where_it_must(build, kernel, described, capacity, has_lib
 
 @given(batches, st.data())
 @settings(deadline=None, max_examples=80)
-def test_damage_is_left_to_those_who_name_it(kernel, described, data):
+def test_damage_is_left_to_those_who_name_it(described, data):
     damaged = data.draw(st.integers(0, len(described) - 1))
     window, before = window_of(described, damaged), window_of(described, damaged)
     stop, _, _ = mapped(kernel, window, Map(200))
@@ -155,15 +138,15 @@ def test_damage_is_left_to_those_who_name_it(kernel, described, data):
         ([(b"a", b"")], OUT_OF_ORDER, OUT_OF_ORDER),
     ],
 )
-def test_order(kernel, records, last, wanted):
+def test_order(records, last, wanted):
     assert mapped(kernel, window_of([("lz4", records, False)]), Map(9), last=last) == (1, len(records), wanted)
 
 
-def test_batches_without_records_change_no_offset(kernel):
+def test_batches_without_records_change_no_offset():
     assert mapped(kernel, window_of([("plain", [(b"a", b"")], True)]), Map(9), last=-1) == (1, 0, -1)
 
 
-def test_arguments_that_do_not_fit_each_other(kernel):
+def test_arguments_that_do_not_fit_each_other():
     window = window_of([("plain", [(b"a", b"")], False)])
     into, columns, room = Map(9), RecordColumns(9).table, memoryview(bytearray(9))
     what = {"batches": window.batches.table, "row": 0, "end": 1, "records": columns, "nobody": NOBODY, "state": into.state}

@@ -1,4 +1,4 @@
-"""Laws of the offset map, for both builds: it is a dict from key to last offset."""
+"""Laws of the offset map: it is a dict from key to last offset."""
 
 from __future__ import annotations
 
@@ -9,26 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, RecordField, Status
+from engine.kernels import digest
+from engine.kernels import offset_map as kernel
 from engine.record.columns import BatchColumns, RecordColumns
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
-
-pytestmark = BOTH_BUILDS
 
 NO_BITS = memoryview(array("Q", [0]))
 NONE_SKIPPED = memoryview(b"\0")
 SECRET = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
 keys = st.none() | st.binary(max_size=40) | st.integers(0, 20).map(lambda number: b"key%d" % number)
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("offset_map", request.param)
-
-
-@pytest.fixture(scope="module")
-def digest(kernel):
-    return load_kernel("digest", "interpreted" if kernel.__file__.endswith(".py") else "compiled")
 
 
 def slots(count):
@@ -58,7 +46,7 @@ def put(kernel, records, capacity, count, start=0, skipped=NONE_SKIPPED, state=N
 
 @given(st.lists(keys, max_size=120), st.integers(0, 40))
 @settings(deadline=None, max_examples=60)
-def test_it_remembers_the_last_offset_of_every_key(kernel, given_keys, start):
+def test_it_remembers_the_last_offset_of_every_key(given_keys, start):
     records = [(offset, key, True) for offset, key in enumerate(given_keys)]
     stop, status, state, map_ = put(kernel, records, 150, 170, start)
     model = {key: offset for offset, key, _ in records if key is not None and offset >= start}
@@ -70,7 +58,7 @@ def test_it_remembers_the_last_offset_of_every_key(kernel, given_keys, start):
 
 @given(st.lists(st.binary(min_size=1, max_size=3), min_size=1, max_size=60), st.integers(1, 20))
 @settings(deadline=None, max_examples=60)
-def test_a_full_map_stops_at_the_next_record_that_has_a_key(kernel, given_keys, capacity):
+def test_a_full_map_stops_at_the_next_record_that_has_a_key(given_keys, capacity):
     records = [(offset, key, True) for offset, key in enumerate(given_keys)]
     stop, status, state, _ = put(kernel, records, capacity, capacity + 2)
     distinct, expected = set(), len(records)
@@ -85,7 +73,7 @@ def test_a_full_map_stops_at_the_next_record_that_has_a_key(kernel, given_keys, 
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_every_slot_can_be_taken(kernel, count):
+def test_every_slot_can_be_taken(count):
     records = [(offset, b"%d" % offset, True) for offset in range(count)]
     stop, status, state, map_ = put(kernel, records, count, count)
     assert (stop, status, state[0]) == (count, Status.END, count)
@@ -93,7 +81,7 @@ def test_every_slot_can_be_taken(kernel, count):
     assert kernel.find_key(memoryview(b"another"), map_, *SECRET) == -1
 
 
-def test_skipped_batches_are_passed_over(kernel):
+def test_skipped_batches_are_passed_over():
     data, table = columns([(0, b"a", True), (1, b"a", True), (2, b"b", True)], batch_of=lambda index: index)
     state, map_ = memoryview(array("q", [0, 9, -1])), slots(10)
     assert kernel.put_keys(data, table, 0, 3, 0, memoryview(b"\0\1\1"), map_, *SECRET, state) == (3, Status.END)
@@ -103,7 +91,7 @@ def test_skipped_batches_are_passed_over(kernel):
 
 @given(st.lists(keys, max_size=60, unique=True))
 @settings(deadline=None, max_examples=30)
-def test_entries_move_to_a_larger_map(kernel, given_keys):
+def test_entries_move_to_a_larger_map(given_keys):
     records = [(offset, key, True) for offset, key in enumerate(given_keys)]
     _, _, state, map_ = put(kernel, records, 80, 80)
     larger = slots(200)
@@ -114,7 +102,7 @@ def test_entries_move_to_a_larger_map(kernel, given_keys):
     assert kernel.move_entries(larger, slots(1)) == (-1 if state[0] > 1 else state[0])
 
 
-def test_arguments_that_do_not_fit_are_a_status(kernel):
+def test_arguments_that_do_not_fit_are_a_status():
     data, table = columns([(0, b"abc", True)])
     state = memoryview(array("q", [0, 5, -1]))
     assert kernel.put_keys(data, table, 0, 1, 0, memoryview(b"\0"), slots(4), *SECRET, state) == (0, Status.BAD_START)  # capacity
@@ -133,7 +121,7 @@ def test_arguments_that_do_not_fit_are_a_status(kernel):
 @given(st.lists(st.tuples(keys, st.booleans()), max_size=60), st.integers(-1, 70), st.sampled_from([0, 1, 2]),
        st.sampled_from([None, 50, 51, 52]), st.sampled_from([1, 2]), st.booleans())
 @settings(deadline=None, max_examples=80)
-def test_what_stays(kernel, given_records, latest, verdict, horizon, magic, retain_legacy):
+def test_what_stays(given_records, latest, verdict, horizon, magic, retain_legacy):
     records = [(offset, key, has_value) for offset, (key, has_value) in enumerate(given_records)]
     _, _, _, map_ = put(kernel, [record for record in records if record[0] <= latest], 80, 90)
     batches = BatchColumns(8).table
@@ -166,7 +154,7 @@ def test_what_stays(kernel, given_records, latest, verdict, horizon, magic, reta
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=60), st.integers(0, 40))
 @settings(deadline=None, max_examples=60)
-def test_survivors_say_the_same_as_the_map(kernel, given_records, start):
+def test_survivors_say_the_same_as_the_map(given_records, start):
     records = [(start + offset, b"%d" % key, has_value) for offset, (key, has_value) in enumerate(given_records)]
     _, _, _, map_ = put(kernel, records, 80, 90, start)
     batches, (data, table) = BatchColumns(8).table, columns(records)
@@ -185,7 +173,7 @@ def test_survivors_say_the_same_as_the_map(kernel, given_records, start):
     assert found[0][0] == bytes(last[key] == offset for offset, key, _ in records)
 
 
-def test_an_offset_outside_the_survivors_is_a_status(kernel):
+def test_an_offset_outside_the_survivors_is_a_status():
     data, table = columns([(70, b"a", True)])
     batches, keep = BatchColumns(8).table, memoryview(bytearray(1))
     counts = memoryview(array("q", bytes(40))).cast("B").cast("q", (5, 1))
@@ -194,14 +182,14 @@ def test_an_offset_outside_the_survivors_is_a_status(kernel):
                                     start, keep, counts) == Status.BAD_START
 
 
-def test_twenty_thousand_keys_do_not_fall_together(kernel):
+def test_twenty_thousand_keys_do_not_fall_together():
     records = [(offset, b"%d" % offset, True) for offset in range(20_000)]
     _, _, state, map_ = put(kernel, records, 22_000, 22_500)
     assert state[0] == 20_000
     assert all(kernel.find_key(memoryview(b"%d" % offset), map_, *SECRET) == offset for offset in range(0, 20_000, 997))
 
 
-def test_another_secret_finds_nothing(kernel):
+def test_another_secret_finds_nothing():
     _, _, _, map_ = put(kernel, [(7, b"key", True)], 9, 10)
     assert kernel.find_key(memoryview(b"key"), map_, *SECRET) == 7
     assert kernel.find_key(memoryview(b"key"), map_, SECRET[1], SECRET[0]) == -1
@@ -213,7 +201,7 @@ def key_columns(rows):
 
 @given(st.lists(keys, max_size=120), st.integers(1, 50))
 @settings(deadline=None, max_examples=60)
-def test_entries_are_taken_some_at_a_time(kernel, digest, given_keys, room):
+def test_entries_are_taken_some_at_a_time(given_keys, room):
     records = [(offset, key, True) for offset, key in enumerate(given_keys)]
     _, _, _, map_ = put(kernel, records, 150, 170)
     found, at = [], 0
@@ -232,7 +220,7 @@ def test_entries_are_taken_some_at_a_time(kernel, digest, given_keys, room):
     assert {offset: (one, other) for one, other, offset in zip(*(c[:count] for c in own), strict=True)} == digests
 
 
-def test_digests_of_those_that_ask(digest):
+def test_digests_of_those_that_ask():
     records = [(offset, b"k%d" % (offset % 3) if offset != 4 else None, True) for offset in range(12)]
     data, table = columns(records, lambda index: index // 4)
 

@@ -1,4 +1,4 @@
-"""Laws of placing index entries, for both builds."""
+"""Laws of placing index entries."""
 
 from __future__ import annotations
 
@@ -10,19 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField
+from engine.kernels import placement as kernel
 from engine.kernels.walk import PLACE_FIELDS, PRODUCER_FIELDS, Kind, Placed, Placing
 from engine.record.columns import BatchColumns, Table
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
-
-pytestmark = BOTH_BUILDS
 
 LONG_MAX = 2**63 - 1
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("placement", request.param)
 
 
 def state_of(base=0, interval=100, offsets_max=1000, times_max=1000):
@@ -59,7 +51,7 @@ def place(kernel, rows, state, room=64, step=None):
     return row, Placed(status), list(struct.iter_unpack(">ii", found)), list(struct.iter_unpack(">qi", found_times))
 
 
-def test_the_first_batch_never_gets_an_entry_and_the_interval_is_strict(kernel):
+def test_the_first_batch_never_gets_an_entry_and_the_interval_is_strict():
     state = state_of(base=10, interval=100)
     rows = [(60, 10, 5), (40, 11, 7), (1, 12, 7), (100, 13, 6), (101, 14, 9), (1, 15, 8)]
     row, status, offsets, times = place(kernel, rows, state)
@@ -70,7 +62,7 @@ def test_the_first_batch_never_gets_an_entry_and_the_interval_is_strict(kernel):
     assert (state[Placing.MAX_TIMESTAMP], state[Placing.MAX_TIMESTAMP_OFFSET]) == (9, 14)
 
 
-def test_batches_without_timestamps_leave_the_time_index_empty(kernel):
+def test_batches_without_timestamps_leave_the_time_index_empty():
     _, status, offsets, times = place(kernel, [(10, i, -1) for i in range(5)], state_of(interval=0))
     assert (status, len(offsets), times) == (Placed.END, 4, [])
 
@@ -85,12 +77,12 @@ def test_batches_without_timestamps_leave_the_time_index_empty(kernel):
     ({"base": 5}, [(9, 5 + 2**31, 1)], (0, Placed.OVERFLOW, 0, 0)),
     ({"base": -(2**63)}, [(9, LONG_MAX, 1)], (0, Placed.OVERFLOW, 0, 0)),
 ])  # fmt: skip
-def test_refusals(kernel, state, rows, wanted):
+def test_refusals(state, rows, wanted):
     row, status, offsets, times = place(kernel, rows, state_of(**{"interval": 0, **state}))
     assert (row, status, len(offsets), len(times)) == wanted
 
 
-def test_a_time_entry_whose_offset_runs_backwards(kernel):
+def test_a_time_entry_whose_offset_runs_backwards():
     rows = [(9, 50, 7), (9, 1, 3), (9, 2, 3), (9, 3, 20)]
     row, status, offsets, times = place(kernel, rows, state_of(interval=0))
     assert (row, status) == (3, Placed.TIME_ORDER)
@@ -101,7 +93,7 @@ def test_a_time_entry_whose_offset_runs_backwards(kernel):
     st.lists(st.tuples(st.integers(1, 300), st.integers(0, 5), st.integers(-1, 50)), max_size=40),
     st.integers(0, 400), st.integers(1, 8), st.integers(1, 7),
 )  # fmt: skip
-def test_calls_of_any_length_and_room_give_the_same(kernel, steps, interval, room, step):
+def test_calls_of_any_length_and_room_give_the_same(steps, interval, room, step):
     last, rows = -1, []
     for size, gap, timestamp in steps:
         last += 1 + gap
@@ -111,7 +103,7 @@ def test_calls_of_any_length_and_room_give_the_same(kernel, steps, interval, roo
     assert list(whole) == list(pieces)
 
 
-def test_arguments_that_do_not_fit_are_refused(kernel):
+def test_arguments_that_do_not_fit_are_refused():
     table, out = columns([(9, 0, 0)]), memoryview(bytearray(8))
     short = memoryview(array("q", bytes(8)))
     assert kernel.place_entries(table, 0, 2, state_of(), out, out)[1] == Placed.BAD_START
@@ -119,7 +111,7 @@ def test_arguments_that_do_not_fit_are_refused(kernel):
     assert kernel.place_entries(table, 0, 1, short, out, out)[1] == Placed.BAD_START
 
 
-def test_searching_columns(kernel):
+def test_searching_columns():
     batches = BatchColumns(4)
     for row, valid in enumerate([1, 1, 0, -1]):
         batches.table[BatchField.VALID, row] = valid
@@ -144,7 +136,7 @@ def tell(kernel, rows, room, capacity=64):
 
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([-1, 0, 7, LONG_MAX]), st.integers(0, 0x7F)), max_size=40),
        st.integers(1, 9))
-def test_every_batch_with_a_producer_is_told_and_no_other(kernel, rows, room):
+def test_every_batch_with_a_producer_is_told_and_no_other(rows, room):
     rows = [{
         BatchField.MAGIC: magic, BatchField.PRODUCER_ID: producer, BatchField.ATTRIBUTES: attributes,
         BatchField.PRODUCER_EPOCH: at % 5, BatchField.BASE_SEQUENCE: at - 1, BatchField.BASE_OFFSET: 10 * at,
@@ -162,7 +154,7 @@ def test_every_batch_with_a_producer_is_told_and_no_other(kernel, rows, room):
     assert controls == [at for at, row in enumerate(wanted) if row[6] & Kind.CONTROL]
 
 
-def test_arguments_that_do_not_fit_tell_nothing(kernel):
+def test_arguments_that_do_not_fit_tell_nothing():
     batches, told = BatchColumns(2), Table(PRODUCER_FIELDS, 2)
     assert kernel.tell_producers(batches.table, -1, 1, told.table, 0) == (1, 0, False)
     assert kernel.tell_producers(batches.table, 0, 3, told.table, 0) == (3, 0, False)

@@ -1,4 +1,4 @@
-"""Batches into a table of producers, in both builds: as ProducerAppendInfo takes them one by one."""
+"""Batches into a table of producers: as ProducerAppendInfo takes them one by one."""
 
 from __future__ import annotations
 
@@ -19,36 +19,19 @@ from engine.formats import (
     ProducerSnapshotEntry,
     to_int,
 )
+from engine.kernels import producers as kernel
 from engine.kernels.tables import Taken
 from engine.log.append_errors import AppendRefused
-from engine.log.producers import state_manager, table, transactions
+from engine.log.producers import state_manager, table
 from engine.log.producers.append_info import AppendOrigin, ProducerAppendInfo
 from engine.log.producers.entry import ProducerStateEntry, TxnMetadata
 from engine.log.producers.recall import Recall
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.producers.transactions import Transactions
 from engine.log.scan.producer_rows import ProducerRow, RowChunk, TxnMarker
-from engine.log.verify import seen_producers
 from engine.log.verify.seen_producers import SeenProducers
 from engine.overlay import OverlayFiles
-from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
-from tests.support.once import BOTH_BUILDS
-
-pytestmark = BOTH_BUILDS
-
-MODULES = (table, transactions, seen_producers)
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    module = load_kernel("producers", request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        for user in MODULES:
-            for name in vars(module):
-                if name in vars(user) and callable(vars(module)[name]):
-                    patch.setattr(user, name, getattr(module, name))
-        yield module
 
 
 class Plain:
@@ -89,8 +72,7 @@ rows = st.builds(
 
 @given(st.lists(rows, max_size=60), st.integers(1, 20), st.sampled_from([1, 2, 1000]))
 @settings(max_examples=150)
-def test_as_one_by_one(kernel, taken, size, aborted_at_once):
-    assert kernel
+def test_as_one_by_one(taken, size, aborted_at_once):
     plain, aborted = Plain(), bytearray()
     state = ProducerStateManager(MemoryFiles({}), "/log/t-0", for_snapshots=True)
     refused = wanted = None
@@ -117,9 +99,8 @@ def test_as_one_by_one(kernel, taken, size, aborted_at_once):
 
 @given(st.lists(rows, max_size=60), st.integers(1, 20), st.integers(0, 60), st.booleans())
 @settings(max_examples=150)
-def test_the_last_batches_are_found_again(kernel, taken, size, behind, has_snapshot):
+def test_the_last_batches_are_found_again(taken, size, behind, has_snapshot):
     """What the plain way remembers, from a snapshot and the batches behind it, or from all batches."""
-    assert kernel
     plain, sound, files = Plain(), [], OverlayFiles(MemoryFiles({}), 0)
     for row in taken:
         try:
@@ -147,9 +128,8 @@ def test_the_last_batches_are_found_again(kernel, taken, size, behind, has_snaps
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3), st.booleans()), max_size=150))
 @settings(max_examples=60)
-def test_open_transactions(kernel, steps):
+def test_open_transactions(steps):
     """A sorted dict from first offset to producer."""
-    assert kernel
     ongoing, wanted = Transactions(), {}
     for first, producer, opens in steps:
         if opens:
@@ -167,9 +147,8 @@ def test_open_transactions(kernel, steps):
 
 @given(st.lists(st.integers(0, 200) | st.integers(-(2**63), LONG_MAX), max_size=120))
 @settings(max_examples=40)
-def test_a_table_finds_what_it_has(kernel, ids):
+def test_a_table_finds_what_it_has(ids):
     """Also while it grows."""
-    assert kernel
     producers = table.ProducerTable()
     for number, one in enumerate(ids):
         producers.put(ProducerStateEntry(one, number))
@@ -189,7 +168,7 @@ def test_recovery_takes_every_sound_batch_in_one_go(monkeypatch):
     assert (len(state.producers), len(state.ongoing)) == (1, 0)
 
 
-def test_columns_that_do_not_fit_are_refused(kernel):
+def test_columns_that_do_not_fit_are_refused():
     """Before anything is read or written."""
     def views(*sizes, state=(0, 16), bounds=(0, 0)):
         entries, heads, links, offsets, producers = sizes
@@ -217,7 +196,7 @@ def test_columns_that_do_not_fit_are_refused(kernel):
     assert kernel.load_entries(memoryview(bytes(size)), -1, 0, 0, *whole.values())[1] == Taken.BAD_START
 
 
-def test_the_first_entry_that_is_not_the_same_is_found(kernel):
+def test_the_first_entry_that_is_not_the_same_is_found():
     producers = SeenProducers()
     for producer in (7, 2**62, 0, -5):
         producers.append(producers.number_of(producer), 1, 10, 14, 3, 99)

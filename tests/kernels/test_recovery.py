@@ -1,38 +1,24 @@
-"""The recovery kernel in both builds: the same law as tests/log/test_segment_scan.py, and its own edges."""
+"""The recovery kernel: the same law as tests/log/test_segment_scan.py, and its own edges."""
 
 from __future__ import annotations
 
 from array import array
 from contextlib import suppress
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.kernels import recovery as kernel
 from engine.kernels.walk import PRODUCER_FIELDS, SLOT_FIELDS, WALK_FIELDS, Walk, Walked
-from engine.log.scan import recovery_walk
 from engine.log.segment.segment_scan import scan_segment
 from engine.record.columns import Table
 from engine.record.windows import _TABLES
 from tests.support import producer_logs, recovery_model
 from tests.support.kernel_calls import mutate
-from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
-from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import batches
 
-pytestmark = BOTH_BUILDS
-
 TABLES = tuple(memoryview(table) for table in _TABLES)
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    module = load_kernel("recovery", request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("recover_batches", "flush_producers", "new_slots"):
-            patch.setattr(recovery_walk, name, getattr(module, name))
-        yield module
 
 
 def found_in(data, interval=200):
@@ -58,7 +44,7 @@ logs = st.lists(batches(), max_size=5).map(lambda cases: b"".join(case.build() f
 
 @given(logs, st.data())
 @settings(max_examples=60)
-def test_it_agrees_with_the_plain_model(kernel, data, draw):
+def test_it_agrees_with_the_plain_model(data, draw):
     assert found_in(data)[1] == wanted_in(data)
     if data:
         damaged = mutate(data, draw)
@@ -68,7 +54,7 @@ def test_it_agrees_with_the_plain_model(kernel, data, draw):
 
 @given(producer_logs.events)
 @settings(max_examples=40)
-def test_producers(kernel, events):
+def test_producers(events):
     data = b"".join(producer_logs.build(events))
     rows = list(found_in(data)[0].producers)
     wanted = recovery_model.recover(data, 0, 200, 1 << 20).rows
@@ -97,7 +83,7 @@ def call(kernel, data, start=0, end=None, *, state=None, slots=None, epochs=8, r
     )  # fmt: skip
 
 
-def test_arguments_that_do_not_fit_are_refused(kernel):
+def test_arguments_that_do_not_fit_are_refused():
     negative = memoryview(array("q", bytes(8 * WALK_FIELDS)))
     negative[Walk.TOLD_AT] = -1
     odd = memoryview(array("q", bytes(8 * 3 * SLOT_FIELDS))).cast("B").cast("q", (3, SLOT_FIELDS))
@@ -108,7 +94,7 @@ def test_arguments_that_do_not_fit_are_refused(kernel):
         assert call(kernel, bytes(20), **options)[1] == Walked.BAD_START
 
 
-def test_no_room_is_said_before_anything_is_noted(kernel):
+def test_no_room_is_said_before_anything_is_noted():
     data = producer_logs.build([producer_logs.Event(7, "plain", 1)])[0]
     state = memoryview(array("q", bytes(8 * WALK_FIELDS)))
     assert call(kernel, data, state=state, rows=1)[1] in (Walked.NO_ROOM, Walked.UNCHECKED)

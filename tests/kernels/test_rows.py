@@ -1,25 +1,18 @@
-"""Rows of arrays become columns alike in both builds, whatever their buffers hold; keys choose partitions as in Kafka."""
+"""Rows of arrays become columns, whatever their buffers hold; keys choose partitions as in Kafka."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats import RECORD_FIELDS, RecordField
+from engine.formats import RecordField
+from engine.kernels import rows as kernel
+from engine.record.builder import wire_field
 from engine.record.columns import RecordColumns
-from tests.support.load_kernel import load_kernel
-from tests.support.once import BOTH_BUILDS
-
-pytestmark = BOTH_BUILDS
 
 AT = st.integers(-2, 9)
 STOPS = st.lists(st.integers(-1, 12), max_size=6)
-
-
-@pytest.fixture(scope="module")
-def both():
-    return load_kernel("rows", "compiled"), load_kernel("rows", "interpreted")
+SENTINEL = 0xA5
 
 
 def ints(numbers):
@@ -36,34 +29,87 @@ def words(numbers):
     return view
 
 
-def table(records):
-    return [list(records.field(field)) for field in range(RECORD_FIELDS)]
+def bits(values, start):
+    """Which of the rows, that begin at row `start` of an array, are not null."""
+    flags = sum((value is not None) << (start + at) for at, value in enumerate(values))
+    return memoryview(flags.to_bytes((start + len(values) + 7) // 8 + 1, "little"))
 
 
-def calls(kernel, data, ends, valid, start, length, chosen, first, end, room, at, column, count):
-    """What every function makes of these buffers, and of those that it writes."""
-    data, ends, valid, chosen = memoryview(data), ints(ends), memoryview(valid), words(chosen)
-    yield kernel.measure_rows(ends, valid, start, length, chosen, first, end)
-    for field in (RecordField.KEY_POSITION, RecordField.VALID, -1):
-        out, records = memoryview(bytearray(room)), RecordColumns(4)
-        yield kernel.take_rows(data, ends, valid, start, length, chosen, first, end, out, at, records.table, column, field)
-        yield bytes(out), table(records)
-    rows = (chosen, first, end)
-    yield kernel.measure_header_rows(ends, valid, start, length, ends, valid, start, ends, valid, 0, count, *rows)
-    out, records = memoryview(bytearray(room)), RecordColumns(4)
-    yield kernel.take_header_rows(
-        ends, valid, start, length, data, ends, start, data, ends, valid, 0, count, *rows, out, at, records.table, column
+def stops(values, start):
+    """Where the rows end, from row 0 of the array on."""
+    found = [0] * (start + 1)
+    for value in values:
+        found.append(found[-1] + len(value or b""))
+    return ints(found)
+
+
+FIELD = st.none() | st.binary(max_size=5)
+LISTS = st.none() | st.lists(st.tuples(st.binary(max_size=5), FIELD), max_size=3)
+
+
+@given(st.lists(FIELD, min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=6), st.integers(0, 9), st.integers(0, 5))
+@settings(deadline=None, max_examples=200)
+def test_rows_become_fields_of_records(values, chosen, start, at):
+    chosen = [one for one in chosen if one < len(values)]
+    wanted, end = [values[one] for one in chosen], len(chosen)
+    array = (stops(values, start), bits(values, start), start, len(values), words(chosen), 0, end)
+    size = sum(len(one or b"") for one in wanted)
+    assert kernel.measure_rows(*array) == size
+    out, records = memoryview(bytearray(at + size)), RecordColumns(end + 2)
+    data = memoryview(b"".join(one or b"" for one in values))
+    assert not size or kernel.take_rows(data, *array, out[1:], at, records.table, 1, RecordField.VALUE_POSITION) == -1
+    assert kernel.take_rows(data, *array, out, at, records.table, 1, RecordField.VALUE_POSITION) == at + size
+    places, sizes = records.field(RecordField.VALUE_POSITION)[1:], records.field(RecordField.VALUE_SIZE)[1:]
+    assert [bytes(out[places[one] :][: sizes[one]]) if sizes[one] >= 0 else None for one in range(end)] == wanted
+
+
+@given(st.lists(LISTS, min_size=1, max_size=5), st.lists(st.integers(0, 4), max_size=5), st.integers(0, 9))
+@settings(deadline=None, max_examples=200)
+def test_lists_become_headers_of_records(lists, chosen, start):
+    chosen = [one for one in chosen if one < len(lists)]
+    headers = [header for one in lists for header in one or []]
+    keys, values = [key for key, _ in headers], [value for _, value in headers]
+    owners = (stops(lists, start), bits(lists, start), start, len(lists))
+    rows = (len(headers), words(chosen), 0, len(chosen))
+    wanted = [b"".join(wire_field(key) + wire_field(value) for key, value in lists[one] or []) for one in chosen]
+    size = kernel.measure_header_rows(*owners, stops(keys, 1), bits(keys, 1), 1, stops(values, 2), bits(values, 2), 2, *rows)
+    assert size == sum(map(len, wanted))
+    out, records = memoryview(bytearray(size + 10)), RecordColumns(len(chosen) + 1)
+    data = [memoryview(b"".join(one or b"" for one in part)) for part in (keys, values)]
+    end = kernel.take_header_rows(
+        *owners, data[0], stops(keys, 1), 1, data[1], stops(values, 2), bits(values, 2), 2, *rows, out, 0, records.table, 0
     )
-    yield bytes(out), table(records)
-    for grows in (False, True):
-        records = RecordColumns(4)
-        yield kernel.take_numbers(chosen, valid, start, length, *rows, 3, -1, at, grows, records.table, column, RecordField.OFFSET)
-        yield table(records)
-    stops, order = words([7] * max(0, count)), words([7] * room)
-    yield kernel.group_rows(ends, length, stops, order), list(stops)
-    yield list(order) if 0 <= length <= len(ends) and all(0 <= code < count - 1 for code in ends[: max(0, length)]) else None
-    out = ints([at] * room)
-    yield kernel.choose_partitions(data, ends, valid, start, length, count, 5, out), list(out)
+    assert bytes(out[:end]) == b"".join(wanted)
+    assert list(records.field(RecordField.HEADER_COUNT)[: len(chosen)]) == [len(lists[one] or []) for one in chosen]
+    assert list(records.field(RecordField.HEADERS_POSITION)[: len(chosen)]) == [sum(map(len, wanted[:at])) for at in range(len(chosen))]
+    if headers and chosen and wanted[0]:
+        assert kernel.measure_header_rows(*owners, stops(keys, 1), memoryview(bytes(9)), 1, stops(values, 2), bits(values, 2), 2, *rows) == -2
+
+
+@given(st.lists(st.none() | st.integers(-20, 20), min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=6), st.integers(0, 9),
+       st.integers(1, 3), st.integers(-30, 5), st.booleans())  # fmt: skip
+@settings(deadline=None, max_examples=300)
+def test_numbers_become_a_field_up_to_the_first_that_is_refused(values, chosen, start, unit, least, grows):
+    chosen = [one for one in chosen if one < len(values)]
+    records, wanted = RecordColumns(len(chosen) + 1), [-1 if values[one] is None else values[one] // unit for one in chosen]
+    array = words([*[0] * start, *(value or 0 for value in values)])
+    done, refused = kernel.take_numbers(
+        array, bits(values, start), start, len(values), words(chosen), 0, len(chosen), unit, -1, least, grows, records.table, 1,
+        RecordField.OFFSET,
+    )  # fmt: skip
+    bad = [at for at, one in enumerate(wanted) if one < least or (grows and at and one <= wanted[at - 1])]
+    assert (done, refused) == ((bad[0], wanted[bad[0]]) if bad else (len(chosen), 0))
+    assert list(records.field(RecordField.OFFSET)[1 : 1 + done]) == wanted[:done]
+
+
+@given(st.lists(st.integers(-1, 4), max_size=9), st.integers(0, 5))
+def test_rows_are_sorted_by_their_codes(codes, groups):
+    ends, order = words([7] * (groups + 1)), words([7] * len(codes))
+    fits = all(0 <= code < groups for code in codes)
+    assert kernel.group_rows(ints(codes), len(codes), ends, order) == fits
+    if fits:
+        assert list(order) == sorted(range(len(codes)), key=lambda row: codes[row])
+        assert list(ends[:groups]) == [sum(code <= group for code in codes) for group in range(groups)]
 
 
 @given(
@@ -71,10 +117,22 @@ def calls(kernel, data, ends, valid, start, length, chosen, first, end, room, at
     st.integers(0, 30), AT, AT, AT,
 )  # fmt: skip
 @settings(deadline=None, max_examples=400)
-def test_both_builds_agree(both, data, ends, valid, start, length, chosen, first, end, room, at, column, count):
-    arguments = (data, ends, valid, start, length, chosen, first, end, room, at, column, count)
-    compiled, plain = (list(calls(kernel, *arguments)) for kernel in both)
-    assert compiled == plain
+def test_any_buffers_are_taken_or_refused(data, ends, valid, start, length, chosen, first, end, room, at, column, count):
+    data, ends, valid, chosen = memoryview(data), ints(ends), memoryview(valid), words(chosen)
+    store = bytearray([SENTINEL]) * (room + 64)
+    out, table, rows = memoryview(store)[:room], RecordColumns(4).table, (chosen, first, end)
+    assert kernel.measure_rows(ends, valid, start, length, *rows) >= -1
+    for field in (RecordField.KEY_POSITION, RecordField.VALID, -1):
+        assert -1 <= kernel.take_rows(data, ends, valid, start, length, *rows, out, at, table, column, field) <= max(room, at)
+    assert kernel.measure_header_rows(ends, valid, start, length, ends, valid, start, ends, valid, 0, count, *rows) >= -2
+    headers = (ends, valid, start, length, data, ends, start, data, ends, valid, 0, count)
+    assert -1 <= kernel.take_header_rows(*headers, *rows, out, at, table, column) <= max(room, at)
+    for grows in (False, True):
+        done, _ = kernel.take_numbers(chosen, valid, start, length, *rows, 3, -1, at, grows, table, column, RecordField.OFFSET)
+        assert min(-1, end - first) <= done <= max(0, end - first)
+    kernel.group_rows(ends, length, words([7] * max(0, count)), words([7] * room))
+    kernel.choose_partitions(data, ends, valid, start, length, count, 5, ints([at] * room))
+    assert set(store[room:]) == {SENTINEL}
 
 
 # org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey(key, 1000003)
@@ -84,15 +142,14 @@ KAFKAS = {
 }  # fmt: skip
 
 
-def test_keys_choose_partitions_as_in_kafka(both):
+def test_keys_choose_partitions_as_in_kafka():
     keys = b"".join(KAFKAS)
     ends = [0]
     for key in KAFKAS:
         ends.append(ends[-1] + len(key))
-    for kernel in both:
-        out = ints([-1] * len(KAFKAS))
-        assert kernel.choose_partitions(memoryview(keys), ints(ends), memoryview(b""), 0, len(KAFKAS), 1000003, 9, out)
-        assert list(out) == list(KAFKAS.values())
-        out = ints([-1, 4, -1])
-        assert kernel.choose_partitions(memoryview(b"ab"), ints([0, 1, 2, 2]), memoryview(b"\3"), 0, 3, 1000003, 9, out)
-        assert list(out) == [100772, 4, 9]  # one that was given stays, one without a key goes where those go
+    out = ints([-1] * len(KAFKAS))
+    assert kernel.choose_partitions(memoryview(keys), ints(ends), memoryview(b""), 0, len(KAFKAS), 1000003, 9, out)
+    assert list(out) == list(KAFKAS.values())
+    out = ints([-1, 4, -1])
+    assert kernel.choose_partitions(memoryview(b"ab"), ints([0, 1, 2, 2]), memoryview(b"\3"), 0, 3, 1000003, 9, out)
+    assert list(out) == [100772, 4, 9]  # one that was given stays, one without a key goes where those go

@@ -1,4 +1,4 @@
-"""Laws of the scan kernel, for both builds."""
+"""Laws of the scan kernel."""
 
 from __future__ import annotations
 
@@ -7,27 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_HEADER, BatchField, Codec, Status
+from engine.kernels import scan as kernel
 from engine.record.columns import BatchColumns
 from engine.record.windows import _TABLES
 from tests.support.kernel_calls import field_of, mutate, scan
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import batches
-
-pytestmark = BOTH_BUILDS
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("scan", request.param)
-
 
 logs = st.lists(batches(min_size=1), max_size=3).map(lambda cases: [case.build() for case in cases])
 
 
 @given(logs, st.integers(1, 5))
 @settings(deadline=None, max_examples=40)
-def test_every_batch_of_a_log_is_found(kernel, built, capacity):
+def test_every_batch_of_a_log_is_found(built, capacity):
     data = b"".join(built)
     found, at, status = [], 0, Status.FULL
     while status == Status.FULL:
@@ -44,7 +35,7 @@ def test_every_batch_of_a_log_is_found(kernel, built, capacity):
 
 @given(batches(min_size=1, codecs=(Codec.NONE,), magics=(2,)))
 @settings(deadline=None, max_examples=40)
-def test_headers_are_read(kernel, case):
+def test_headers_are_read(case):
     data = case.build()
     row = scan(kernel, data).rows[0]
     header = BATCH_HEADER.read(data)
@@ -58,7 +49,7 @@ def test_headers_are_read(kernel, case):
 
 @given(logs.filter(bool), st.data())
 @settings(deadline=None, max_examples=40)
-def test_any_damage_is_a_status(kernel, built, draw):
+def test_any_damage_is_a_status(built, draw):
     data = mutate(b"".join(built), draw)
     rows, stop, status = scan(kernel, data)
     assert 0 <= stop <= len(data)
@@ -70,7 +61,7 @@ def test_any_damage_is_a_status(kernel, built, draw):
 
 @given(st.binary(max_size=200), st.integers(-300, 300), st.integers(-300, 300))
 @settings(deadline=None, max_examples=40)
-def test_any_arguments_are_a_status(kernel, data, start, end):
+def test_any_arguments_are_a_status(data, start, end):
     rows, stop, status = scan(kernel, data, start, end)
     if 0 <= start <= end <= len(data):
         assert status in {Status.END, Status.TORN, Status.BAD_SIZE}
@@ -80,12 +71,12 @@ def test_any_arguments_are_a_status(kernel, data, start, end):
 
 
 @pytest.mark.parametrize("size", [0, 13, -1, -(2**31)])
-def test_a_size_that_no_batch_can_have_ends_the_walk(kernel, size):
+def test_a_size_that_no_batch_can_have_ends_the_walk(size):
     data = bytes(8) + size.to_bytes(4, "big", signed=True) + bytes(20)
     assert scan(kernel, data).status == Status.BAD_SIZE
 
 
-def test_a_header_cut_off_by_its_own_size_is_no_valid_batch(kernel):
+def test_a_header_cut_off_by_its_own_size_is_no_valid_batch():
     data = bytes(8) + (20).to_bytes(4, "big") + bytes(4) + b"\x02" + bytes(60)
     rows, stop, _ = scan(kernel, data)
     assert stop >= 32
@@ -94,7 +85,7 @@ def test_a_header_cut_off_by_its_own_size_is_no_valid_batch(kernel):
 
 @given(batches(min_size=1), st.binary(max_size=60))
 @settings(deadline=None, max_examples=40)
-def test_a_batch_behind_garbage_is_a_candidate(kernel, case, garbage):
+def test_a_batch_behind_garbage_is_a_candidate(case, garbage):
     data = garbage + case.build()
     at, found = 0, set()
     while (at := kernel.find_candidate(memoryview(data), at, len(data), len(data), 1 << 20)) >= 0:
@@ -103,7 +94,7 @@ def test_a_batch_behind_garbage_is_a_candidate(kernel, case, garbage):
     assert len(garbage) in found
 
 
-def test_nothing_is_written_behind_the_columns(kernel):
+def test_nothing_is_written_behind_the_columns():
     batches_of_two = b"".join(bytes(8) + (20).to_bytes(4, "big") + bytes(20) for _ in range(2))
     columns = BatchColumns(1)
     assert kernel.scan_batches(memoryview(batches_of_two), 0, 64, columns.table, *_TABLES) == (1, 32, Status.FULL)
@@ -122,7 +113,7 @@ def without_validity(rows):
 
 @given(logs.filter(bool), st.data())
 @settings(deadline=None, max_examples=60)
-def test_headers_alone_say_what_whole_batches_say(kernel, built, draw):
+def test_headers_alone_say_what_whole_batches_say(built, draw):
     data = mutate(b"".join(built), draw)
     rows, stop, status = scan(kernel, data)
     assert heads(kernel, data, 0, 0, len(data))[1:] == (stop, status)
@@ -136,7 +127,7 @@ def test_headers_alone_say_what_whole_batches_say(kernel, built, draw):
 
 @given(st.binary(max_size=200), st.integers(-2, 70), st.integers(-300, 300), st.integers(-300, 2**62), st.integers(1, 3))
 @settings(deadline=None, max_examples=100)
-def test_any_arguments_of_headers_are_a_status(kernel, data, stride, position, end, capacity):
+def test_any_arguments_of_headers_are_a_status(data, stride, position, end, capacity):
     rows, behind, status = heads(kernel, data, stride, position, end, capacity)
     if stride < 0 or position < 0 or end < position:
         assert (rows, behind, status) == ([], position, Status.BAD_START)

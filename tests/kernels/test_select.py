@@ -1,10 +1,9 @@
-"""Kernels that decide over batch headers give the same answers in both builds, whatever the columns hold."""
+"""Kernels that decide over batch headers and records, each against what it says in a line or two of Python."""
 
 from __future__ import annotations
 
 from array import array
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,18 +11,17 @@ from engine.formats import (
     BATCH_FIELDS,
     CODEC_MASK,
     CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    INT_MAX,
     RECORD_FIELDS,
     TRANSACTIONAL_FLAG,
     BatchField,
     RecordField,
 )
+from engine.kernels import select as kernel
 from engine.record.columns import BatchColumns, RecordColumns
-from tests.support.load_kernel import load_kernel
-from tests.support.once import BOTH_BUILDS
 from tests.support.row_models import SPAN, columns_of, first
 from tests.support.strategies import LONG_MAX, WILD, edges, wild_tables
-
-pytestmark = BOTH_BUILDS
 
 SMALL = st.integers(-3, 6)
 HEADER = st.fixed_dictionaries({
@@ -43,26 +41,45 @@ def table_of(headers, deltas):
     return batches.table
 
 
-@pytest.fixture(scope="module")
-def both():
-    return load_kernel("select", "compiled"), load_kernel("select", "interpreted")
+def is_break(batch, claimed, last, compacted):
+    """Does the batch not follow one that ends at `claimed` (None: there is none)? See select.next_break."""
+    base, is_v2 = batch[BatchField.BASE_OFFSET], batch[BatchField.MAGIC] >= 2
+    if batch[BatchField.VALID] == 0 or (claimed is not None and base <= claimed):
+        return True
+    if is_v2 and not 0 <= last - base <= INT_MAX:
+        return True
+    has_hole = claimed is not None and base != claimed + 1
+    if compacted or not is_v2:
+        return not compacted and has_hole and not batch[BatchField.ATTRIBUTES] & CODEC_MASK
+    return has_hole or batch[BatchField.COUNT] != last - base + 1 or batch[BatchField.ATTRIBUTES] & DELETE_HORIZON_FLAG != 0
 
 
-@given(st.lists(st.tuples(HEADER, SMALL | edges(-(2**31), 2**31 - 1)), max_size=6), st.integers(-1, 7), st.integers(-1, 9),
+def is_cleaned(batch, last):
+    """Did the cleaner leave traces in it? See select.next_cleaned."""
+    if batch[BatchField.MAGIC] < 2 or batch[BatchField.VALID] == 0:
+        return False
+    span = last - batch[BatchField.BASE_OFFSET]
+    return batch[BatchField.ATTRIBUTES] & DELETE_HORIZON_FLAG != 0 or 0 <= batch[BatchField.COUNT] <= span <= INT_MAX
+
+
+@given(st.lists(st.tuples(HEADER, SMALL | edges(-(2**31), 2**31 - 1)), min_size=1, max_size=6), st.integers(-1, 7), st.integers(-1, 9),
        SMALL | edges(-(2**63), LONG_MAX), st.booleans(), st.booleans())  # fmt: skip
-def test_breaks_and_traces_of_the_cleaner(both, rows, row, last_row, claimed, known, compacted):
+def test_breaks_and_traces_of_the_cleaner(rows, row, last_row, claimed, known, compacted):
     table = table_of([header for header, _ in rows], [delta for _, delta in rows])
-    breaks = [tuple(kernel.next_break(table, row, last_row, claimed, known, compacted)) for kernel in both]
-    assert breaks[0] == breaks[1]
-    cleaned = [kernel.next_cleaned(table, row, last_row) for kernel in both]
-    assert cleaned[0] == cleaned[1]
-    for found in (breaks[0][0], cleaned[0]):
-        assert found == last_row or found >= row
+    last_row = max(row, last_row)
+    lasts, span = [table[BatchField.LAST_OFFSET, at] for at in range(len(rows))], (row, last_row)
+    before = [claimed if known else None, *lasts][: len(rows)]
+    before[max(row, 0) : max(row, 0) + 1] = [claimed if known else None]
+    found = first(span, table.shape[1], lambda at: is_break(rows[at][0], before[at], lasts[at], compacted))
+    begun = 0 <= row < found and last_row <= table.shape[1]
+    wanted = (found, lasts[found - 1] if begun else claimed, known or begun)
+    assert tuple(kernel.next_break(table, *span, claimed, known, compacted)) == wanted
+    assert kernel.next_cleaned(table, *span) == first(span, table.shape[1], lambda at: is_cleaned(rows[at][0], lasts[at]))
 
 
 @given(st.lists(st.tuples(st.integers(-2, 5), edges(-(2**63), LONG_MAX)), min_size=1, max_size=9), st.integers(-1, 10),
        st.integers(0, 11))  # fmt: skip
-def test_largest_timestamps_by_batch(both, records, first, end):
+def test_largest_timestamps_by_batch(records, first, end):
     columns = RecordColumns(len(records))
     for place, (row, timestamp) in enumerate(records):
         columns.table[RecordField.BATCH, place] = row
@@ -71,13 +88,9 @@ def test_largest_timestamps_by_batch(both, records, first, end):
     wanted = [
         max([-1, *(timestamp for at, timestamp in records[first:end] if at == row and allowed)]) for row in range(4)
     ]  # fmt: skip
-    for kernel in both:
-        largest = memoryview(array("q", [-1] * 4))
-        kernel.largest_timestamps(columns.table, first, end, largest)
-        assert largest.tolist() == wanted
-
-
-# ---- each against what it says in one line
+    largest = memoryview(array("q", [-1] * 4))
+    kernel.largest_timestamps(columns.table, first, end, largest)
+    assert largest.tolist() == wanted
 
 
 FIELDS = st.fixed_dictionaries({
@@ -100,22 +113,20 @@ def kind(batch):
 
 @given(BATCHES, SPAN)
 @settings(max_examples=400)
-def test_batches_to_look_at(both, rows, span):
+def test_batches_to_look_at(rows, span):
     table, count = columns_of(BatchColumns(len(rows)), rows), len(rows)
     span = span or (0, count)
-    for kernel in both:
-        assert kernel.next_unsound(table, *span) == first(span, count, lambda at: is_unsound(rows[at]))
-        assert kernel.next_unchecked(table, *span) == first(span, count, lambda at: rows[at][BatchField.VALID] == -1)
+    assert kernel.next_unsound(table, *span) == first(span, count, lambda at: is_unsound(rows[at]))
+    assert kernel.next_unchecked(table, *span) == first(span, count, lambda at: rows[at][BatchField.VALID] == -1)
 
 
 @given(BATCHES, SPAN)
 @settings(max_examples=400)
-def test_a_run_ends_before_a_batch_of_another_kind(both, rows, span):
+def test_a_run_ends_before_a_batch_of_another_kind(rows, span):
     span = span or (0, len(rows))
     table = columns_of(BatchColumns(len(rows)), rows)
     wanted = first(span, len(rows), lambda at: kind(rows[at]) != kind(rows[span[0]]))
-    for kernel in both:
-        assert kernel.run_end(table, *span) == wanted
+    assert kernel.run_end(table, *span) == wanted
 
 
 OFFSET = st.integers(0, 3) | st.sampled_from([-(2**63), LONG_MAX - 1, LONG_MAX])
@@ -123,12 +134,11 @@ OFFSET = st.integers(0, 3) | st.sampled_from([-(2**63), LONG_MAX - 1, LONG_MAX])
 
 @given(st.lists(OFFSET, min_size=1, max_size=7) | st.integers(0, 3).map(lambda start: [*range(start, start + 5), 0]), SPAN, OFFSET)
 @settings(max_examples=400)
-def test_a_gap_is_where_an_offset_is_not_one_more(both, offsets, span, previous):
+def test_a_gap_is_where_an_offset_is_not_one_more(offsets, span, previous):
     span = span or (0, len(offsets))
     table = columns_of(RecordColumns(len(offsets)), [{RecordField.OFFSET: offset} for offset in offsets])
     wanted = first(span, len(offsets), lambda at: offsets[at] != (previous if at == span[0] else offsets[at - 1]) + 1)
-    for kernel in both:
-        assert kernel.next_gap(table, *span, previous) == wanted
+    assert kernel.next_gap(table, *span, previous) == wanted
 
 
 BOUNDS = st.tuples(*[st.integers(-1, 4) | edges(-(2**63), LONG_MAX)] * 4)
@@ -152,52 +162,45 @@ def fits(record, batch, bounds, producer_id, leader_epoch, transactional):
 @given(RECORDS, st.tuples(FIELDS, FIELDS), BOUNDS | st.just((-(2**63), LONG_MAX) * 2),
        st.sampled_from([-(2**63), -1, 0, 5]), st.sampled_from([-(2**63), -1, 0, 5]), st.booleans())  # fmt: skip
 @settings(max_examples=400)
-def test_the_mask_is_what_a_selection_asks_for(both, records, batches, bounds, producer_id, leader_epoch, transactional):
+def test_the_mask_is_what_a_selection_asks_for(records, batches, bounds, producer_id, leader_epoch, transactional):
     table, heads = columns_of(RecordColumns(len(records)), records), columns_of(BatchColumns(2), batches)
     asked = bounds, producer_id, leader_epoch, transactional
     wanted = [fits(record, batches[record[RecordField.BATCH]], *asked) for record in records]
-    for kernel in both:
-        keep = bytearray(b"\x07" * len(records))
-        words = table, len(records), heads, *bounds, producer_id, leader_epoch, transactional
-        assert kernel.mask_records(*words, memoryview(keep)) == sum(wanted)
-        assert list(keep) == wanted
+    keep = bytearray(b"\x07" * len(records))
+    words = table, len(records), heads, *bounds, producer_id, leader_epoch, transactional
+    assert kernel.mask_records(*words, memoryview(keep)) == sum(wanted)
+    assert list(keep) == wanted
 
 
 @given(RECORDS, st.lists(st.sampled_from([0, 1, 255]), min_size=9, max_size=9))
-def test_what_is_kept_moves_to_the_front_in_order(both, records, keep):
-    for kernel in both:
-        columns = RecordColumns(len(records))
-        for field in RecordField:  # a field that stays behind would be seen
-            for at in range(len(records)):
-                columns.table[field, at] = 100 * at + field
-        columns_of(columns, records)
-        wanted = [columns.row(at) for at in range(len(records)) if keep[at]]
-        kept = kernel.pack_records(columns.table, len(records), memoryview(bytes(keep)))
-        assert [columns.row(at) for at in range(kept)] == wanted
+def test_what_is_kept_moves_to_the_front_in_order(records, keep):
+    columns = RecordColumns(len(records))
+    for field in RecordField:  # a field that stays behind would be seen
+        for at in range(len(records)):
+            columns.table[field, at] = 100 * at + field
+    columns_of(columns, records)
+    wanted = [columns.row(at) for at in range(len(records)) if keep[at]]
+    kept = kernel.pack_records(columns.table, len(records), memoryview(bytes(keep)))
+    assert [columns.row(at) for at in range(kept)] == wanted
 
 
-def test_more_records_than_there_are_are_refused(both):
+def test_more_records_than_there_are_are_refused():
     table, heads = RecordColumns(2).table, BatchColumns(1).table
     bounds = (-(2**63), LONG_MAX) * 2
-    for kernel in both:
-        for count, room in ((3, 3), (2, 1), (-1, 2)):
-            keep = memoryview(bytearray(b"\x07" * room))
-            assert kernel.mask_records(table, count, heads, *bounds, kernel.ANY, kernel.ANY, False, keep) == -1
-            assert kernel.pack_records(table, count, keep) == -1
-            assert bytes(keep) == b"\x07" * room
+    for count, room in ((3, 3), (2, 1), (-1, 2)):
+        keep = memoryview(bytearray(b"\x07" * room))
+        assert kernel.mask_records(table, count, heads, *bounds, kernel.ANY, kernel.ANY, False, keep) == -1
+        assert kernel.pack_records(table, count, keep) == -1
+        assert bytes(keep) == b"\x07" * room
 
 
 @given(wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), st.integers(-1, 5), st.integers(0, 4), WILD, WILD, st.booleans())
-def test_any_columns_are_masked_or_refused(both, batches, records, count, room, first_offset, producer_id, transactional):
-    answers = []
-    for kernel in both:
-        keep = memoryview(bytearray(room))
-        answer = kernel.mask_records(
-            records.table, count, batches.table, first_offset, LONG_MAX, -(2**63), LONG_MAX, producer_id, kernel.ANY,
-            transactional, keep,
-        )  # fmt: skip
-        answers.append((answer, bytes(keep)))
-    assert answers[0] == answers[1]
+def test_any_columns_are_masked_or_refused(batches, records, count, room, first_offset, producer_id, transactional):
+    keep = memoryview(bytearray(room))
+    answer = kernel.mask_records(
+        records.table, count, batches.table, first_offset, LONG_MAX, -(2**63), LONG_MAX, producer_id, kernel.ANY,
+        transactional, keep,
+    )  # fmt: skip
     fits = 0 <= count <= min(records.capacity, room)
     fits = fits and all(0 <= row < batches.capacity for row in records.field(RecordField.BATCH)[:count])
-    assert answers[0][0] == (sum(answers[0][1]) if fits else -1)
+    assert answer == (sum(keep) if fits else -1)

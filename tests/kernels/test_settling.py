@@ -1,4 +1,4 @@
-"""What `settle` writes is what the cleaner's other way writes; what it leaves alone it does not touch. For both builds."""
+"""What `settle` writes is what the cleaner's other way writes; what it leaves alone it does not touch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, Codec, RecordField
+from engine.kernels import settling as kernel
 from engine.kernels.blocks import TABLE
 from engine.kernels.checksum import CASTAGNOLI, make_tables
 from engine.kernels.tables import COUNTS, Count
@@ -20,7 +21,6 @@ from engine.record.libzstd import calls
 from engine.record.lz4_frames import written_header
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
-from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFile
 
 HORIZON = 1_700_000_000_000
@@ -31,15 +31,6 @@ texts = st.none() | st.binary(max_size=40) | st.just(b"again and again " * 9)
 record = st.tuples(st.integers(1, 5), st.integers(-1, 2**41), texts, texts, st.booleans())
 batches = st.lists(st.tuples(st.lists(record, min_size=1, max_size=12), st.booleans(), st.sampled_from([-1, 0, 77])),
                    min_size=1, max_size=6)  # fmt: skip
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("settling", request.param)
-
-
-def is_compiled(kernel):
-    return not str(kernel.__file__).endswith(".py")
 
 
 class Prepared:
@@ -109,30 +100,20 @@ class Prepared:
 
 @given(batches, st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD]))
 @settings(deadline=None, max_examples=200)
-def test_it_writes_what_the_other_way_writes(kernel, described, codec):
+def test_it_writes_what_the_other_way_writes(described, codec):
     prepared = Prepared(described, codec)
     out = memoryview(bytearray(1 << 16))
-    row, at, written, wanted = 0, 3, b"", b""
-    while row < prepared.window.rows:
-        before = row
-        row, behind, last = prepared.settle(kernel, row, out, at)
-        written += bytes(out[at:behind])
-        kept = [one for one in range(before, row) if prepared.counts[Count.KEPT, one]]
-        assert last == (kept[-1] if kept else -1)
-        at = behind
-        for one in range(before, row):
-            wanted += prepared.expected(one)
-        if row < prepared.window.rows:  # interpreted it leaves to the other way what is to be written anew
-            assert not is_compiled(kernel)
-            assert prepared.expected(row) != prepared.original(row)
-            row += 1
-    assert written == wanted
+    rows = prepared.window.rows
+    row, end, last = prepared.settle(kernel, 0, out, 3)
+    assert row == rows
+    assert last == max((one for one in range(rows) if prepared.counts[Count.KEPT, one]), default=-1)
+    assert bytes(out[3:end]) == b"".join(prepared.expected(one) for one in range(rows))
     assert bytes(out[:3]) == b"\0\0\0"
 
 
 @given(batches, st.sampled_from([0, 1]))
 @settings(deadline=None, max_examples=100)
-def test_plain_messages_of_old_formats_become_batches(kernel, described, magic):
+def test_plain_messages_of_old_formats_become_batches(described, magic):
     prepared = Prepared(described, Codec.NONE, magic=magic)
     out, wanted, kept = memoryview(bytearray(1 << 16)), b"", []
     row, behind, last = prepared.settle(kernel, 0, out, 0)
@@ -142,32 +123,32 @@ def test_plain_messages_of_old_formats_become_batches(kernel, described, magic):
             kept.append(one)
     assert bytes(out[:behind]) == wanted
     assert last == (kept[-1] if kept else -1)
-    assert row == prepared.window.rows or not is_compiled(kernel)
+    assert row == prepared.window.rows
 
 
 @given(st.lists(batches.map(lambda several: several[0]), min_size=1, max_size=1), st.sampled_from([0, 1]))
 @settings(deadline=None, max_examples=50)
-def test_a_set_of_an_old_format_becomes_a_batch(kernel, described, magic):
+def test_a_set_of_an_old_format_becomes_a_batch(described, magic):
     prepared = Prepared(described, Codec.LZ4, magic=magic)
     out = memoryview(bytearray(1 << 16))
     row, behind, _ = prepared.settle(kernel, 0, out, 0)
-    assert bytes(out[:behind]) == (prepared.expected(0) if row else b"")
-    assert row == 1 or not is_compiled(kernel)
+    assert row == 1
+    assert bytes(out[:behind]) == prepared.expected(0)
 
 
-def test_markers_get_a_horizon_or_are_copied(kernel):
+def test_markers_get_a_horizon_or_are_copied():
     marker = [[(1, 5, b"\0\0\0\1", b"\0\0\0\0\0\7", True)], False, -1]
     prepared = Prepared([marker, marker], Codec.NONE, attributes=32)
     prepared.counts[Count.TOMBSTONES, 1] = 1
     out = memoryview(bytearray(999))
     row, behind, _ = prepared.settle(kernel, 0, out, 0)
-    assert row == (2 if is_compiled(kernel) else 1)
+    assert row == 2
     assert bytes(out[:behind]) == b"".join(prepared.expected(one) for one in range(row))
 
 
 @given(batches, st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD]), st.integers(0, 900))
 @settings(deadline=None, max_examples=150)
-def test_without_room_it_stops_before_the_batch(kernel, described, codec, room):
+def test_without_room_it_stops_before_the_batch(described, codec, room):
     prepared = Prepared(described, codec)
     beyond = memoryview(bytearray(b"\xaa" * (room + 64)))
     row, at, _ = prepared.settle(kernel, 0, beyond[:room], 0)
@@ -176,7 +157,7 @@ def test_without_room_it_stops_before_the_batch(kernel, described, codec, room):
     assert prepared.settle(kernel, row, beyond[:room], at)[:2] == (row, at)  # it stays there
 
 
-def test_what_needs_another_look_is_left_alone(kernel):
+def test_what_needs_another_look_is_left_alone():
     half = [[(1, 5, b"a", b"v", False), (1, 6, b"b", b"v", True)], False, -1]
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.ZSTD):
         assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0, library=NO_LIBRARY) == (0, 0, -1)
@@ -185,12 +166,12 @@ def test_what_needs_another_look_is_left_alone(kernel):
 @pytest.mark.parametrize("append_time", [False, True])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("magic", [1, 2])
-def test_of_a_batch_that_stays_empty_the_header_is_written(kernel, append_time, codec, magic):
+def test_of_a_batch_that_stays_empty_the_header_is_written(append_time, codec, magic):
     gone = Prepared([[[(1, 5, b"a", b"v", False)], append_time, 77]], codec, magic=magic)
     round_end = LastRecords([], gone.window.batches.table[BatchField.LAST_OFFSET, 0]).columns
     out = memoryview(bytearray(999))
     assert gone.settle(kernel, 0, out, 0) == (1, 0, -1)
-    if not is_compiled(kernel) or magic < 2:
+    if magic < 2:
         assert gone.settle(kernel, 0, out, 0, last_records=round_end) == (0, 0, -1)
         return
     assert gone.settle(kernel, 0, out[:63], 3, last_records=round_end) == (0, 3, -1), "there is no room for it"
@@ -199,13 +180,13 @@ def test_of_a_batch_that_stays_empty_the_header_is_written(kernel, append_time, 
     assert bytes(out[:3]) + bytes(out[64:67]) == bytes(6)
 
 
-def test_a_body_that_has_no_room_is_left_alone(kernel):
+def test_a_body_that_has_no_room_is_left_alone():
     half = [[(1, 5, b"a", bytes(50), True), (1, 6, b"b", b"v", False)], False, -1]
     for codec in (Codec.LZ4, Codec.ZSTD):
         assert Prepared([half], codec).settle(kernel, 0, memoryview(bytearray(999)), 0, body=20) == (0, 0, -1)
 
 
-def test_arguments_that_do_not_fit_each_other_do_nothing(kernel):
+def test_arguments_that_do_not_fit_each_other_do_nothing():
     prepared = Prepared([[[(1, 5, b"a", b"v", True)], False, -1]], Codec.NONE)
     out = memoryview(bytearray(999))
     for row, at in ((-1, 0), (0, -1), (0, 1000)):

@@ -1,4 +1,4 @@
-"""Which offsets survive, a bit each, and which batches have none of them. For both builds."""
+"""Which offsets survive, a bit each, and which batches have none of them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BatchField
+from engine.kernels import survivors as kernel
 from engine.kernels.tables import Verdict
 from tests.support.batch_tables import ranges
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
-
-pytestmark = BOTH_BUILDS
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("survivors", request.param)
 
 
 def survivors_of(kernel, offsets, start, words):
@@ -30,7 +22,7 @@ def survivors_of(kernel, offsets, start, words):
 
 @given(st.sets(st.integers(10, 400)), st.lists(st.tuples(st.integers(0, 450), st.integers(0, 200)), min_size=1, max_size=30))
 @settings(deadline=None, max_examples=150)
-def test_a_batch_without_a_survivor_is_superseded(kernel, survivors, described):
+def test_a_batch_without_a_survivor_is_superseded(survivors, described):
     bits = survivors_of(kernel, survivors, 10, 7)
     batches = ranges(*((base, base + size) for base, size in described))
     verdicts = memoryview(bytearray(len(described)))
@@ -45,14 +37,14 @@ def test_a_batch_without_a_survivor_is_superseded(kernel, survivors, described):
 
 @pytest.mark.parametrize("offset", [10, 73, 74, 137, 138])
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 128])
-def test_ends_of_words(kernel, offset, size):
+def test_ends_of_words(offset, size):
     for survivor in (offset - 1, offset, offset + size, offset + size + 1):
         bits, verdicts = survivors_of(kernel, [survivor], 9, 6), memoryview(bytearray(1))
         assert kernel.judge(ranges((offset, offset + size)), 1, verdicts, bits, 9, 9 + 64 * 6 - 1, False)
         assert (verdicts[0] == Verdict.SUPERSEDED) == (not offset <= survivor <= offset + size)
 
 
-def test_batches_that_are_asked_by_their_records(kernel):
+def test_batches_that_are_asked_by_their_records():
     bits = memoryview(array("Q", [0] * 2048))
     batches = ranges((0, 1), (0, 1), (0, 1), (0, kernel.LONGEST), (0, 1), (0, 1))
     batches[BatchField.MAGIC, 0] = 1
@@ -68,13 +60,13 @@ def test_batches_that_are_asked_by_their_records(kernel):
     assert not kernel.judge(batches, 7, verdicts, bits, 0, 1, False)
 
 
-def test_survivors_that_do_not_fit(kernel):
+def test_survivors_that_do_not_fit():
     assert survivors_of(kernel, [5], 6, 1) is None
     assert survivors_of(kernel, [70], 6, 1) is None
     assert list(survivors_of(kernel, [6, 69], 6, 1)) == [1 | 1 << 63]
 
 
-def test_offsets_in_any_order_become_bits(kernel):
+def test_offsets_in_any_order_become_bits():
     start, shift = 1000, 6
     places = memoryview(array("q", (2, -1, 0)))
     bits = memoryview(array("Q", bytes(8 * 3)))

@@ -1,38 +1,30 @@
-"""Laws of the text kernel, for both builds."""
+"""Laws of the text kernel."""
 
 from __future__ import annotations
-
-from array import array
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.formats import BATCH_FIELDS, RECORD_FIELDS, BatchField, Codec, RecordField, Status
+from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, Codec, RecordField, Status
 from engine.java_text import java_utf8
+from engine.kernels import decode as decode_kernel
+from engine.kernels import scan as scan_kernel
+from engine.kernels import text as kernel
 from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.sequences import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
 from tests.support.strategies import INT_MAX, LONG_MAX, batches, wild_tables
 from tests.support.wild_columns import CHANGES, wild_record
-
-pytestmark = BOTH_BUILDS
 
 SENTINEL = 0xA5
 
 
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("text", request.param)
-
-
 def decoded(data):
-    scanned = scan(load_kernel("scan", "interpreted"), data)
+    scanned = scan(scan_kernel, data)
     table = table_of(scanned.rows)
-    records = decode(load_kernel("decode", "interpreted"), data, table, len(scanned.rows)).records
+    records = decode(decode_kernel, data, table, len(scanned.rows)).records
     return table, len(scanned.rows), columns_of(records), len(records)
 
 
@@ -43,7 +35,7 @@ plain_logs = st.lists(
 
 @given(plain_logs, st.integers(1, 3000))
 @settings(deadline=None, max_examples=40)
-def test_records_stand_behind_their_batches(kernel, cases, room):
+def test_records_stand_behind_their_batches(cases, room):
     data = b"".join(case.build() for case in cases)
     printed, _ = text(kernel, data, *decoded(data), META | CONTENTS, room)
     rest = printed
@@ -68,7 +60,7 @@ def test_records_stand_behind_their_batches(kernel, cases, room):
 
 @given(st.binary(max_size=60) | st.text(max_size=20).map(str.encode), st.booleans())
 @settings(deadline=None, max_examples=400)
-def test_payloads_are_java_text(kernel, payload, escape):
+def test_payloads_are_java_text(payload, escape):
     batches_of_one, records = BatchColumns(1), RecordColumns(1)
     records.table[RecordField.KEY_SIZE, 0], records.table[RecordField.VALUE_SIZE, 0] = -1, len(payload)
     flags = CONTENTS | OPEN | (ESCAPE if escape else 0)
@@ -86,16 +78,56 @@ def test_payloads_are_java_text(kernel, payload, escape):
     ("\x85\u202e\ufeff\u200b\u2066\u061c".encode(), rb"\x85\u202e\ufeff\u200b\u2066\u061c"),
     ("\u00e9\u20ac\U0001f600".encode(), "\u00e9\u20ac\U0001f600".encode()), (b"\xed\xa0\x80", "\ufffd".encode()),
 ])  # fmt: skip
-def test_a_terminal_is_shown_escapes(kernel, payload, shown):
+def test_a_terminal_is_shown_escapes(payload, shown):
     records = RecordColumns(1)
     records.table[RecordField.KEY_SIZE, 0], records.table[RecordField.VALUE_SIZE, 0] = -1, len(payload)
     assert text(kernel, payload, BatchColumns(1), 0, records, 1, CONTENTS | ESCAPE)[0] == b"| payload: " + shown + b"\n"
 
 
+def plain_batch(batch, base):
+    """The line of a batch; `batch` has its fields in the order of BatchField."""
+    magic, attributes, first, last = (
+        batch[field] for field in (BatchField.MAGIC, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET, BatchField.LAST_OFFSET)
+    )  # fmt: skip
+    kind = "NoTimestampType" if magic == 0 else "LogAppendTime" if attributes & 8 else "CreateTime"
+    head = f"offset: {last}"
+    if magic >= 2:
+        sequence = batch[BatchField.BASE_SEQUENCE]
+        head = (
+            f"baseOffset: {first} lastOffset: {last} count: {batch[BatchField.COUNT]} baseSequence: {sequence}"
+            f" lastSequence: {-1 if sequence == -1 else increment_sequence(sequence, last - first)}"
+            f" producerId: {batch[BatchField.PRODUCER_ID]} producerEpoch: {batch[BatchField.PRODUCER_EPOCH]}"
+            f" partitionLeaderEpoch: {batch[BatchField.LEADER_EPOCH]} isTransactional: {str(attributes & 16 > 0).lower()}"
+            f" isControl: {str(attributes & 32 > 0).lower()} deleteHorizonMs: OptionalLong"
+            + (f"[{batch[BatchField.BASE_TIMESTAMP]}]" if attributes & 64 else ".empty")
+        )
+    codec = CODEC_NAMES[attributes & 7] if attributes & 7 < len(CODEC_NAMES) else f"unknown({attributes & 7})"
+    return (
+        f"{head} position: {base + batch[BatchField.POSITION]} {kind}: {batch[BatchField.MAX_TIMESTAMP]}"
+        f" size: {batch[BatchField.SIZE]} magic: {magic} compresscodec: {codec} crc: {batch[BatchField.CRC]}"
+        f" isvalid: {str(batch[BatchField.VALID] == 1).lower()}\n"
+    )
+
+
+FIELD = st.sampled_from([0, 1, 9, 10, 99, 12345, -1, -7, INT_MAX, -INT_MAX - 1]) | st.integers(-LONG_MAX - 1, LONG_MAX)
+
+
+@given(st.lists(FIELD, min_size=BATCH_FIELDS, max_size=BATCH_FIELDS), st.sampled_from([0, 1, 2]), st.integers(0, 255),
+       st.integers(0, 2**40), st.integers(0, INT_MAX), st.sampled_from([-1, 0, 7, INT_MAX]), st.integers(0, 2**40))  # fmt: skip
+@settings(deadline=None, max_examples=300)
+def test_the_line_of_a_batch_says_what_the_columns_say(fields, magic, attributes, first, delta, sequence, base):
+    fields[BatchField.MAGIC], fields[BatchField.ATTRIBUTES] = magic, attributes
+    fields[BatchField.BASE_OFFSET], fields[BatchField.LAST_OFFSET] = first, first + delta
+    fields[BatchField.BASE_SEQUENCE], fields[BatchField.POSITION] = sequence, fields[BatchField.POSITION] % 2**40
+    out = bytearray(640)
+    at, *_ = kernel.print_batches(out, 0, table_of([tuple(fields)]).table, 0, 1, base)
+    assert out[:at].decode() == plain_batch(fields, base)
+
+
 @given(st.lists(st.sampled_from([0, 1, 2, -1, 7, 8, 32, INT_MAX, -INT_MAX - 1, LONG_MAX, -LONG_MAX - 1]), min_size=17,
                 max_size=17))  # fmt: skip
 @settings(deadline=None, max_examples=40)
-def test_any_batch_fits_its_room(kernel, fields):
+def test_any_batch_fits_its_room(fields):
     batches_of_one = table_of([tuple(fields)])
     batches_of_one.table[BatchField.ATTRIBUTES, 0] &= 255
     batches_of_one.table[BatchField.MAGIC, 0] = min(max(fields[BatchField.MAGIC], -128), 127)
@@ -108,8 +140,7 @@ def test_any_batch_fits_its_room(kernel, fields):
 
 
 @pytest.mark.parametrize("digits", range(20))
-def test_numbers_of_every_length(kernel, digits):
-    words = load_kernel("words", "interpreted")
+def test_numbers_of_every_length(digits):
     one = BatchColumns(1)
     one.table[BatchField.MAGIC, 0] = 2
     for near in (10**digits - 1, 10**digits, 10**digits + 1, 1234567890123456789 // 10**digits, LONG_MAX, LONG_MAX + 1):
@@ -118,14 +149,12 @@ def test_numbers_of_every_length(kernel, digits):
             out = bytearray(640)
             kernel.print_batches(out, 0, one.table, 0, 1, 0)
             assert out.split(b" ")[1] == b"%d" % number
-            plain = bytearray(20)
-            assert plain[: words.decimal(plain, 0, number)] == b"%d" % number
 
 
 @pytest.mark.parametrize(("at", "row", "last_row", "record", "last_record"), [
     (-1, 0, 1, 0, 1), (0, -1, 1, 0, 1), (0, 0, 2, 0, 1), (0, 0, 1, -1, 1), (0, 0, 1, 0, 2),
 ])  # fmt: skip
-def test_what_lies_outside_is_refused(kernel, at, row, last_row, record, last_record):
+def test_what_lies_outside_is_refused(at, row, last_row, record, last_record):
     answer = kernel.print_records(bytearray(2000), at, memoryview(b""), BatchColumns(1).table, row, last_row,
                                   RecordColumns(1).table, record, last_record, META, 0)  # fmt: skip
     assert answer == (at, row, record, Status.BAD_START)
@@ -135,33 +164,27 @@ def test_what_lies_outside_is_refused(kernel, at, row, last_row, record, last_re
        st.sampled_from([0, 700, 4000]))  # fmt: skip
 @settings(deadline=None, max_examples=200)
 def test_any_columns_are_a_status(data, batches_of_any, records, flags, size):
-    # the builds agree on sequences of a batch's own offsets only
-    batches_of_any.field(BatchField.BASE_SEQUENCE)[:] = memoryview(array("q", [-1] * batches_of_any.capacity))
-    answers = []
-    for build in BUILDS:
-        store = bytearray([SENTINEL]) * (size + 64)
-        out, count = memoryview(store)[:size], records.capacity
-        at, row, record, status = load_kernel("text", build).print_records(
-            out, 0, memoryview(data), batches_of_any.table, 0, batches_of_any.capacity, records.table, 0, count, flags, 0,
-        )  # fmt: skip
-        assert status in {Status.END, Status.FULL, Status.BAD_START}
-        assert 0 <= at <= size
-        assert 0 <= record <= count
-        assert (status == Status.END) == (record == count and row == batches_of_any.capacity)
-        assert set(store[size:]) == {SENTINEL}
-        answers.append((bytes(out[:at]), row, record, status))
-    assert answers[0] == answers[1]
+    store = bytearray([SENTINEL]) * (size + 64)
+    out, count = memoryview(store)[:size], records.capacity
+    at, row, record, status = kernel.print_records(
+        out, 0, memoryview(data), batches_of_any.table, 0, batches_of_any.capacity, records.table, 0, count, flags, 0,
+    )  # fmt: skip
+    assert status in {Status.END, Status.FULL, Status.BAD_START}
+    assert 0 <= at <= size
+    assert 0 <= record <= count
+    assert (status == Status.END) == (record == count and row == batches_of_any.capacity)
+    assert set(store[size:]) == {SENTINEL}
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_a_record_of_what_is_not_there_is_refused(kernel, change):
+def test_a_record_of_what_is_not_there_is_refused(change):
     data, batches, records = wild_record(change)
     out = memoryview(bytearray(2000))
     answer = kernel.print_records(out, 0, data, batches, 1, 1, records, 0, 1, META | CONTENTS, 0)
     assert answer == (0, 1, 0, Status.BAD_START)
 
 
-def test_a_size_below_nothing_is_a_null(kernel):
+def test_a_size_below_nothing_is_a_null():
     """As entries of the old formats may have it."""
     records, out = RecordColumns(1), memoryview(bytearray(500))
     records.field(RecordField.KEY_SIZE)[0] = records.field(RecordField.VALUE_SIZE)[0] = -(2**63)

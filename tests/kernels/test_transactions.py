@@ -1,4 +1,4 @@
-"""What kernels know of transactions is what a model of sets and dicts knows. For both builds."""
+"""What kernels know of transactions is what a model of sets and dicts knows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import AbortedTxn, BatchField, ControlType, Status
+from engine.kernels import transactions as kernel
 from engine.kernels.tables import (
     EVENT_WORDS,
     TXN_FIELDS,
@@ -23,9 +24,7 @@ from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.record.batch import read_records
 from engine.record.builder import NewRecord, build_batch
 from tests.support.batch_tables import table_of
-from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFile
-from tests.support.once import BOTH_BUILDS
 from tests.support.transaction_batches import NOW, batch_of, window_of
 
 
@@ -71,7 +70,7 @@ transactions = st.lists(st.builds(lambda first, producer: AbortedTxn(0, producer
 
 @given(steps, transactions, transactions, st.integers(0, 300))
 @settings(deadline=None, max_examples=60)
-def test_what_may_go_is_what_the_model_says(kernel, log, first, more, middle):
+def test_what_may_go_is_what_the_model_says(log, first, more, middle):
     kept = []
     met, model = CleanedTransactionMetadata(kept.append), Model(first)
     met.add_aborted_transactions(first)
@@ -175,19 +174,12 @@ def test_aborted_transactions_take_little_memory_each(step):
     assert not met.on_control_batch_read(2**40 + 7, 2**41 + 7, ControlType.ABORT)
 
 
-pytestmark = BOTH_BUILDS
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("transactions", request.param)
-
 
 def empty(places=8):
     return [memoryview(array("q", bytes(8 * size))) for size in (TXN_WORDS * places, TXN_FIELDS, 0, 0, 4)]
 
 
-def test_it_says_where_there_is_no_room(kernel):
+def test_it_says_where_there_is_no_room():
     memory = empty()
     answers = [kernel.decide(*memory, producer, producer, TxnBatch.DATA) for producer in range(6)]
     assert answers == [0, 0, 0, 0, -1, -1]
@@ -202,7 +194,7 @@ def test_it_says_where_there_is_no_room(kernel):
     assert kernel.move_producers(larger, again) == 2, "two have nothing under way any more"
 
 
-def test_arguments_that_do_not_fit_each_other(kernel):
+def test_arguments_that_do_not_fit_each_other():
     window = window_of(batch_of(TxnBatch.DATA, 0, 1))
     memory, goes = empty(), memoryview(bytearray(1))
     table = window.batches.table
@@ -218,7 +210,7 @@ def test_arguments_that_do_not_fit_each_other(kernel):
 
 
 @pytest.mark.parametrize("at", range(61, 78))
-def test_only_sound_markers_are_known_by_their_bytes(kernel, at):
+def test_only_sound_markers_are_known_by_their_bytes(at):
     sound = batch_of(TxnBatch.COMMIT, 0, 1)
     for byte in range(256):
         data = bytearray(sound)
@@ -234,7 +226,7 @@ def test_only_sound_markers_are_known_by_their_bytes(kernel, at):
             assert marker.key[2:] in (b"\0\0", b"\0\1")
 
 
-def test_producers_are_packed_where_there_is_room(kernel):
+def test_producers_are_packed_where_there_is_room():
     memory = empty(16)
     for producer in (5, 6, 7):
         assert kernel.decide(*memory, producer, 1, TxnBatch.DATA) == 0
@@ -246,7 +238,7 @@ def test_producers_are_packed_where_there_is_room(kernel):
     assert kernel.pack_producers(memory[0], room, numbers[:0]) == (-1, -1)
 
 
-def test_of_runs_of_data_the_ends_are_told(kernel):
+def test_of_runs_of_data_the_ends_are_told():
     data = [batch_of(TxnBatch.DATA, n, 7 if n < 8 else 9) for n in range(10)]
     odd = bytearray(batch_of(TxnBatch.COMMIT, 10, 9))
     odd[70] = 9  # the type of its record, or what stands there
@@ -274,7 +266,7 @@ batch = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([0, 16, 32, 48, 64
 
 @given(st.lists(batch, max_size=12))
 @settings(deadline=None, max_examples=50)
-def test_transactional_and_control_batches_are_found(kernel, described):
+def test_transactional_and_control_batches_are_found(described):
     batches, _ = table_of(described)
     found, row = [], kernel.next_in_transaction(batches, 0, len(described))
     while row < len(described):

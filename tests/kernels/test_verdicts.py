@@ -1,31 +1,22 @@
-"""What becomes of batches when a log is compacted: the rules of Cleaner, for both builds."""
+"""What becomes of batches when a log is compacted: the rules of Cleaner."""
 
 from __future__ import annotations
 
 from array import array
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import LEFT_OUT, BatchField
+from engine.kernels import verdicts as kernel
 from engine.kernels.tables import COUNTS, Count, TxnBatch, Verdict
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns, Table
 from tests.support.batch_tables import table_of
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
 from tests.support.transaction_batches import NOW, batch_of, window_of
 
-pytestmark = BOTH_BUILDS
 
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("verdicts", request.param)
-
-
-def test_totals_stay_within_the_counts(kernel):
+def test_totals_stay_within_the_counts():
     _, counts = table_of([(2, 0, 3, 1), (2, 0, 2, 2), (2, 0, 5, 0)])
     assert [kernel.total(counts, field, 3) for field in range(3)] == [10, 3, 1]
     assert kernel.total(counts, 0, 0) == 0
@@ -38,7 +29,7 @@ ended = st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(-1, 6), st.i
 
 @given(producers, ended, st.integers(-1, 9))
 @settings(deadline=None, max_examples=300)
-def test_which_batches_stay_empty(kernel, known, described, round_end):
+def test_which_batches_stay_empty(known, described, round_end):
     """The rules of Cleaner.checkBatchRetention."""
     magic, last_offset, producer_id, epoch, attributes = described
     if magic < 2:
@@ -62,7 +53,7 @@ def test_which_batches_stay_empty(kernel, known, described, round_end):
         assert kernel.count_gone(batches, 1, memoryview(bytes([verdict])), *columns, round_end) == gone
 
 
-def test_rows_that_are_not_there_are_not_judged(kernel):
+def test_rows_that_are_not_there_are_not_judged():
     batches = BatchColumns(2).table
     nobody = [memoryview(array(code)) for code in "qqh"]
     capacity = batches.shape[1]
@@ -72,7 +63,7 @@ def test_rows_that_are_not_there_are_not_judged(kernel):
         assert kernel.count_gone(batches, rows, memoryview(bytes(verdicts)), *nobody, 0) == -1
 
 
-def test_arguments_of_verdicts_that_do_not_fit_each_other(kernel):
+def test_arguments_of_verdicts_that_do_not_fit_each_other():
     window = window_of(batch_of(TxnBatch.DATA, 0, 1))
     goes, table, counts = memoryview(bytearray(1)), window.batches.table, Table(COUNTS, 1).table
     assert not kernel.pass_over(table, 1, goes, memoryview(array("q", [0])))
@@ -81,7 +72,7 @@ def test_arguments_of_verdicts_that_do_not_fit_each_other(kernel):
     assert kernel.leave_out(table, 2, goes, counts) == -1
 
 
-def test_who_only_asks_in_a_first_pass_in_pieces(kernel):
+def test_who_only_asks_in_a_first_pass_in_pieces():
     window = window_of(
         batch_of(TxnBatch.COMMIT, 0, 1), build_batch([NewRecord(1, NOW, b"k", b"v")], magic=1), batch_of(TxnBatch.DATA, 2, 1),
         batch_of(TxnBatch.DATA, 3, 2), batch_of(TxnBatch.ABORT, 4, 2), build_batch([NewRecord(5, NOW, b"k", b"v")]),
@@ -92,7 +83,7 @@ def test_who_only_asks_in_a_first_pass_in_pieces(kernel):
     assert [body == LEFT_OUT for body in window.batches.field(BatchField.BODY)[:6]] == [True, False, False, False, True, False]
 
 
-def test_what_is_left_out_of_each_pass(kernel):
+def test_what_is_left_out_of_each_pass():
     window = window_of(
         batch_of(TxnBatch.DATA, 0, 1, 3), batch_of(TxnBatch.DATA, 3, 2, 2), batch_of(TxnBatch.COMMIT, 5, 1),
         build_batch([NewRecord(6, NOW, b"k", b"v")]), build_batch([NewRecord(7, NOW, b"k", b"v")], magic=1),

@@ -1,4 +1,4 @@
-"""Laws of the kernels that compare indexes with batches, for both builds: what a slow comparison finds, in one walk."""
+"""Laws of the kernels that compare indexes with batches: what a slow comparison finds, in one walk."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ from array import array
 from itertools import pairwise
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import CONTROL_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, BatchField, Status
+from engine.kernels import verify as kernel
 from engine.kernels.tables import DOUBT_FIELDS, Check
 from engine.record.columns import BatchColumns, Table
-from tests.support.load_kernel import BUILDS, load_kernel
-from tests.support.once import BOTH_BUILDS
 from tests.support.row_models import SPAN, columns_of, first
 
-pytestmark = BOTH_BUILDS
-
 LONG_MIN = -(2**63)
-
-
-@pytest.fixture(params=BUILDS, scope="module")
-def kernel(request):
-    return load_kernel("verify", request.param)
 
 
 class Batch(NamedTuple):
@@ -90,7 +81,7 @@ def walk(kernel, call, batches, cuts, capacity):
 
 
 @given(logs(), st.data(), st.lists(st.integers(0, 12), max_size=3), st.integers(1, 4))
-def test_offset_entries(kernel, batches, data, cuts, capacity):
+def test_offset_entries(batches, data, cuts, capacity):
     positions = [sum(batch.size for batch in batches[:at]) for at in range(len(batches))]
     end = sum(batch.size for batch in batches)
     chosen = sorted(data.draw(st.lists(st.integers(0, end + 2) | st.sampled_from([*positions, 0]), max_size=8)))
@@ -128,7 +119,7 @@ def test_offset_entries(kernel, batches, data, cuts, capacity):
 
 
 @given(logs(), st.data(), st.lists(st.integers(0, 12), max_size=3), st.integers(1, 4))
-def test_time_entries(kernel, batches, data, cuts, capacity):
+def test_time_entries(batches, data, cuts, capacity):
     ends = [batch.last for batch in batches] + [0]
     offsets = sorted(data.draw(st.lists(st.sampled_from(ends) | st.integers(0, 60), max_size=8)))
     entries = [(data.draw(st.integers(-1, 9)), offset) for offset in offsets]
@@ -157,7 +148,7 @@ def test_time_entries(kernel, batches, data, cuts, capacity):
 
 
 @given(logs(), st.integers(-1, 40))
-def test_holes_and_places(kernel, batches, offset):
+def test_holes_and_places(batches, offset):
     table, _, _ = columns(batches, 0)
     rows = len(batches)
     assert kernel.first_from(table, 0, rows, offset) == next(
@@ -182,7 +173,7 @@ HEADS = st.lists(st.fixed_dictionaries({
 
 @given(HEADS, SPAN, SMALL)
 @settings(max_examples=400)
-def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(kernel, rows, span, before):
+def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(rows, span, before):
     span = span or (0, len(rows))
 
     def turns(at):
@@ -196,7 +187,7 @@ def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(kernel, rows, s
 
 @given(HEADS, SPAN)
 @settings(max_examples=400)
-def test_batches_that_a_producers_state_needs(kernel, rows, span):
+def test_batches_that_a_producers_state_needs(rows, span):
     span = span or (0, len(rows))
 
     def named(at):
@@ -212,7 +203,7 @@ def test_batches_that_a_producers_state_needs(kernel, rows, span):
     assert kernel.next_for_producer_state(columns_of(BatchColumns(len(rows)), rows), *span) == first(span, len(rows), needed)
 
 
-def test_arguments_outside_their_buffers_are_refused(kernel):
+def test_arguments_outside_their_buffers_are_refused():
     table, _, _ = columns([], 0)
     doubtful, state = Table(DOUBT_FIELDS, 1).table, memoryview(array("q", [0] * 5))
     empty = memoryview(b"")

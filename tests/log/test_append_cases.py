@@ -6,7 +6,6 @@ import pytest
 
 from engine.config import LogConfig
 from engine.files import Files
-from engine.kernels import BUILD
 from engine.log.loading.loader import open_log
 from tests.support.append_steps import answer, frames, producers
 from tests.support.cases import cases, differences
@@ -16,8 +15,6 @@ CASES = cases(frozenset(("append",)))
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_same_files_answers_and_state_as_kafka(case, tmp_path):
-    if BUILD == "interpreted" and case.data["config"].get("compression.type") in ("lz4", "snappy"):
-        pytest.skip("interpreted, the codec libraries compress: other bytes")
     directory = case.stage(tmp_path)
     data, result = case.data, case.data["result"]
     found = frames(case.folder / data["input"])

@@ -134,7 +134,13 @@ def test_every_batch_stays_or_others_hold_its_offsets(content):
 
 
 def restored(batches, base=0, following=None):
-    return [(one.first_offset, one.restored_from) for one in with_offsets_restored(iter(placed(batches)), base, following)]
+    files = placed(batches)
+
+    def is_held(batch):
+        return any(one.start != batch.start and one.first_offset < batch.end_offset and batch.first_offset < one.end_offset
+                   for one in files)
+
+    return [(one.first_offset, one.restored_from) for one in with_offsets_restored(iter(files), base, following, is_held)]
 
 
 def test_one_wrong_bit_of_a_base_offset_is_put_right_between_sound_neighbours():
@@ -147,6 +153,39 @@ def test_one_wrong_bit_of_a_base_offset_is_put_right_between_sound_neighbours():
     assert restored([*OWN[:3], fewer, *OWN[4:6]])[3] == (6 ^ 64, None)
     far = OWN[3]._replace(first_offset=6 ^ 65, end_offset=(6 ^ 65) + 2)
     assert restored([*OWN[:3], far, *OWN[4:6]])[3] == (6 ^ 65, None)
+
+
+def moved_to(offset, one):
+    return one._replace(first_offset=offset, end_offset=offset + one.end_offset - one.first_offset)
+
+
+def test_in_a_gap_of_a_compacted_log_one_wrong_bit_is_put_right_where_nothing_else_fits():
+    log = [batch(offset) for offset in (2, 9, 30, 34, 52, 60)]
+    far = [*log[:3], moved_to(34 ^ 1 << 40, log[3]), *log[4:]]
+    assert restored(far, following=70)[3] == (34, 34 ^ 1 << 40)  # no batch of this segment has such an offset
+    assert restored(far)[3] == (34 ^ 1 << 40, None)  # the last segment: it may be the newest batch, which was moved
+    assert restored([*log[:3], moved_to(2, log[3]), *log[4:]], following=70)[3] == (2, None)  # is it wrong, or the first one?
+    assert restored([*log[:3], moved_to(30 ^ 1 << 40, log[3]), *log[4:]], following=70)[3][1] is None  # several would do
+    older = [*log[:3], far[3]._replace(leader_epoch=3), *log[4:]]
+    assert restored(older, following=70)[3][1] is None  # its leader epoch does not fit there
+    assert restored([far[3], *log[4:]], base=31, following=70)[0][1] is None  # where the segment begins, only its name says
+
+
+@given(st.lists(st.integers(0, 300), min_size=3, max_size=12, unique=True), st.integers(0, 11), st.integers(0, 63))
+def test_no_base_offset_is_replaced_by_a_wrong_one(offsets, number, bit):
+    log = [batch(offset) for offset in sorted(offsets)]
+    number %= len(log)
+    flipped = log[number].first_offset ^ 1 << bit
+    log[number] = moved_to(flipped if bit < 63 else flipped - (1 << 64), log[number])
+    for following in (301, None):
+        for (found, was), offset in zip(restored(log, following=following), sorted(offsets), strict=False):
+            assert was is None or found == offset
+
+
+@given(st.lists(st.integers(0, 300), min_size=3, max_size=12, unique=True).flatmap(st.permutations))
+def test_no_batch_gets_a_base_offset_that_another_has(offsets):
+    found = [offset for offset, _ in restored([batch(offset) for offset in offsets], following=301)]
+    assert len(set(found)) == len(found)
 
 
 def test_a_wrong_sign_of_a_base_offset_is_put_right_where_the_offset_fits():

@@ -47,11 +47,12 @@ def wrong_content(offset):
     return with_body(batch(offset, Codec.ZSTD), bytes(frame))
 
 
-@pytest.mark.parametrize("build", [key_pass.BUILD, "none"])
+@pytest.mark.parametrize("by_window", [True, False])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
 @pytest.mark.parametrize("damaged", [broken_record, cut_frame, wrong_content])
-def test_it_is_refused(tmp_path, monkeypatch, damaged, codec, build):
-    monkeypatch.setattr(key_pass, "BUILD", build)
+def test_it_is_refused(tmp_path, monkeypatch, damaged, codec, by_window):
+    if not by_window:
+        monkeypatch.setattr(key_pass._KeyPass, "_ordinary", lambda *_: 0)
     sound = batch(0, codec)
     data = sound + damaged(1) + b"".join(batch(offset, codec) for offset in range(2, 8))
     active = batch(8, Codec.NONE)

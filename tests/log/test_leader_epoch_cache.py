@@ -6,9 +6,6 @@ from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint
 from engine.files import Files
 from engine.log.append_errors import IllegalArgument
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 
 @pytest.fixture

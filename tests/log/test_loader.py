@@ -13,7 +13,6 @@ from engine.errors import UnwritableFile
 from engine.files import Files
 from engine.findings import Severity
 from engine.formats import BATCH_HEADER, Codec
-from engine.kernels import BUILD
 from engine.log.loading.loader import open_log
 from engine.log.report import Action, loses_records
 from engine.record.builder import NewRecord, build_batch
@@ -174,7 +173,6 @@ def test_a_marker_that_no_codec_can_read_is_cut(tmp_path):
     assert "marker" in recovered.report.find(Action.TRUNCATED)[0].reason
 
 
-@pytest.mark.skipif(BUILD == "interpreted", reason="it takes a minute, and as much memory")
 @pytest.mark.parametrize("left", [0, 1])
 def test_producers_without_number_take_little_memory(tmp_path, left):
     """Also where an older snapshot is left, and while the one at the end is made, and read again."""

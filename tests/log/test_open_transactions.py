@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-import struct
 
 import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.open_transactions import held_back
 from engine.log.fetch.view import PartitionView
-from engine.record.builder import NewRecord, build_batch
-from tests.support.open_transactions import append, in_transaction, with_open_transactions
+from tests.support.open_transactions import (
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    append,
+    in_transaction,
+    of_cluster,
+    transaction_state,
+    with_open_transactions,
+)
 from tests.support.other_process import lock_held
 from tests.support.run import kafkalog
 
-NOW = 1_700_000_000_000
-PREPARE_COMMIT, PREPARE_ABORT, ONGOING, COMPLETE_COMMIT = 2, 3, 1, 4
 COMMITTED = ("--isolation", "read_committed")
 
 
@@ -29,19 +35,6 @@ def fetched(partition, *words, status):
     done = kafkalog("fetch", *COMMITTED, *words, str(partition))
     assert done.status == status, done.err
     return done.out.decode().splitlines(), done.err
-
-
-def transaction_state(log_dir, *states):
-    """A log of __transaction_state with (transactional id, producer, status, partitions of `t`), the later ones count."""
-    directory = log_dir / "__transaction_state-3"
-    directory.mkdir()
-    batches = b""
-    for offset, (name, producer, status, partitions) in enumerate(states):
-        key = struct.pack(">hh", 0, len(name)) + name
-        value = struct.pack(">hqhibi", 0, producer, 0, 60_000, status, 1) + struct.pack(">h", 1) + b"t"
-        value += struct.pack(f">i{len(partitions)}i", len(partitions), *partitions) + struct.pack(">qq", NOW, NOW)
-        batches += build_batch([NewRecord(offset, NOW, key, value)])
-    (directory / "00000000000000000000.log").write_bytes(batches)
 
 
 def test_what_is_held_back_is_reported(partition):
@@ -79,7 +72,7 @@ def test_open_ones_are_read_as_their_coordinator_ends_them(partition):
     shown, err = fetched(partition, "--open-transactions", "abort", status=0)
     assert shown == ["7a", "7b", "plain", "7c", "end"]
     assert "info[open-transaction-ended]" in err
-    assert "its 3 records are left out: read as aborted; no __transaction_state in the same log dir has its state" in err
+    assert "its 3 records are left out: read as aborted; no __transaction_state in the log dirs that were read has its state" in err
     for producer in (8, 6):
         append(partition, [], *in_transaction(producer, "abort"))
     assert fetched(partition, status=0)[0] == shown, "as after the markers"
@@ -106,6 +99,40 @@ def test_a_decided_commit_is_read(partition):
 def test_another_state_or_partition_decides_nothing(partition, state):
     transaction_state(partition.parent, (b"eight", 8, *state))
     assert fetched(partition, "--open-transactions", "abort", status=0)[0] == ["7a", "7b", "plain", "7c", "end"]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "status"), [("one", "one", 0), (None, "one", 0), ("one", None, 0), ("one", "two", 2)])
+def test_states_in_other_log_dirs_that_are_named(partition, tmp_path, ours, theirs, status):
+    of_cluster(partition.parent, ours)
+    other = of_cluster(tmp_path / "d1", theirs)
+    transaction_state(other, (b"eight", 8, PREPARE_COMMIT, [0]))
+    plain = fetched(partition, "--open-transactions", "abort", status=0)
+    assert plain[0] == ["7a", "7b", "plain", "7c", "end"]
+    assert "no __transaction_state in the log dirs that were read has its state" in plain[1]
+    shown, err = fetched(partition, "--open-transactions", "abort", "--log-dir", str(tmp_path / "d1"), status=status)
+    if status:
+        assert f"{tmp_path}/d1 belongs to cluster two, {partition.parent} to cluster one" in err
+        return
+    assert shown == ["7a", "7b", "8a", "8b", "plain", "8c", "7c", "end"]
+    assert "its 3 records are read: __transaction_state says that it is committed" in err
+
+
+@pytest.mark.parametrize("newest", ["d0", "d1", "d2"])
+def test_of_several_copies_of_a_state_the_latest_counts(partition, tmp_path, newest):
+    """A follower that fell behind still has the commit as decided, which was completed and followed by another transaction."""
+    words = []
+    for name in ("d0", "d1", "d2"):
+        states = [(b"eight", 8, PREPARE_COMMIT, [0])] + [(b"eight", 8, ONGOING, [0])] * (name == newest)
+        transaction_state(of_cluster(tmp_path / name, None), *states)
+        words += [] if name == "d0" else ["--log-dir", str(tmp_path / name)]
+    shown, _ = fetched(partition, "--open-transactions", "abort", *words, status=0)
+    assert shown == ["7a", "7b", "plain", "7c", "end"]
+
+
+def test_a_log_dir_is_for_open_transactions_alone(partition, tmp_path):
+    assert kafkalog("fetch", *COMMITTED, "--log-dir", str(tmp_path), str(partition)).status == 2
+    _, err = fetched(partition, "--open-transactions", "abort", "--log-dir", str(tmp_path / "no"), status=8)
+    assert str(tmp_path / "no") in err
 
 
 def test_beside_a_running_broker_it_is_nothing_to_report(partition):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.files import ReadOnlyFiles
 from engine.formats import LONG_MAX, PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER, ProducerSnapshotEntry
-from engine.kernels import BUILD
 from engine.log.producers.entry import BatchMetadata, ProducerStateEntry
 from engine.log.producers.table import ProducerTable
 from engine.log.producers.transactions import Transactions
@@ -133,7 +132,7 @@ def test_what_is_handed_out_comes_in_again(entries):
 
 def test_ids_that_share_their_lower_bits_are_found_as_soon_as_others():
     """As many as would take an hour if all of them were asked one by one."""
-    producers, many = ProducerTable(), 30_000 if BUILD == "compiled" else 1_000
+    producers, many = ProducerTable(), 30_000
     for number in range(many):
         producers.put(entry(number << 32 | number << 16))
     assert all(number << 32 | number << 16 in producers for number in range(many))
@@ -141,7 +140,7 @@ def test_ids_that_share_their_lower_bits_are_found_as_soon_as_others():
 
 def test_many_producers_take_little_memory():
     """Also while they are read from one snapshot and handed out for the next one. An entry as an object takes 500 bytes."""
-    many = 100_000 if BUILD == "compiled" else 10_000
+    many = 100_000
     read = (PRODUCER_SNAPSHOT_ENTRY.struct.pack(number, 0, 0, number, 0, NOW, -1, -1) for number in count(1000))
     pieces = [b"".join(islice(read, 10_000)) for _ in range(many // 10_000)]
     tracemalloc.start()

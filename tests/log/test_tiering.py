@@ -245,19 +245,91 @@ def test_epochs_that_are_rebuilt_keep_those_of_remote_records(words, tmp_path):
 
 
 @pytest.mark.parametrize("words", [("recover",), ("verify-index", "--rebuild")])
-@pytest.mark.parametrize("log_dir", ["d0", "d1"])
-def test_epochs_of_remote_records_that_can_not_be_read_are_not_made_up(words, log_dir, tmp_path):
+@pytest.mark.parametrize(("partition", "is_broken"), [("d0/tx-0", True), ("d1/custom-0", True), ("d1/codecs-0", False)])
+def test_epochs_of_remote_records_that_can_not_be_read_are_not_made_up(words, partition, is_broken, tmp_path):
+    """Where the first local batch is of epoch 0, all before it are: there is none below."""
     top = copied("clean", tmp_path)
-    path = top / log_dir / ("tx-0" if log_dir == "d0" else "codecs-0") / "leader-epoch-checkpoint"
+    path, before = top / partition / "leader-epoch-checkpoint", entries(top, partition)
     path.write_bytes(b"garbage")
     done = kafkalog(*words, str(path.parent))
+    if is_broken:
+        assert done.status in (4, 8)
+        assert "copy leader-epoch-checkpoint from another replica" in done.err
+        assert path.read_bytes() == b"garbage"
+    else:
+        assert done.status == 1, done.out
+        assert entries(top, partition) == before
+
+
+NO_EPOCHS = b"0\n0\n"
+DAMAGES = {
+    "no entry": ("d1/codecs-0/leader-epoch-checkpoint", lambda _data: NO_EPOCHS),
+    "no entry, one epoch": ("d0/cold-0/leader-epoch-checkpoint", lambda _data: NO_EPOCHS),
+    "no entry, several remote epochs": ("d0/plain-0/leader-epoch-checkpoint", lambda _data: NO_EPOCHS),
+    "garbage epochs": ("d0/plain-0/leader-epoch-checkpoint", lambda _data: b"garbage"),
+    "no first epoch": ("d1/expired-size-0/leader-epoch-checkpoint", lambda data: b"0\n2\n" + b"\n".join(data.split(b"\n")[3:])),
+    "a torn line": (f"d1/{STARTS}", lambda data: data.replace(b"custom 0 0", b"custom 0")),
+    "no line": (f"d1/{STARTS}", lambda data: data.replace(b"custom 0 0\n", b"").replace(b"\n12\n", b"\n11\n")),
+    "garbage starts": (f"d1/{STARTS}", lambda _data: b"garbage"),
+    "zeros": (f"d0/{STARTS}", lambda data: bytes(len(data))),
+}
+
+
+def damaged(top, *names):
+    for name in names:
+        path, change = DAMAGES[name]
+        (top / path).write_bytes(change((top / path).read_bytes()))
+
+
+def remote_epochs(partition):
+    """Entries that begin before the first local segment; the last of them holds there as well."""
+    path, first = partition / "leader-epoch-checkpoint", min(int(path.name[:20]) for path in partition.glob("*.log"))
+    return [line for line in path.read_text(errors="replace").splitlines()[2:] if line.count(" ") == 1 and int(line.split()[1]) < first]
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in DAMAGES), ("garbage epochs", "zeros"), ("garbage epochs", "a torn line")])
+@pytest.mark.parametrize("words", [(), ("--mark-clean",)])
+@pytest.mark.parametrize("log_dirs", [("d0", "d1"), ("d1",)])
+def test_no_start_and_no_remote_epoch_is_dropped(names, words, log_dirs, tmp_path):
+    top = copied("clean", tmp_path, is_clean=False)
+    first = {path: remote_epochs(path) for path in tiered(top)}
+    damaged(top, *names)
+    readable = {path: set(path.read_text(errors="replace").splitlines()[2:]) for path in top.glob(f"d?/{STARTS}")}
+    changed = {top / path.rpartition("/")[0] for path, _ in map(DAMAGES.get, names)}
+    for _ in range(2):  # what is left is still reported by the next run
+        done = kafkalog("recover", "--now", NOW, *words, *(str(top / name) for name in log_dirs))
+        for path, before in first.items():
+            is_harmed = path in changed
+            if not is_harmed:
+                assert remote_epochs(path) == before, path
+            elif path.parent.name in log_dirs and remote_epochs(path) != before:
+                assert done.status in (4, 8), "a loss is reported"
+                assert f"{path}" in done.out.decode() + done.err
+                assert not (path.parent / ".kafka_cleanshutdown").exists()
+        for path, lines_before in readable.items():
+            well_formed = {line for line in lines_before if len(line.split()) == 3}
+            if path.parent.name in log_dirs:
+                assert well_formed <= set(path.read_text().splitlines()), path
+
+
+@pytest.mark.parametrize("log_dirs", [("d0", "d1"), ("d1",)])
+@pytest.mark.parametrize("starts", ["a torn line", "no line", "garbage starts"])
+def test_epochs_are_not_rebuilt_from_the_local_part_where_both_files_are_lost(starts, log_dirs, tmp_path):
+    top = copied("clean", tmp_path, is_clean=False)
+    damaged(top, starts)
+    path = top / "d1/custom-0/leader-epoch-checkpoint"
+    path.write_bytes(b"garbage")
+    done = kafkalog("recover", "--mark-clean", *(str(top / name) for name in log_dirs))
+    if starts == "no line" and log_dirs == ("d1",):
+        return  # nothing on this disk says that the log is tiered
     assert done.status in (4, 8)
     assert "copy leader-epoch-checkpoint from another replica" in done.err
     assert path.read_bytes() == b"garbage"
+    assert not (top / "d1/.kafka_cleanshutdown").exists()
 
 
 @pytest.mark.parametrize(("data", "words"), [
-    ("0\n1\n4 493\n", ("--clean-start",)), ("0\n1\n4 493\n", ("--mark-clean",)), ("0\n0\n", ("--clean-start",)),
+    ("0\n1\n4 493\n", ("--clean-start",)), ("0\n1\n4 493\n", ("--mark-clean",)),
 ])  # fmt: skip
 def test_lost_epochs_of_remote_records_are_reported(data, words, tmp_path):
     """As in the variant epochs-cut, with which a broker deleted 70 objects of the store within seconds."""

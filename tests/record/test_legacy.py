@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from engine.files import ReadOnlyFiles
 from engine.formats import RECORD_FIELDS, BatchField, RecordField, Status
 from engine.java_text import java_utf8
+from engine.kernels import legacy as kernel
 from engine.kernels.checksum import IEEE, make_tables
 from engine.kernels.scan import scan_batches
-from engine.record import legacy
 from engine.record.codecs import deflate
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import RemarkKind, decode_entry, decode_plain
@@ -22,7 +22,6 @@ from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.floors import saw_enough
 from tests.support.legacy_messages import message, overlong, wrapper
-from tests.support.load_kernel import BUILDS, load_kernel
 from tests.support.memory_files import MemoryFiles
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -30,16 +29,6 @@ APPEND_TIME = 8
 LIMIT = 1 << 20
 IEEE_TABLES = make_tables(IEEE)
 TABLES = (make_tables(0x82F63B78), IEEE_TABLES)
-
-
-@pytest.fixture(params=BUILDS, scope="module", autouse=True)
-def kernel(request):
-    """Every test here runs over the compiled kernel and again over its source."""
-    module = load_kernel("legacy", request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(legacy, "decode_messages", module.decode_messages)
-        patch.setattr(legacy, "measure_messages", module.measure_messages)
-        yield module
 
 
 def scan(data):
@@ -387,7 +376,7 @@ def test_messages_whose_lengths_do_not_fit_hide_no_others(monkeypatch, capacity)
                           st.none() | st.binary(max_size=2000), st.integers(0, 1)), min_size=1, max_size=8),
        st.sampled_from([GZIP, SNAPPY, LZ4]), st.integers(1, 9))
 @settings(max_examples=60)
-def test_roundtrip_of_format_0(kernel, rows, codec, capacity):
+def test_roundtrip_of_format_0(rows, codec, capacity):
     inner = [message(offset, key, value, magic=magic, timestamp=offset) for offset, key, value, magic in rows]
     found, code, _ = decode(wrapper(3, inner, codec, magic=0), capacity=capacity)
     assert code is None
@@ -396,7 +385,7 @@ def test_roundtrip_of_format_0(kernel, rows, codec, capacity):
 
 @given(st.data())
 @settings(max_examples=150)
-def test_any_damage_is_a_status(kernel, data):
+def test_any_damage_is_a_status(data):
     entries = [message(offset, b"key", b"value" * 4, magic=offset % 3) for offset in range(4)]
     damaged = bytearray(b"".join(entries))
     for _ in range(data.draw(st.integers(0, 4))):
@@ -420,7 +409,7 @@ def test_any_damage_is_a_status(kernel, data):
             assert row[position] + max(row[size], 0) <= at
 
 
-def test_arguments_outside_the_buffer(kernel):
+def test_arguments_outside_the_buffer():
     data, records = memoryview(message(0)), RecordColumns(2)
     for start, end in ((-1, 5), (5, 4), (0, len(data) + 1)):
         assert kernel.measure_messages(data, start, end)[3] == Status.BAD_START

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, RecordField
 from engine.kernels.json_lines import parse_json_lines
+from engine.kernels.lines import parse_text_lines
 from engine.kernels.tables import Parsed
 from engine.record.columns import RecordColumns, Table
 from engine.record.json_record import OTHER_NAMES, LineInvalid, parse_json_line
 from engine.record.lines import JsonLines, TextLines
-from tests.support.load_kernel import BUILDS, load_kernel
 
 NOW = 1_700_000_000_000
 ROOT = Path(__file__).parents[2]
@@ -77,12 +77,10 @@ class TestText:
         found = records(TextLines(b"=>", b"\\N"), b"k=>\\N\n\\N=>v\n\\N\nk=v=>x\n")
         assert [record[:2] for record in found] == [(b"k", None), (None, b"v"), (None, None), (b"k=v", b"x")]
 
-    @pytest.mark.parametrize("build", BUILDS)
     @given(st.binary(max_size=60), st.binary(max_size=3), st.binary(max_size=2))
-    def test_it_is_what_splitting_gives(self, build, text, separator, null):
-        kernel = load_kernel("lines", build)
+    def test_it_is_what_splitting_gives(self, text, separator, null):
         columns, data = RecordColumns(64), bytearray(text)
-        filled, at, status = kernel.parse_text_lines(
+        filled, at, status = parse_text_lines(
             memoryview(data), 0, len(data), memoryview(separator), memoryview(null), NOW, columns.table, 0
         )
         assert (at, status, data) == (len(text), Parsed.END, text)
@@ -97,16 +95,14 @@ class TestText:
         assert filled == len(lines)
 
 
-@pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize(("start", "end", "filled", "fields"), [
     (-1, 3, 0, RECORD_FIELDS), (0, 4, 0, RECORD_FIELDS), (3, 2, 0, RECORD_FIELDS), (0, 3, -1, RECORD_FIELDS), (0, 3, 0, 8),
 ])  # fmt: skip
-def test_arguments_that_do_not_fit_are_refused(build, form, start, end, filled, fields):
+def test_arguments_that_do_not_fit_are_refused(form, start, end, filled, fields):
     data, table = memoryview(bytearray(b"k:v")), Table(fields, 2).table
-    kernel = load_kernel("lines" if form == "text" else "json_lines", build)
     words = [memoryview(b":"), memoryview(b""), NOW] if form == "text" else [NOW, memoryview(b"")]
-    parse = kernel.parse_text_lines if form == "text" else kernel.parse_json_lines
+    parse = parse_text_lines if form == "text" else parse_json_lines
     assert parse(data, start, end, *words, table, filled) == (filled, start, Parsed.BAD_START)
 
 
@@ -140,7 +136,6 @@ def test_a_reader_of_bytes_that_are_not_there_is_a_mistake_of_its_caller(reader)
         (r'{"value":"v","headers":[{"value":"x\n","key":"\u00e9"}]}', (None, b"v", [("é".encode(), b"x\n")], NOW)),
         ('{"value":"v","headers":[{"key":"a","value_b64":"/w=="}]}', (None, b"v", [(b"a", b"\xff")], NOW)),
         ('{"type":"record","schema":1,"offset":7,"timestamp":9,"sequence":-1,"value":"v"}', (None, b"v", [], 9)),
-        ('{"value":"first","value":"last"}', (None, b"last", [], NOW)),
         (r'{"va\u006cue":"v"}', (None, b"v", [], NOW)),
         ('{"topic":"x","partition":0,"offset":1,"control":null,"value":"v"}', (None, b"v", [], NOW)),
     ],
@@ -169,6 +164,11 @@ def test_lines_that_are_no_records(text):
         '{"value":"v","offsets":1}', '{"value":"v","vague":"x"}', '{"value":"v","tyre":"y"}', '{"value":"v","healers":1}',
         '{"value":"v","timeshare":"z"}', '{"value":"v","kez":0}', '{"value":"v","headers":[{"key":"a","vlaue":"b"}]}',
         '{"headers":[{"value":"v"}]}', '{"headers":[{"key":1}]}', '{"headers":[{"key":"a","value":1}]}',
+        '{"key":"a","key":"b"}', '{"value":"v","value":"w"}', '{"value":"v","value":"v"}', '{"value":"v","value":null}',
+        r'{"value":"v","v\u0061lue":"w"}', '{"value_b64":"dg==","value_b64":"dw=="}', '{"value":"v","timestamp":1,"timestamp":2}',
+        '{"value":"v","headers":[],"headers":[]}', '{"value":"v","type":"record","type":"record"}',
+        '{"value":"v","offset":1,"offset":2}', '{"value":"v","value_size":1,"topic":"t","value_size":1}',
+        '{"value":"v","headers":[{"key":"a","value":"b","value":"c"}]}', '{"value":"v","headers":[{"key":"a","key":"b"}]}',
         '{"value":' + "[" * 100_000 + "}",
     ],
 )  # fmt: skip
@@ -177,13 +177,32 @@ def test_what_is_no_record(text):
         records(JsonLines(), b'{"value":"v"}\n' + text.encode())
 
 
-@pytest.mark.parametrize("build", BUILDS)
+def test_a_member_that_is_there_twice():
+    text = b'{"value":"v"}\n{"key":"a","value":"v","key":"b"}'
+    for reader in (JsonLines(), JsonLines(ignore_unknown=True)):
+        with pytest.raises(LineInvalid, match=r"^line 2: the member 'key' is there twice$"):
+            records(reader, text)
+    twice = b'{"value":{"a":1,"a":2},"note":1,"note":2,"offset":1,"offset":2,"headers":[{"key":"h","note":1,"note":2,"value":"x"}]}'
+    assert records(JsonLines(ignore_unknown=True), twice) == [(None, b'{"a":1,"a":2}', [(b"h", b"x")], NOW)]
+    with pytest.raises(LineInvalid, match=r"^line 1: the member 'note' is there twice$"):
+        records(JsonLines(), twice)
+
+
+def test_more_names_than_are_kept_track_of():
+    """A name beyond those that are kept track of is for the other parser."""
+    columns = RecordColumns(2)
+    names = memoryview(b"".join(b"\x02" + b"%02d" % number for number in range(80)))
+    for number in range(80):
+        line = bytearray(b'{"value":"v","%02d":1}' % number)
+        filled, _, status = parse_json_lines(memoryview(line), 0, len(line), NOW, names, columns.table, 0)
+        assert (filled, status) == ((1, Parsed.END) if number < 58 else (0, Parsed.ODD))
+
+
 @pytest.mark.parametrize("names", [b"", OTHER_NAMES, b"\x03", b"\x03no", b"\xff" + bytes(9)])
-def test_names_of_other_members(build, names):
-    kernel, line, columns = load_kernel("json_lines", build), bytearray(b'{"value":"v","note":1}'), RecordColumns(2)
-    filled, _, status = kernel.parse_json_lines(memoryview(line), 0, len(line), NOW, memoryview(names), columns.table, 0)
-    is_known = build == "compiled" and not names
-    assert (filled, status) == ((1, Parsed.END) if is_known else (0, Parsed.ODD))
+def test_names_of_other_members(names):
+    line, columns = bytearray(b'{"value":"v","note":1}'), RecordColumns(2)
+    filled, _, status = parse_json_lines(memoryview(line), 0, len(line), NOW, memoryview(names), columns.table, 0)
+    assert (filled, status) == ((0, Parsed.ODD) if names else (1, Parsed.END))
 
 
 def test_unknown_members_can_be_passed_over():

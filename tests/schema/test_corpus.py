@@ -4,10 +4,7 @@ import pytest
 
 from engine.schema.decode import control_data, control_text, decoder, internal_topic_decoder
 from tests.support.floors import saw_enough
-from tests.support.once import NO_KERNEL
 from tests.support.plain_records import plain_records
-
-pytestmark = NO_KERNEL
 
 DECODER_OF_RUN = {
     "offsets": "offsets",

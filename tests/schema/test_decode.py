@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from engine.schema import tables
 from engine.schema.decode import DECODERS, SchemaError, control_data, control_text, decoder
-from tests.support.once import NO_KERNEL
 from tests.support.schema_bytes import Generator, mutate
 from tests.support.schema_records import CATALOGUES, messages, random_record, sound_record
-
-pytestmark = NO_KERNEL
 
 GOLDEN = Path(__file__).parent.parent / "data" / "schema" / "decoder-lines.jsonl"
 COMMIT_KEY = struct.pack(">hh2sh3si", 1, 2, b"gr", 3, b"tic", 7)

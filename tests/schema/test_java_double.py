@@ -8,9 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.schema.java_double import double_text
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 
 @pytest.mark.parametrize(

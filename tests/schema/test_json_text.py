@@ -5,9 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.schema.json_text import decode_utf8, json_bytes, json_string, uuid_text
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 
 @pytest.mark.parametrize(

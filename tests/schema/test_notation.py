@@ -3,9 +3,6 @@ import pytest
 from engine.schema import tables
 from engine.schema.metadata import type_name
 from engine.schema.notation import Catalogue, Versions, parse_message
-from tests.support.once import NO_KERNEL
-
-pytestmark = NO_KERNEL
 
 CATALOGUES = [
     tables.offsets, tables.transactions, tables.share_group_state, tables.cluster_metadata, tables.remote_log_metadata,

@@ -16,6 +16,7 @@ import pytest
 from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import Codec
+from engine.log.fetch.replicas import best_replica
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RecordColumns
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
@@ -25,7 +26,6 @@ from kafkalog_spark.table.filters import Bounds
 from kafkalog_spark.table.following import first_offsets, last_offsets
 from kafkalog_spark.table.levels import kept_findings, plan_level, read_level
 from kafkalog_spark.table.options import read_options
-from kafkalog_spark.table.partitions import best_replica
 from kafkalog_spark.table.planning import Piece, plan
 from kafkalog_spark.table.reading import read_split
 from tests.support.open_files import open_below
@@ -43,7 +43,7 @@ def test_of_copies_that_can_not_be_compared_none_stays_open(bulk, tmp_path):
     checkpoint.unlink()
     checkpoint.mkdir()
     copies = [f"{tmp_path}/{name}/{bulk.name}" for name in ("two", "one")]
-    assert best_replica(copies) == copies[1]
+    assert best_replica(ReadOnlyFiles(), copies) == copies[1]
     assert open_below(tmp_path) == []
 
 

@@ -8,8 +8,6 @@ import shutil
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.formats import BATCH_HEADER, CODEC_MASK, LOG_OVERHEAD, MAGIC_V2
-from engine.record.codecs import inflate
 from tests.support.corpus import corpus_directory
 from tests.support.floors import absent
 
@@ -91,45 +89,20 @@ def case_named(found: Iterable[Case], name: str) -> Case:
     return absent(f"case {name}")
 
 
-def differences(want: Path, got: Path, *, inflated: bool = False) -> list[str]:
-    """How two trees differ; producer snapshots are equal when they hold the same producers in any order.
-
-    inflated  compare what compressed batches hold, not their compressed bytes, sizes and checksums, nor the positions of
-              such batches: without compiled kernels the codec libraries write other bytes than Kafka's
-    """
+def differences(want: Path, got: Path) -> list[str]:
+    """How two trees differ; producer snapshots are equal when they hold the same producers in any order."""
     wanted, found = (
         {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file() and path.name != ".lock"}
         for top in (want, got)
     )
     lines = [f"left {name}" for name in sorted(found.keys() - wanted.keys())]
     lines += [f"no {name}" for name in sorted(wanted.keys() - found.keys())]
-    recompressed: set[str] = set()
-    for name in sorted(wanted.keys() & found.keys(), key=lambda name: (".log" not in name, name)):
+    for name in sorted(wanted.keys() & found.keys()):
         one, other = wanted[name], found[name]
-        if inflated and ".log" in name and one != other and _inflated(one) == _inflated(other):
-            recompressed.add(name.partition(".")[0])
-            continue
-        if ".index" in name and name.partition(".")[0] in recompressed:
-            continue
         if one != other and not (".snapshot" in name and _same_producers(one, other)):
             at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
             lines.append(f"{name} differs at byte {at}: {len(one)} bytes wanted, {len(other)} got")
     return lines
-
-
-def _inflated(data: bytes) -> list[tuple[bytes, ...]]:
-    """The v2 batches of a log: header without size and checksum, records inflated."""
-    found, at = [], 0
-    while at < len(data):
-        size = LOG_OVERHEAD + struct.unpack_from(">i", data, at + BATCH_HEADER.positions["batch_length"])[0]
-        assert data[at + BATCH_HEADER.positions["magic"]] == MAGIC_V2
-        header, body = data[at : at + BATCH_HEADER.size], data[at + BATCH_HEADER.size : at + size]
-        codec = header[BATCH_HEADER.positions["attributes"] + 1] & CODEC_MASK
-        records = bytes(inflate(codec, memoryview(body), 1 << 24).data) if codec and body else body
-        crc_at = BATCH_HEADER.positions["crc"]
-        found.append((header[:8], header[12:crc_at], header[crc_at + 4 :], records))
-        at += size
-    return found
 
 
 def _same_producers(one: bytes, other: bytes) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import struct
 
+from engine.record.builder import NewRecord, build_batch
 from tests.support.run import kafkalog
 
 NOW = 1_700_000_000_000
+PREPARE_COMMIT, PREPARE_ABORT, ONGOING, COMPLETE_COMMIT = 2, 3, 1, 4  # of a transaction
 
 
 def append(partition, values, *words):
@@ -33,3 +36,24 @@ def with_open_transactions(path):
     append(path, ["7c"], *in_transaction(7, "commit"))  # 10, marker 11
     append(path, ["end"])  # 12
     return path
+
+
+def transaction_state(log_dir, *states):
+    """A log of __transaction_state with (transactional id, producer, status, partitions of `t`), the later ones count."""
+    directory = log_dir / "__transaction_state-3"
+    directory.mkdir()
+    batches = b""
+    for offset, (name, producer, status, partitions) in enumerate(states):
+        key = struct.pack(">hh", 0, len(name)) + name
+        value = struct.pack(">hqhibi", 0, producer, 0, 60_000, status, 1) + struct.pack(">h", 1) + b"t"
+        value += struct.pack(f">i{len(partitions)}i", len(partitions), *partitions) + struct.pack(">qq", NOW, NOW)
+        batches += build_batch([NewRecord(offset, NOW, key, value)])
+    (directory / "00000000000000000000.log").write_bytes(batches)
+
+
+def of_cluster(log_dir, cluster):
+    """Make the log dir, of that cluster; None: nobody says of which."""
+    log_dir.mkdir(exist_ok=True)
+    if cluster is not None:
+        (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n")
+    return log_dir

@@ -15,6 +15,7 @@ from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, BatchField
 from engine.kernels.transactions import next_in_transaction
 from engine.layout import FileKind, PartitionKind, is_log_file_name, log_file_name, parent_of, parse_partition_dir
+from engine.log.fetch.replicas import best_replica
 from engine.log.moment import moment
 from engine.log.scan.batch_search import first_timestamp
 from engine.record.columns import BatchColumns
@@ -22,7 +23,7 @@ from engine.record.heads import HeadWalk
 from engine.record.soundness import go_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.layout import PartitionDir
@@ -134,7 +135,7 @@ def findings_of_ends(directory: str, held: HeldBack) -> Iterator[Finding]:
     for one in held.transactions:
         end = f"its {one.records} records are left out: read as aborted"
         if not one.is_known:
-            end += "; no __transaction_state in the same log dir has its state, which may be a decided commit"
+            end += "; no __transaction_state in the log dirs that were read has its state, which may be a decided commit"
         if one.is_committed:
             end = f"its {one.records} records are read: __transaction_state says that it is committed"
         yield Finding("open-transaction-ended", Where(directory, None, one.first_offset), f"{_who(one)}; {end}")
@@ -148,32 +149,51 @@ def _who(one: OpenTransaction) -> str:
 # ---- how they end
 
 
+class TransactionStates:
+    """What logs of __transaction_state in `log_dirs`, all of one cluster, say of transactions. They are read when asked.
+
+    Of several copies of such a log the best one counts. report  takes damage in these logs
+    """
+
+    def __init__(self, files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None]) -> None:
+        self._files, self._report = files, report
+        self._log_dirs = list(dict.fromkeys(map(files.resolve, log_dirs)))
+        self._states: list[dict[str, Any]] | None = None
+
+    def of(self, partition: PartitionDir) -> dict[int, dict[str, Any]]:
+        """The states of transactions that the partition is in, by producer. Raises UnreadableFile, FileChangedWhileReading."""
+        if self._states is None:
+            self._states = list(self._read().values())
+        return {state["producerId"]: state for state in self._states if _concerns(state, partition)}
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """By transactional id, the latest state of each."""
+        copies: dict[str, list[str]] = {}
+        for log_dir in self._log_dirs:
+            for name in self._files.list(log_dir):
+                parsed = parse_partition_dir(name)
+                if parsed is not None and parsed.topic == _TRANSACTION_TOPIC and parsed.kind is PartitionKind.PLAIN:
+                    copies.setdefault(name, []).append(f"{log_dir}/{name}")
+        states: dict[str, dict[str, Any]] = {}
+        for _, directories in sorted(copies.items()):
+            _read_states(self._files, best_replica(self._files, directories), states, self._report)
+        return states
+
+
 def end_as_coordinator(
-    files: ReadOnlyFiles, view: PartitionView, held: HeldBack, report: Callable[[Finding], None]
+    view: PartitionView, held: HeldBack, states: TransactionStates
 ) -> tuple[tuple[int, int], ...]:
     """Have `view` read on behind open transactions → (producer, first offset) of those whose records it leaves out.
 
-    These are all but those with a decided commit, which logs of __transaction_state in the same log dir may have.
-    report  takes damage in these logs. Raises UnreadableFile, FileChangedWhileReading.
+    These are all but those with a decided commit, as `states` have it. Raises UnreadableFile, FileChangedWhileReading.
     """
-    _decide(files, view, held, report)
-    left_out = tuple((one.producer_id, one.first_offset) for one in held.transactions if not one.is_committed)
-    view.end_transactions(left_out)
-    return left_out
-
-
-def _decide(files: ReadOnlyFiles, view: PartitionView, held: HeldBack, report: Callable[[Finding], None]) -> None:
-    log_dir, states = parent_of(files.absolute(view.directory)), dict[str, dict[str, Any]]()
-    if view.partition is None:
-        return
-    for name in sorted(files.list(log_dir)):
-        parsed = parse_partition_dir(name)
-        if parsed is not None and parsed.topic == _TRANSACTION_TOPIC and parsed.kind is PartitionKind.PLAIN:
-            _read_states(files, f"{log_dir}/{name}", states, report)
-    known = {state["producerId"]: state for state in states.values() if _concerns(state, view.partition)}
+    known = {} if view.partition is None else states.of(view.partition)
     for one in held.transactions:
         one.is_known = one.producer_id in known
         one.is_committed = one.is_known and known[one.producer_id]["transactionStatus"] == _PREPARE_COMMIT
+    left_out = tuple((one.producer_id, one.first_offset) for one in held.transactions if not one.is_committed)
+    view.end_transactions(left_out)
+    return left_out
 
 
 def _read_states(

@@ -24,15 +24,23 @@ if TYPE_CHECKING:
 _EPOCHS = FileKind.LEADER_EPOCH_CHECKPOINT.value
 
 
-def note_epochs(log: Loading, end: int) -> None:
+def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
     """Report a checkpoint that says something else of the log, which ends before offset `end`, than batches that were read.
 
     Where these contradict each other that is told already, and what the file should hold is not known.
+
+    is_contradictory  entries that the file had contradicted each other, and a later one took the place of those before it
     """
-    if not log.epoch_runs or any(runs.doubt is not None for runs in log.epoch_runs.values()):
+    first = log.epochs.entries[0].start_offset if log.epochs.entries else end
+    start = max(log.log_start_offset, log.segments.base_offsets[0])
+    is_forgotten = is_contradictory and start < min(first, end)
+    if not is_forgotten and (not log.epoch_runs or any(runs.doubt is not None for runs in log.epoch_runs.values())):
         return
     if log.epochs.in_file != log.epochs.entries:
         what = "both epochs and offsets must grow"
+    elif is_forgotten:
+        what = (f"nothing is said of offsets {start} to {min(first, end) - 1} any more, as entries of the file contradicted "
+                "each other")
     else:
         found = next(_contradictions(log, end), None)
         if found is None:

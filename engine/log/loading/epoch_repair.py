@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.leader_epochs import EpochEntry, MalformedCheckpoint, read_leader_epochs
+from engine.checkpoint.offsets import checkpoint_fault
+from engine.discovery import is_brokers_log_dir
 from engine.findings import Severity
 from engine.formats import LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.placement import next_invalid
 from engine.kernels.verify import next_turn
-from engine.layout import FileKind, offset_of
+from engine.layout import FileKind, offset_of, parent_of
 from engine.log.append_errors import IllegalArgument
 from engine.log.errors import LogDamaged
 from engine.log.partition.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.report import Action
-from engine.log.scan.epoch_runs import EpochRun, EpochRuns
+from engine.log.scan.epoch_runs import EpochRun, EpochRuns, take_epochs
 from engine.log.tiering import Tiering, read_starts
 from engine.record.windows import LogWalk
 
@@ -28,17 +30,29 @@ _NAME = FileKind.LEADER_EPOCH_CHECKPOINT.value
 _LOG = FileKind.LOG.value
 
 
-def open_leader_epochs(files: Files, directory: str, report: Report, tiering: Tiering) -> LeaderEpochFileCache:
-    """The epochs of the partition in `directory`; where Kafka can not read the file, it is made anew. Raises LogDamaged."""
+def open_leader_epochs(
+    files: Files, directory: str, report: Report, tiering: Tiering, *, is_start_lost: bool = False
+) -> LeaderEpochFileCache:
+    """The epochs of the partition in `directory`. Raises LogDamaged.
+
+    A file that Kafka cannot read is rebuilt, and so is an empty one where the log has records in remote storage.
+    is_start_lost  see rebuild_leader_epochs
+    """
     try:
         epochs = LeaderEpochFileCache(files, directory)
     except (MalformedCheckpoint, IllegalArgument) as error:
         reason = f"a broker would not start: {error}"
     else:
-        if tiering is Tiering.UNKNOWN and not epochs.entries:
-            _of_remote_records(files, directory, [], tiering)  # they may be lost: the log start would move
-        return epochs
-    epochs = rebuild_leader_epochs(files, directory, tiering)
+        if epochs.entries or tiering is Tiering.UNTIERED:
+            return epochs
+        starts = read_starts(files, directory)
+        if starts.line is None or starts.line >= starts.first_segment:
+            return epochs
+        local = epochs_in_logs(files, directory)
+        if tiering is Tiering.TIERED and not _are_all_of_epoch_0(local):
+            return epochs  # what is lost is reported when the log is open
+        reason = "it has no entry, and no epoch is below 0: all records before the first segment are of epoch 0"
+    epochs = rebuild_leader_epochs(files, directory, tiering, is_start_lost=is_start_lost)
     report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
     return epochs
 
@@ -51,27 +65,67 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
         return
     report.drop(Action.KEPT, _NAME)
     epochs = rebuild_leader_epochs(files, log.directory, tiering)
-    epochs.truncate_from_end(log.log_end_offset)
-    epochs.truncate_from_start(log.log_start_offset)
+    _fit(epochs, log.log_start_offset, log.log_end_offset)
+    if log.log_start_offset == log.log_end_offset:
+        epochs.truncate_from_end(log.log_end_offset)
     log.leader_epoch_cache = epochs
     what = contradicted[0].reason.partition(", and a broker")[0] if contradicted else "an epoch that most of them contradict"
     report.add(Action.REBUILT, _NAME, f"made anew from the batches: {what}", severity=Severity.WARNING)
 
 
-def rebuild_leader_epochs(files: Files, directory: str, tiering: Tiering) -> LeaderEpochFileCache:
+def settle_epochs(log: Loading, end_offset: int) -> None:
+    """Change the epochs of `log`, which ends at `end_offset`, until one more start would leave them.
+
+    Kafka takes epochs from batches before it truncates the log, and the log ends before entries that came in their way. Of a
+    log that starts at its end it removes the entry there, and the next start makes it again of the batches: then none stays.
+    """
+    for _ in range(2):
+        before = log.epochs.entries
+        for base in sorted(log.epoch_runs):
+            take_epochs(log.epochs, log.epoch_runs[base])
+        _fit(log.epochs, log.log_start_offset, end_offset)
+        if log.epochs.entries == before:
+            return
+    log.epochs.truncate_from_end(end_offset)
+
+
+def _fit(epochs: LeaderEpochFileCache, start_offset: int, end_offset: int) -> None:
+    """Bring `epochs` in line with where the log starts and ends, in Kafka's order."""
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
+
+
+def rebuild_leader_epochs(
+    files: Files, directory: str, tiering: Tiering, *, is_start_lost: bool = False
+) -> LeaderEpochFileCache:
     """The epochs that the batches carry, in the place of what the file holds. Raises UnreadableFile, UnwritableFile.
 
     The file changes in one step, once all of the log is read: one without entries is sound, and nobody would mend it again.
     Entries below the first segment stay: they are those of records in remote storage, of which a leader deletes the segments
     whose epochs it does not know. Raises LogDamaged, with nothing changed, if the file has lost such entries.
+
+    is_start_lost  the line of the log in log-start-offset-checkpoint could not be read
     """
     found = epochs_in_logs(files, directory)
-    return LeaderEpochFileCache(files, directory, [*_of_remote_records(files, directory, found, tiering), *found])
+    kept = _of_remote_records(files, directory, found, tiering, is_start_lost=is_start_lost)
+    return LeaderEpochFileCache(files, directory, [*kept, *found])
 
 
-def _of_remote_records(files: Files, directory: str, local: list[EpochEntry], tiering: Tiering) -> list[EpochEntry]:
-    """The entries that the file has below the first segment, as far as they can be read; `local`: those of the batches."""
+def _are_all_of_epoch_0(local: list[EpochEntry]) -> bool:
+    """Are the records before the first local batch all of epoch 0? Epochs grow, and none is below 0."""
+    return bool(local) and local[0].epoch == 0
+
+
+def _of_remote_records(
+    files: Files, directory: str, local: list[EpochEntry], tiering: Tiering, *, is_start_lost: bool
+) -> list[EpochEntry]:
+    """The entries that the file has below the first segment, as far as they can be read; `local`: those of the batches.
+
+    A broker takes 0 for the start of a tiered log without a line in log-start-offset-checkpoint.
+    """
     path, starts = f"{directory}/{_NAME}", read_starts(files, directory)
+    if starts.line is None and (tiering is Tiering.TIERED or is_start_lost or _has_lost_starts(files, directory)):
+        starts = starts._replace(line=0)
     kept: list[EpochEntry] = []
     for entry in read_leader_epochs(files, path).entries if files.exists(path) else ():
         follows = not kept or (entry.epoch > kept[-1].epoch and entry.start_offset > kept[-1].start_offset)
@@ -79,6 +133,8 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry], ti
         if follows and is_before and (not local or 0 <= entry.epoch <= local[0].epoch):
             kept.append(entry)
     is_below = starts.line is not None and starts.line < starts.first_segment and tiering is not Tiering.UNTIERED
+    if is_below and not kept and _are_all_of_epoch_0(local):
+        return [EpochEntry(0, starts.line or 0)]
     if is_below and _are_lost(kept[0] if kept else None, starts.line or 0):
         what = (f"{path}: no epochs of offsets {starts.line} to {starts.first_segment - 1} can be read. These may be in "
                 "remote storage, and the next leader deletes segments there whose epochs the file does not have")
@@ -86,6 +142,13 @@ def _of_remote_records(files: Files, directory: str, local: list[EpochEntry], ti
         do = f"copy {_NAME} from another replica of the partition; no broker starts before{release}"
         raise LogDamaged(what, do=do, path=path)
     return kept
+
+
+def _has_lost_starts(files: Files, directory: str) -> bool:
+    """Is the log-start-offset-checkpoint of a broker's log dir missing or malformed? Then nobody knows which log had a line."""
+    log_dir = parent_of(files.absolute(directory))
+    path = f"{log_dir}/{FileKind.LOG_START_CHECKPOINT.value}"
+    return is_brokers_log_dir(files, log_dir) and (not files.exists(path) or checkpoint_fault(files, path) is not None)
 
 
 def _are_lost(first: EpochEntry | None, start: int) -> bool:

@@ -22,7 +22,7 @@ from engine.log.errors import (
     TransactionOrder,
 )
 from engine.log.loading.epoch_check import note_epochs
-from engine.log.loading.epoch_repair import note_lost_remote_epochs, open_leader_epochs
+from engine.log.loading.epoch_repair import note_lost_remote_epochs, open_leader_epochs, settle_epochs
 from engine.log.loading.notes import note_changes, note_missing
 from engine.log.loading.open_segments import load_segment_files
 from engine.log.loading.shared import Loading
@@ -61,7 +61,7 @@ def open_log(
     files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int = 0,
     log_start_offset: int = 0, producer_id_expiration_ms: int = 86_400_000, max_transaction_timeout_ms: int = 900_000,
     report: Report | None = None, jobs: int = 1, create: bool = True, for_snapshots: bool = False,
-    names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED,
+    names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED, settles_epochs: bool = False,
 ) -> UnifiedLog:
     """Open the partition in `directory`, making it where there is none, as a broker does at its start.
 
@@ -73,6 +73,7 @@ def open_log(
     jobs              segments that are read side by side
     for_snapshots     nobody is going to append or to read: of producers only what snapshots need is remembered
     names             of the plain files in the directory, who has just listed them
+    settles_epochs    leave leader epochs as they stay: Kafka's next start may change what its first one leaves
     create            make the directory; else one that is gone is UnreadableFile: it was there when it was looked for
 
     What stops a broker is mended: a leader-epoch-checkpoint is made anew, a log that can not be opened as asked for is
@@ -91,7 +92,7 @@ def open_log(
                                          max_transaction_timeout_ms=max_transaction_timeout_ms, for_snapshots=for_snapshots)
         log = Loading(files, directory, config, now=now, clean_shutdown=clean, recovery_point=point,
                       log_start_offset=log_start_offset, epochs=epochs, producers=producers, report=report, jobs=jobs,
-                      in_order=number > 0, names=None if number else names, tiering=tiering)
+                      in_order=number > 0, names=None if number else names, tiering=tiering, settles_epochs=settles_epochs)
         try:
             return _unified(log)
         except REPAIRABLE as error:
@@ -138,13 +139,15 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     tiered = Starts(log.log_start_offset, first, first_epoch).are_of_tiered(log.tiering)
     log_start_offset = log.log_start_offset if tiered else max(log.log_start_offset, first)
     log.epochs.truncate_from_start(log.log_start_offset)
+    if log.settles_epochs:
+        settle_epochs(log, next_offset)
     log.remove_set_aside()
     is_as_listed = log.snapshots is None and not log.report.events
     log.producers.remove_stray_snapshots(log.segments.base_offsets, names if is_as_listed else None)
     rebuild_producer_state(log.producers, log.segments, log_start_offset, next_offset, now=log.now,
                            reload_from_clean_shutdown=log.clean_shutdown)
     note_changes(log, names, epochs, believed)
-    note_epochs(log, next_offset)
+    note_epochs(log, next_offset, is_contradictory=epochs != believed)
     if tiered:
         note_lost_remote_epochs(log, log_start_offset, first)
     log.names = _without_written(log, names)

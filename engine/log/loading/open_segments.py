@@ -23,7 +23,7 @@ _FIRST_ENTRY = 16  # bytes that hold it, whatever the index: zeros in a new one
 
 
 def load_segment_files(log: Loading) -> None:
-    """Open every `.log`, recovering those without an offset index or with a bad transaction index."""
+    """Open every `.log`, recovering those without an offset index or with a corrupt index."""
     log.segments.close()
     log.segments.clear()
     names, log.listed = log.listed or log.files.plain(log.directory), []
@@ -88,7 +88,7 @@ def _load_segment(log: Loading, segment: LogSegment, there: set[str]) -> None:
         else:  # as every roll leaves it
             _recover_while_loading(log, segment, "it is empty and has no offset index yet", Severity.INFO)
     except CorruptIndex as error:
-        _recover_while_loading(log, segment, f"its transaction index is corrupt: {error}")
+        _recover_while_loading(log, segment, f"an index is corrupt: {error}")
     log.segments.add(segment)
 
 

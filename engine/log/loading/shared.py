@@ -47,6 +47,7 @@ class Loading:
     tiering            are older segments in remote storage?
     in_order           segments without an offset index wait for the recovery if that reaches them: Kafka recovers them
                        while loading, and fails if one before them is damaged
+    settles_epochs     see open_log
 
     Afterwards `segments` and `deferred` belong to the log.
     """
@@ -55,8 +56,9 @@ class Loading:
         self, files: Files, directory: str, config: LogConfig, *, now: int, clean_shutdown: bool, recovery_point: int,
         log_start_offset: int, epochs: LeaderEpochFileCache, producers: ProducerStateManager, report: Report,
         jobs: int = 1, in_order: bool = False, names: list[str] | None = None, tiering: Tiering = Tiering.UNTIERED,
+        settles_epochs: bool = False,
     ) -> None:
-        self.in_order, self.tiering = in_order, tiering
+        self.in_order, self.tiering, self.settles_epochs = in_order, tiering, settles_epochs
         self.files, self.directory, self.config, self.now = files, directory, config, now
         self.clean_shutdown, self.recovery_point, self.log_start_offset = clean_shutdown, recovery_point, log_start_offset
         self.epochs, self.producers, self.report = epochs, producers, report

@@ -19,6 +19,7 @@ from engine.files import (
     acting_as_root,
     acting_owner,
     is_root,
+    may_write,
     owner_of,
     ownership_fault,
     user_name,
@@ -113,6 +114,26 @@ def lock_directories(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: 
     """The directories whose `.lock` keeps brokers away from partitions: their log dirs, and those where links really lead."""
     real = [files.resolve(log_dir) for log_dir in log_dirs]
     return list(dict.fromkeys((*real, *(parent_of(target) for target in _links(files, partitions).values()))))
+
+
+def not_permitted(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Iterable[str]) -> list[UnwritableFile]:
+    """Why this process could not work there: what it may not write to, one error for each log dir or its first partition."""
+    found: dict[str, UnwritableFile] = {}
+    for log_dir in lock_directories(files, log_dirs, partitions):
+        lock = f"{log_dir}/{FileKind.LOCK.value}"
+        place = lock if files.exists(lock) and not may_write(lock) else log_dir
+        if not may_write(place):
+            found[log_dir] = _refused(place)
+    for partition in partitions:
+        log_dir = parent_of(files.absolute(partition))
+        if log_dir not in found and not may_write(partition):
+            found[log_dir] = _refused(partition)
+    return list(found.values())
+
+
+def _refused(path: str) -> UnwritableFile:
+    do = f"ls -ld {argument(path)}    # whose it is; run kafkalog as that user"
+    return UnwritableFile(f"{path}: no permission to write: without --dry-run nothing would be done", do=do)
 
 
 def _links(files: ReadOnlyFiles, partitions: Iterable[str]) -> dict[str, str]:

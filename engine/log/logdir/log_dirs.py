@@ -136,7 +136,7 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
 
 
 def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
-    """Raise UsageError where one of `paths` leads to log dirs of several brokers or clusters: nobody owns them all.
+    """Raise UsageError where one of `paths` leads to log dirs of several brokers or clusters, or of nobody knows whom.
 
     Log dirs that were named themselves are taken as they are.
     """
@@ -144,17 +144,16 @@ def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
         if is_partition(files, path):
             continue
         below = _log_dirs_below(files, path.rstrip("/") or "/", _DEPTH)
-        owners: dict[tuple[str | None, int | None], str] = {}
+        owners: dict[str | None, str] = {}
         for log_dir in below if len(below) > 1 else ():
             name = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
             identity = decode_meta_properties(read_identity(files, name), name).value if files.exists(name) else None
-            if identity is not None:
-                owners.setdefault((identity.cluster_id, identity.node_id), log_dir)
+            owner = None if identity is None else f"belongs to node {identity.node_id} of cluster {identity.cluster_id}"
+            owners.setdefault(owner, log_dir)
         if len(owners) > 1:
-            (cluster, node), (other_cluster, other_node) = list(owners)[:2]
-            first, second = list(owners.values())[:2]
-            what = (f"{path}: log dirs of several brokers: {first} is of node {node} of cluster {cluster}, "
-                    f"{second} of node {other_node} of cluster {other_cluster}")
+            one, other = (f"{log_dir} {owner or 'has no meta.properties that says whose it is'}"
+                          for owner, log_dir in list(owners.items())[:2])
+            what = f"{path}: these log dirs may belong to several brokers: {one}, {other}"
             do = f"name the log dirs one by one, if all are meant: {' '.join(map(argument, below))}"
             raise UsageError(what, do, path=path)
 

@@ -126,6 +126,7 @@ class LogManager:
         self.files_of, self.cluster, self.settings, self.now = files_of, cluster, settings, now
         self._configs: dict[str, LogConfig] = {}
         self._checkpoints: dict[tuple[str, FileKind], Offsets] = {}
+        self.lost_starts: set[str] = set()  # log dirs whose log-start-offset-checkpoint could not be read as a whole
 
     def over(self, files_of: Callable[[str], Files]) -> LogManager:
         """The same logs through other seams; what is known of settings and checkpoints is shared."""
@@ -208,13 +209,13 @@ class LogManager:
     def load(
         self, place: Place, report: Report, *, clean_start: bool, recovery_point: int | None = None,
         log_start_offset: int | None = None, jobs: int = 1, files: Files | None = None, for_snapshots: bool = False,
-        listing: Listing | None = None,
+        settles_epochs: bool = False, listing: Listing | None = None,
     ) -> UnifiedLog:
         """Open the log at `place`; offsets that are None come from the checkpoints of its log dir.
 
         listing  of its directory, for a caller who has just read it
         files  the seam to open it through; None: that of its log dir
-        for_snapshots  nobody is going to append or to read, see open_log
+        for_snapshots, settles_epochs  see open_log
 
         The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
         Mirrors LogManager.loadLog.
@@ -236,7 +237,7 @@ class LogManager:
             log_start_offset=max(0, starts.get(place.key, 0)) if log_start_offset is None else log_start_offset,
             producer_id_expiration_ms=server.producer_id_expiration_ms,
             max_transaction_timeout_ms=server.max_transaction_timeout_ms, report=report, jobs=jobs, create=False,
-            for_snapshots=for_snapshots, tiering=tiering,
+            for_snapshots=for_snapshots, tiering=tiering, settles_epochs=settles_epochs,
         )
         for name in names_07(listing.plain):
             why = "a file of Kafka 0.7 among those of a later log: brokers ignore it, and so does this"

@@ -27,17 +27,19 @@ from engine.errors import UnreadableFile
 from engine.half_commits import STAGING, undo_advice
 from engine.layout import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, read_cluster_metadata
-from engine.log.logdir.logs_07 import is_log_07
 from engine.log.logdir.metadata_proof import prove_metadata_log
 from engine.log.logdir.nameless import nameless
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import LogDir, Place
     from engine.log.logdir.metadata_proof import MetadataProof
+
+
+_KRAFT = 1  # version of meta.properties; brokers with ZooKeeper write 0
 
 
 class Effect(Enum):
@@ -85,6 +87,7 @@ class Cluster:
     identities  meta.properties by log dir, of those that have a sound one
     metadata    None where no log dir holds the metadata log, which is the directory `metadata_dir`
     metadata_place, proof   None where the metadata log was not named, alone or with its log dir
+    is_kraft    False: a broker that kept its metadata in ZooKeeper wrote all of it
     """
 
     log_dirs: tuple[LogDir, ...]
@@ -93,6 +96,7 @@ class Cluster:
     metadata_dir: str | None
     metadata_place: Place | None
     proof: MetadataProof | None
+    is_kraft: bool
 
     @property
     def node_id(self) -> int | None:
@@ -123,7 +127,21 @@ def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
             place = next((one for one in log_dir.partitions() if one.path == path), None)
             metadata = read_cluster_metadata(files, path)
             proof = None if place is None else prove_metadata_log(files, path)
-    return Cluster(tuple(log_dirs), identities, metadata, directory, place, proof)
+    is_kraft = directory is not None or not _are_of_zookeeper(files, log_dirs, identities)
+    return Cluster(tuple(log_dirs), identities, metadata, directory, place, proof, is_kraft)
+
+
+def _are_of_zookeeper(files: ReadOnlyFiles, log_dirs: list[LogDir], identities: dict[str, MetaProperties]) -> bool:
+    """Did a broker with ZooKeeper write log dirs without a metadata log? It starts without meta.properties and topic ids."""
+    if identities:
+        return all(identity.version != _KRAFT for identity in identities.values())
+    places = [place for log_dir in log_dirs for place in log_dir.places]
+    of_others = [f"{log_dir.path}/{FileKind.META_PROPERTIES.value}" for log_dir in log_dirs]  # unreadable
+    of_others += [f"{place.path}/{FileKind.PARTITION_METADATA.value}" for place in places]
+    try:
+        return bool(places) and not any(map(files.exists, of_others))
+    except UnreadableFile:  # reported with its partition
+        return False
 
 
 def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]]:
@@ -140,6 +158,25 @@ def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]
         if log_dir not in anchors:
             groups[anchors.index(brokers.get(_owner(files, log_dir), groups[0])[0])].append(log_dir)
     return groups
+
+
+def survey_all(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[Cluster]:
+    """What `log_dirs` say, for each broker; those of which only partitions were named by themselves. Raises UnreadableFile."""
+    groups = by_broker(files, [one for one in log_dirs if one.is_whole])
+    return [survey(files, group) for group in groups + [[one] for one in log_dirs if not one.is_whole]]
+
+
+def in_same_cluster(files: ReadOnlyFiles, log_dir: str, others: Iterable[str]) -> list[str]:
+    """Those of `others` whose meta.properties name the cluster that those of `log_dir` name. Raises UnreadableFile."""
+    cluster = cluster_id(files, log_dir)
+    return [one for one in others if cluster is not None and cluster_id(files, one) == cluster]
+
+
+def cluster_id(files: ReadOnlyFiles, log_dir: str) -> str | None:
+    """cluster.id in meta.properties; None: nobody says it. Raises UnreadableFile."""
+    path = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
+    identity = decode_meta_properties(read_identity(files, path), path).value if files.exists(path) else None
+    return None if identity is None else identity.cluster_id
 
 
 def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> tuple[str | None, int | None] | None:
@@ -173,8 +210,8 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
     path = f"{log_dir.path}/{name}"
     identity = cluster.identities.get(log_dir.path)
     if not files.exists(path):
-        if log_dir.places and not cluster.identities and all(is_log_07(files, place.path) for place in log_dir.places):
-            return  # brokers of 0.7 had none
+        if not cluster.is_kraft:
+            return  # such a broker makes it
         said = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
         do = "copy it from another disk of this broker, with a directory.id of its own; or name partitions, not the directory"
         yield Trouble(Effect.STOPS, log_dir.path, name, said, "the file is missing", FileKind.META_PROPERTIES, do)
@@ -316,8 +353,7 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: Place, names: set[s
     name = f"{file_name(place.path)}/{kind.value}"
     lives = place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
     if kind.value not in names:
-        # brokers before 2.8 wrote no ids: their log dirs lack all of them
-        if lives and (cluster.metadata is not None or cluster.identities):
+        if lives and cluster.is_kraft and (cluster.metadata is not None or cluster.identities):
             said = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
             missing = Trouble(Effect.STRAYS, place.log_dir, name, said, "the file is missing", kind)
             stray = _stray_by_name(files, cluster, place)

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.findings import Finding, Where
 from engine.log.tiering import read_starts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.files import ReadOnlyFiles
+    from engine.log.logdir.topics import Topics
 
 
-def remote_log_start(files: ReadOnlyFiles, directory: str) -> int | None:
+def remote_log_start(files: ReadOnlyFiles, directory: str, topics: Callable[[], Topics] | None = None) -> int | None:
     """The log start offset of the tiered partition in `directory`, if its first local segment begins later; else None.
 
-    Reads the metadata log beside the partition only where the files leave it open. Raises UnreadableFile.
+    topics  asked only where the files leave it open; None: what the metadata log beside the partition says is read then.
+    Raises UnreadableFile.
     """
     starts = read_starts(files, directory)
     if not starts.differ:
         return None
-    # what knows the settings of topics takes a while to load, and is asked by few readers
-    from engine.log.logdir.log_dirs import find_log_dirs
-    from engine.log.logdir.log_manager import LogManager
-    from engine.log.logdir.settings import Settings
-    from engine.log.logdir.startup import survey
-    from engine.overlay import OverlayFiles
+    if topics is None:  # what knows the settings of topics takes a while to load, and is asked by few readers
+        from engine.log.logdir.log_dirs import find_log_dirs
+        from engine.log.logdir.settings import Settings
+        from engine.log.logdir.startup import survey
+        from engine.log.logdir.topics import Topics
 
-    log_dirs = find_log_dirs(files, [directory])
-    overlay = OverlayFiles(files, 0)
-    manager = LogManager(lambda _log_dir: overlay, survey(files, log_dirs), Settings(), 0)
-    topic = log_dirs[0].places[0].name.topic
-    return starts.line or 0 if starts.are_of_tiered(manager.tiering(topic)) else None
+        known = Topics(files, [survey(files, find_log_dirs(files, [directory]))], Settings())
+    else:
+        known = topics()
+    return starts.line or 0 if starts.are_of_tiered(known.tiering(directory)) else None
+
+
+def not_read(directory: str, remote: int, first: int) -> Finding:
+    """What to report of records before offset `first` that a reader wanted."""
+    what = f"offsets {remote} to {first - 1} are in remote storage and were not read"
+    return Finding("records-in-remote-storage", Where(directory, None, remote), what)

@@ -47,6 +47,8 @@ def mend(manager: LogManager, trouble: Trouble, report: Report) -> bool:
     if trouble.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
         _mend_epochs(manager, trouble, shown, report)
         return True
+    if trouble.kind is FileKind.LOG_START_CHECKPOINT:
+        manager.lost_starts.add(trouble.log_dir)
     mended = _mend(files, cluster, trouble)
     why = f"{trouble.effect.value}: {trouble.what if trouble.said is None else f'{trouble.said} ({trouble.what})'}"
     if mended is None:
@@ -78,7 +80,8 @@ def _mend_epochs(manager: LogManager, trouble: Trouble, shown: str, report: Repo
     own = Report(parent_of(trouble.path), report.operation)
     partition = partition_of(manager.files_of(trouble.log_dir).absolute(trouble.path))
     tiering = Tiering.UNKNOWN if partition is None else manager.tiering(partition.topic)
-    open_leader_epochs(manager.files_of(trouble.log_dir), own.directory, own, tiering)
+    is_start_lost = trouble.log_dir in manager.lost_starts
+    open_leader_epochs(manager.files_of(trouble.log_dir), own.directory, own, tiering, is_start_lost=is_start_lost)
     why = f"{trouble.effect.value}: {trouble.said}"
     for event in own.events:
         how = f"made anew from the batches; {why}"
@@ -144,7 +147,8 @@ def _mend_identity(files: Files, cluster: Cluster, trouble: Trouble) -> tuple[Ac
         return None
     directory_id = _directory_id(cluster, trouble.log_dir)
     own = "" if directory_id is None else f"directory.id={directory_id}\n"
-    text = f"#\nnode.id={cluster.node_id}\n{own}version=1\ncluster.id={cluster.cluster_id}\n"
+    node = f"node.id={cluster.node_id}\n{own}version=1" if cluster.is_kraft else f"broker.id={cluster.node_id}\nversion=0"
+    text = f"#\n{node}\ncluster.id={cluster.cluster_id}\n"
     replace(files, trouble.path, [text.encode()])
     from_metadata = "" if directory_id is None else ", the directory's own id from the metadata log"
     return Action.REBUILT, f"cluster and broker stand in the other log dirs{from_metadata}"

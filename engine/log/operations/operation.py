@@ -57,7 +57,7 @@ class OperationOptions:
                    the work deletes of it goes before; None: it is none
     knows_metadata_log   the work itself says what may be done to the log of the cluster's metadata
     accepts_losses       a log that loses records when it is opened is opened all the same: what it loses is kept
-    truncates_to         the work truncates the log to this offset: that records after it were lost before needs no proof
+    truncates_to         the work truncates a log to this offset: that records after it were lost before needs no proof
     """
 
     name: str
@@ -71,7 +71,7 @@ class OperationOptions:
     first: frozenset[str] | None = None
     knows_metadata_log: bool = False
     accepts_losses: bool = False
-    truncates_to: int | None = None
+    truncates_to: Callable[[Place], int] | None = None
 
 
 def operate(
@@ -153,6 +153,8 @@ def _tried(
             refuse_metadata_log(place.path, place.name.topic)
         if work_07 is not None and manager.is_07(place):
             return _one_07(manager, options, place, work_07)
+        if _ends_before_target(manager, options, place, report):
+            return report
         try:
             standing[place] = _one(manager, options, place, work, report)
         except UnwritableFile as error:
@@ -227,6 +229,34 @@ def _one(manager: LogManager, options: OperationOptions, place: Place, work: Wor
 
     log = work_on(load, options.clean_start, partial(_work_below_high_watermark, manager, options, place, work))
     return closed(log, keep_deleted=options.keep_deleted)
+
+
+def _ends_before_target(manager: LogManager, options: OperationOptions, place: Place, report: Report) -> bool:
+    """Is there nothing to truncate? Then the log is opened in memory only, and none of its files changes.
+
+    A file that knows offsets after the target is left of a truncation that was stopped, which this one finishes.
+    Raises LogDamaged where opening the log loses records, or where it has lost its end.
+    """
+    target = 0 if options.truncates_to is None else options.truncates_to(place)
+    if target <= 0:
+        return False
+    disk = manager.files_of(place.log_dir)
+    evidence = _evidence(manager, place, Listing.read(disk, place))
+    if any(claim.end > target for claim in evidence.claims):
+        return False
+    rehearsal = Report(place.path, options.name)
+    with closing(Spill(nameless_file)) as spill:
+        overlay = OverlayFiles(disk, manager.now, spill)
+        log = _opened(manager, options, place, rehearsal, overlay, clean_start=options.clean_start)
+        if log.log_end_offset > target:
+            log.close_handlers()
+            return False
+        log.close()
+    _refuse_losses(place, rehearsal, options)
+    _refuse_lost_end(place, replace_in(options, truncates_to=None), evidence, log, report)
+    report.stand_as(rehearsal)
+    report.add(Action.EXPLAINED, "", f"nothing to truncate: the log ends at offset {log.log_end_offset}; no file was changed")
+    return True
 
 
 def _work_below_high_watermark(
@@ -364,7 +394,8 @@ def _refuse_lost_end(place: Place, options: OperationOptions, evidence: Evidence
     if not claims:
         return
     is_flushed = any(claim.code == "checkpoint-beyond-log" for claim in claims)
-    if options.truncates_to is not None and (options.truncates_to <= log.log_end_offset or not is_flushed):
+    wanted = None if options.truncates_to is None else options.truncates_to(place)
+    if wanted is not None and (wanted <= log.log_end_offset or not is_flushed):
         return  # a truncation that was stopped lowered the checkpoints before anything else, and leaves indexes and snapshots
     found = Report(place.path, report.operation)
     note_end(found, log, evidence)

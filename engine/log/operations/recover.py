@@ -388,7 +388,8 @@ def _one(
     load = partial(
         manager.load, place, report, clean_start=options.clean_start and not options.salvage,
         recovery_point=0 if options.mark_clean else options.recovery_point,
-        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, listing=listing if is_as_listed else None,
+        log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, settles_epochs=True,
+        listing=listing if is_as_listed else None,
     )
     unchanged = None
     if options.clean_start and is_as_listed and not listing.lacks_index:

@@ -8,7 +8,7 @@ removed, so that recovery rebuilds them.
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import count
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.leader_epochs import read_leader_epochs
@@ -28,11 +28,11 @@ from engine.log.operations.arrangement import Segment, arrange
 from engine.log.report import Action
 from engine.log.scan.extent import read_extent
 from engine.log.scan.sound_runs import as_runs, batches_in, checked_batches, with_offsets_restored
+from engine.log.segment.replacement import free_base_offset
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from collections.abc import Set as AbstractSet
 
     from engine.checkpoint.leader_epochs import EpochEntry
     from engine.files import Files, OpenFile
@@ -63,7 +63,7 @@ def salvage(files: Files, directory: str, report: Report, claimed_end: int | Non
     sources: dict[int, _Source] = {}
     for base, following in zip(bases, (*bases[1:], claimed_end), strict=False):
         with files.open(f"{directory}/{log_file_name(base)}") as file:
-            refuse_too_large(file.path, file.size())
+            refuse_too_large(files, file.path, file.size())
             sources[base] = _read(file, base, following)
 
     def expand(base: int, run: Run) -> Iterator[Batch]:
@@ -88,8 +88,20 @@ def _epochs(files: Files, path: str) -> list[EpochEntry]:
 
 def _read(file: OpenFile, base: int, following: int | None) -> _Source:
     ends: list[int] = []
-    batches = with_offsets_restored(checked_batches(file, ends.append), base, following)
-    return _Source(base, file.size(), list(as_runs(batches)), ends[0] if ends else None)
+    runs = list(as_runs(checked_batches(file, ends.append)))
+    if len(runs) > 1 or (runs and not base <= runs[0].first_offset <= runs[0].end_offset <= (following or LONG_MAX)):
+        is_held = partial(_is_held, file, runs)
+        runs = list(as_runs(with_offsets_restored(checked_batches(file, ends.append), base, following, is_held)))
+    return _Source(base, file.size(), runs, ends[0] if ends else None)
+
+
+def _is_held(file: OpenFile, runs: list[Run], batch: Batch) -> bool:
+    """Does another batch of `runs` hold offsets of `batch`?"""
+    return any(
+        other.start != batch.start and other.first_offset < batch.end_offset and batch.first_offset < other.end_offset
+        for run in runs if run.first_offset < batch.end_offset and batch.first_offset < run.end_offset
+        for other in batches_in(file, run)
+    )  # fmt: skip
 
 
 def _with_emptied(segments: list[Segment], sources: Mapping[int, _Source]) -> list[Segment]:
@@ -138,7 +150,8 @@ def _write_all(
     for turn in _in_turns(changed):
         if turn.is_needed:
             base = turn.segments[0].base
-            free = _free_name(sources[base], sources.keys() | left | {segment.base for segment in changed})
+            taken = sources.keys() | left | {segment.base for segment in changed}
+            free = free_base_offset(sources[base].runs[0].first_offset, taken)
             files.rename(f"{directory}/{log_file_name(base)}", f"{directory}/{log_file_name(free)}")
             left.add(free)
         for segment in turn.segments:
@@ -178,16 +191,6 @@ def _in_turns(changed: list[Segment]) -> Iterator[_Turn]:
             del waiting[segment.base]
             for part in segment.parts:
                 takers[part.base].discard(segment.base)
-
-
-def _free_name(source: _Source, taken: AbstractSet[int]) -> int:
-    """A base offset that no file has, for a file that is kept until others have its batches.
-
-    It is close to the offsets of these batches, and a stop leaves it to the next salvage, which must not take the first of
-    them for one with a wrong bit (see `with_offsets_restored`).
-    """
-    first = source.runs[0].first_offset
-    return next(base for base in count(first + 1) if base not in taken and (base ^ first).bit_count() > 1)
 
 
 def _write_aside(files: Files, directory: str, segment: Segment, source: _Source) -> None:
@@ -319,8 +322,8 @@ class _Notes:
             run = part.run
             offsets, size = (run.first_offset, run.end_offset), run.end - run.start
             if run.restored_from is not None:
-                why = (f"its base offset {run.restored_from} is {run.first_offset} again: one bit was wrong, as its neighbours "
-                       "and its record count prove")
+                why = (f"its base offset {run.restored_from} does not fit between its neighbours: it is {run.first_offset} "
+                       "again, the only one that does and differs in one bit")
                 self._report.add(Action.SALVAGED, name, why, offsets=offsets, records=run.records, size=size,
                                  severity=Severity.WARNING)
             if part.base != segment.named:

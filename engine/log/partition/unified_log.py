@@ -296,7 +296,7 @@ class UnifiedLog:
         """
         self._refuse_negative(target_offset)
         if target_offset >= self.log_end_offset:
-            self.report.add(Action.EXPLAINED, "", f"nothing to cut: the log ends at offset {self.log_end_offset}")
+            self.report.add(Action.EXPLAINED, "", f"nothing to truncate: the log ends at offset {self.log_end_offset}")
             self.leader_epoch_cache.truncate_from_end(self.log_end_offset)
             return False
         if self.segments.base_offsets[0] > target_offset:

@@ -12,7 +12,8 @@ from engine.advice import argument
 from engine.discovery import FOREIGN_DIRECTORIES, is_log_dir
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile
 from engine.files import ROOT, acting_as, is_root, look, owner_of
-from engine.half_commits import STAGING, half_commit
+from engine.half_commits import MANIFEST as SINK_MANIFEST
+from engine.half_commits import STAGING, half_commit, undoable_since
 from engine.layout import FileKind, file_name, parent_of, parse_partition_dir
 from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, QuarantineDamaged, read_summary
 from engine.log.quarantine.steps import read_progress
@@ -39,13 +40,14 @@ class State(Enum):
     RESTORED = "was put back"
     INCOMPLETE = "was not put back whole: what it still keeps may be the only copy"
     DAMAGED = "damaged"
+    COMMITTED = "can be undone, as long as nobody writes to its partitions after it"
     HALF_COMMITTED = "the commit was stopped, or still runs: restore undoes it"
 
 
 class Kept(NamedTuple):
     """Something that `restore` undoes.
 
-    path        of the quarantine; of a commit of Spark's sink the log dir
+    path        of the quarantine; of a commit of Spark's sink that was stopped the log dir, of one that was not its manifest
     created_ms  None where nobody can tell
     size        bytes that its files take on the disk
     """
@@ -143,6 +145,8 @@ def _below(files: ReadOnlyFiles, directory: str, depth: int, missed: Callable[[U
         elif half_commit(files, directory) is not None:
             size = _size(files, f"{directory}/{STAGING}")
             kept = Kept(directory, SINK, None, (directory,), size, State.HALF_COMMITTED)
+        elif (since := undoable_since(files, directory)) is not None:
+            kept = Kept(f"{directory}/{SINK_MANIFEST}", SINK, since, (directory,), 0, State.COMMITTED)
     except UnreadableFile as error:  # of one directory, which hides no other
         missed(error)
         return
@@ -204,7 +208,7 @@ def in_use(files: Files, directory: str) -> Iterator[None]:
 
 def can_go(kept: Kept, before_ms: int) -> bool:
     """Is it a quarantine that was begun before that time, and that nobody needs for what is not put back yet?"""
-    is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED)
+    is_needed = kept.state in (State.HALF_RESTORED, State.INCOMPLETE, State.HALF_COMMITTED, State.COMMITTED)
     return kept.created_ms is not None and kept.created_ms < before_ms and not is_needed
 
 

@@ -28,7 +28,7 @@ STORED = "files"  # directory in the quarantine: what was taken away
 PROGRESS = "restored"  # file in the quarantine: what was undone, see `restore`; before that nothing but spaces
 VERSION = 1
 MAX_MANIFEST_SIZE = 1 << 30  # bytes
-MAX_KEPT_SIZE = INT_MAX  # bytes of a file that is kept: Kafka's have no more
+MAX_KEPT_SIZE = INT_MAX  # bytes of a file that is read to keep it: Kafka's have no more; a larger one is renamed, never copied
 _MAX_HEADER_SIZE = 1 << 20  # bytes of the first line
 _CHUNK = 1 << 20  # bytes at a time
 _BEGIN_OF_LAST = b'{"left": '
@@ -78,6 +78,8 @@ _BOUNDS = {  # of the fields that are numbers
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A line. Paths are absolute; `stored` is a name in STORED, `sha256` that of its bytes; sizes in bytes.
+
+    A removed file of more than MAX_KEPT_SIZE bytes has an empty `sha256`: nobody read it.
 
     files  of a directory, by name: see Stamp
     """

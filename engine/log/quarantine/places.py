@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.discovery import REMOTE_INDEX_CACHE, is_log_dir
 from engine.files import ROOT, is_root, look, this_user
+from engine.half_commits import MANIFEST as SINK_MANIFEST
 from engine.layout import ASIDE, FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
 from engine.log.quarantine.manifest import MANIFEST, Do, QuarantineDamaged, read_manifest
 from engine.log.quarantine.stamps import is_lock
@@ -165,8 +166,9 @@ def _is_of_partitions(name: str) -> bool:
 
 
 def _is_kafkas_name(name: str) -> bool:
-    """Of something in a log dir itself: a partition, a checkpoint, …? What is inside a partition has any name."""
-    return _is_of_partitions(name) or parse_file_name(name.removesuffix(ASIDE)) is not None
+    """Of something in a log dir itself: a partition, a checkpoint? What is inside a partition has any name."""
+    is_of_the_sink = name.removesuffix(".tmp") == SINK_MANIFEST
+    return is_of_the_sink or _is_of_partitions(name) or parse_file_name(name.removesuffix(ASIDE)) is not None
 
 
 def _check_owner(files: ReadOnlyFiles, quarantine: str, path: str, directory: str, owners: set[int]) -> None:

@@ -10,7 +10,7 @@ from engine.advice import argument
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import acting_as_root, is_full, look
 from engine.layout import parent_of
-from engine.log.quarantine.manifest import MANIFEST, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
+from engine.log.quarantine.manifest import MANIFEST, MAX_KEPT_SIZE, PROGRESS, STORED, Do, Entry, Manifest, QuarantineDamaged
 from engine.log.quarantine.places import FORCED, read_trusted
 from engine.log.quarantine.seam import QuarantiningFiles
 from engine.log.quarantine.sizes import too_large
@@ -272,6 +272,8 @@ def _stored_faults(
             yield number, f"{path}: a hard link, which may change by another name, for {entry.path}; a copy is none: {own}"
         elif (size := info.size) != entry.size:
             yield number, f"{path}: {size} bytes instead of {entry.size}, for {entry.path}"
+        elif size > MAX_KEPT_SIZE:
+            continue  # it was renamed, and nobody read it
         elif _sha256(files, path) != entry.sha256:
             yield number, f"{path}: its SHA-256 is not the manifest's {entry.sha256}, for {entry.path}"
 
@@ -396,8 +398,8 @@ def _move(files: Files, stored: str, path: str, entry: Entry) -> None:
     system.
     """
     assert entry.modified_ns is not None  # `read_manifest` sees to it
+    kept = files.info(stored)
     try:
-        kept = files.info(stored)
         is_ours = kept.owner == files.info(parent_of(path)).owner and kept.mode == entry.mode
         if is_ours and kept.modified_ns != entry.modified_ns:
             files.set_modified(stored, entry.modified_ns)
@@ -407,6 +409,9 @@ def _move(files: Files, stored: str, path: str, entry: Entry) -> None:
         if getattr(error.__cause__, "errno", None) != errno.EXDEV:
             raise
         is_ours = False
+    if not is_ours and kept.size > MAX_KEPT_SIZE:
+        what = f"{stored}: {kept.size} bytes, too many to copy to {path}, and it cannot be renamed"
+        raise UnwritableFile(what, do=f"mv {argument(stored)} {argument(path)}    # then run restore again")
     if not is_ours:
         aside = path + _ASIDE  # the file has its name only when it is whole
         _put(files, stored, aside, entry)

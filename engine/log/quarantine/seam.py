@@ -217,11 +217,14 @@ class QuarantiningFiles(FilesAbove):
         if place == target or not self._below.exists(path) or not (replaces or self._is_free(to)):
             self._below.rename(path, to, replaces=replaces)
             return
+        there = self._below.info(to) if self._below.exists(to) else None
+        old = self._states.get(target)
+        if there is not None and there.size > MAX_KEPT_SIZE and (old is None or not old.is_new):
+            self._take_away(to, target, old)
+            there = None
         self._settle(target)
         replaced: dict[str, Any] = {}
         is_directory = self._below.info(path).is_directory
-        there = self._below.info(to) if self._below.exists(to) else None
-        old = self._states.get(target)
         if there is not None and not there.is_directory and (old is None or not old.is_new):
             replaced = self._copy(to, target, 0, there)
             self._taken.setdefault(target, (there.size, replaced["sha256"]))
@@ -310,8 +313,8 @@ class QuarantiningFiles(FilesAbove):
         name = self._new_name(place)
         stored = f"{self.directory}/{STORED}/{name}"
         digest = ""
-        _refuse_too_large(path, info.size)
-        if not self._is_rehearsal or info.size <= _FEW:
+        self._is_needed |= info.size > MAX_KEPT_SIZE
+        if info.size <= MAX_KEPT_SIZE and (not self._is_rehearsal or info.size <= _FEW):
             with self._below.open(path) as file:
                 digest = _hash(file, 0, info.size)
         self._taken.setdefault(place, (info.size, digest))
@@ -427,8 +430,19 @@ class QuarantiningFiles(FilesAbove):
         if directory in self._listed or any(f"{directory}/".startswith(f"{made}/") for made in self._made):
             return
         files = list_files(self._below, directory)
+        self._refuse_to_copy_holes(directory, files)
         manifest.append(Entry(Do.LIST, directory, files=files))
         self._listed[directory] = files
+
+    def _refuse_to_copy_holes(self, directory: str, files: dict[str, Stamp]) -> None:
+        """Raise UnwritableFile where a file of holes could not be renamed into the quarantine, on another file system."""
+        large = next((name for name, stamp in files.items() if stamp[0] > MAX_KEPT_SIZE), None)
+        if large is None or self._below.space(directory).disk == self._below.space(parent_of(self.directory)).disk:
+            return
+        path = f"{directory}/{large}"
+        what = f"{path}: {files[large][0]} bytes, too many to copy into a quarantine on another file system: {self.directory}"
+        do = f"mv {argument(path)} {argument(path)}.set-aside    # brokers skip such a name; then run the command again"
+        raise UnwritableFile(what, do=do)
 
     def _begin(self) -> ManifestWriter:
         with self._lock:
@@ -448,9 +462,9 @@ class QuarantiningFiles(FilesAbove):
 
 
 def _refuse_too_large(path: str, size: int) -> None:
-    """Raise UnwritableFile for what takes hours to keep, as a file of holes."""
+    """Raise UnwritableFile for what takes hours to copy, as a file of holes."""
     if size > MAX_KEPT_SIZE:
-        what = f"{path}: {size} bytes would have to be kept in the quarantine, more than {MAX_KEPT_SIZE}"
+        what = f"{path}: {size} bytes would have to be copied into the quarantine, more than {MAX_KEPT_SIZE}"
         do = f"du -h {argument(path)}    # what it takes on the disk; Kafka's files have less than 2 GiB: move it away"
         raise UnwritableFile(what, do=do)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.formats import LONG_MAX
 from engine.layout import file_name, parent_of
 from engine.log.quarantine.manifest import MAX_KEPT_SIZE, Do
 
@@ -24,7 +25,9 @@ def too_large(manifest: Manifest) -> dict[int, int]:
         path = entry.to if entry.do is Do.RENAME and entry.to is not None else entry.path  # whose bytes it tells of
         size = (entry.size or 0) + (entry.position or 0)
         known = had.get(parent_of(path), {})
-        if size > min(known.get(file_name(path), MAX_KEPT_SIZE), MAX_KEPT_SIZE):  # a listing may claim anything, too
+        # a listing may claim anything, too; what was removed is renamed back, and gets no byte that it does not have
+        limit = LONG_MAX if entry.do is Do.REMOVE else MAX_KEPT_SIZE
+        if size > min(known.get(file_name(path), limit), limit):
             found[number] = size
         if entry.do is Do.RENAME:
             _rename(had, entry.path, path)

@@ -8,6 +8,7 @@ from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MAGIC_V2, NO_PARTITION_LE
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
+    from engine.log.scan.producer_rows import RecoveringEpochs
 
 
 def first_leader_epochs(file: OpenFile) -> tuple[int, int]:
@@ -171,6 +172,14 @@ class EpochRuns:
             self._taken[run] = True
         first, near = (run, beside) if self.doubt is None else self.doubt[:2]
         self.doubt = EpochDoubt(first, near, 1 if self.doubt is None else self.doubt.runs + 1)
+
+
+def take_epochs(leader_epochs: RecoveringEpochs, runs: EpochRuns) -> None:
+    """Let `leader_epochs` take those above its latest, as Kafka does, but for doubtful ones that it would forget others for."""
+    for run, is_doubtful in runs.entries:
+        is_news = leader_epochs.latest_epoch is None or run.epoch > leader_epochs.latest_epoch
+        if is_news and not (is_doubtful and leader_epochs.knows_from(run.first_offset)):
+            leader_epochs.assign(run.epoch, run.first_offset)
 
 
 class DecidedRuns(EpochRuns):

@@ -134,6 +134,8 @@ def _last_inside(index: OffsetIndex, size: int) -> OffsetPosition | None:
 
 def _agrees(file: OpenFile, entry: OffsetPosition, size: int) -> bool:
     """Does a batch with the entry's offset begin where it points to?"""
+    if entry.position < 0:
+        return False
     try:
         head = next(heads(file, entry.position, size), None)
     except CorruptRecord:

@@ -111,30 +111,67 @@ def _batches(walk: LogWalk) -> Iterator[tuple[bool, Batch]]:
             )  # fmt: skip
 
 
-def with_offsets_restored(batches: Iterator[Batch], base_offset: int, following: int | None) -> Iterator[Batch]:
+def with_offsets_restored(
+    batches: Iterator[Batch], base_offset: int, following: int | None, is_held: Callable[[Batch], bool] = lambda _: False
+) -> Iterator[Batch]:
     """`batches` of one file, where a base offset with one wrong bit is replaced by the right one. Other negative ones go.
 
-    The batches before and after it prove it: exactly the offsets that its header counts are free between them. No checksum
-    covers base offsets, and none is negative: for a wrong sign it is enough that the offset fits between them. `base_offset` is
-    that of the segment, `following` that of the next one, or where the log is known to end; None: that is not known.
+    base_offset  of the segment         following  of the next one, or where the log is known to end; None: that is not known
+    is_held      does another batch of the file hold the same offsets?
+
+    No checksum covers base offsets. One is taken for wrong if it does not fit between its neighbours, and replaced if of all
+    that differ in one bit only one fits there. Names of files do not prove where a log begins and ends: beside them a batch
+    must have exactly the offsets between its neighbours. Where its offset is one of this segment, it may have been moved,
+    unless exactly its offsets are missing where it stands. And the neighbour may be the wrong one, if one bit puts that right.
     """
-    end_offset, end = base_offset, 0
-    batch = next(batches, None)
+    earlier: Batch | None = None
+    before: Batch | None = None
+    batch, after = next(batches, None), next(batches, None)
     while batch is not None:
-        after = next(batches, None)
-        next_offset = following if after is None else after.first_offset if after.start == batch.end else None
-        size = batch.end_offset - batch.first_offset
-        is_wrong = ((batch.first_offset ^ end_offset) & _ALL_BITS).bit_count() == 1 and batch.start == end
-        if is_wrong and batch.record_count == size and next_offset == end_offset + size:
-            batch = _restored(batch, end_offset)
-        elif batch.first_offset < 0:
-            first, limit = batch.first_offset & LONG_MAX, end_offset + size if next_offset is None else next_offset
-            fits = batch.start == end and end_offset <= first <= limit - size
-            batch = _restored(batch, first) if fits else None
-        if batch is not None:
+        later = next(batches, None)
+        end_offset, end = (base_offset, 0) if before is None else (before.end_offset, before.end)
+        limit = following if after is None else after.first_offset
+        near = _one_bit_off(batch, end_offset, limit) if batch.start == end else []
+        first = near[0] if len(near) == 1 and (batch.first_offset < 0 or limit is not None) else None
+        if first is not None and is_held(_restored(batch, first)):
+            first = None  # not where it was: it is in another place of the file
+        elif first is not None and batch.first_offset >= 0:
+            size = batch.end_offset - batch.first_offset
+            is_exact = limit == end_offset + size and batch.record_count == size
+            is_between = before is not None and after is not None and (
+                before.leader_epoch <= batch.leader_epoch <= after.leader_epoch)
+            is_of_segment = base_offset <= batch.first_offset < (LONG_MAX if following is None else following)
+            if before is not None and batch.first_offset < before.end_offset:
+                start = base_offset if earlier is None else earlier.end_offset
+                is_other = bool(_one_bit_off(before, start, batch.first_offset))
+            else:
+                bound = following if later is None else later.first_offset
+                is_other = after is not None and (
+                    (bound is None and after.first_offset >= batch.first_offset)
+                    or bool(_one_bit_off(after, batch.end_offset, bound or batch.end_offset + 1)))
+            if is_other or (not is_exact and (is_of_segment or not is_between)):
+                first = None
+        if first is not None:
+            batch = _restored(batch, first)
+        if batch.first_offset >= 0:
             yield batch
-            end_offset, end = batch.end_offset, batch.end
-        batch = after
+            earlier, before = before, batch
+        batch, after = after, later
+
+
+def _one_bit_off(batch: Batch, start: int, limit: int | None) -> list[int]:
+    """The base offsets that differ in one bit from that of `batch` and with which it lies in offsets [start, limit); none if it
+    lies there as it is. `limit` None: there is none.
+    """
+    highest = (LONG_MAX if limit is None else limit) - (batch.end_offset - batch.first_offset)
+    if start <= batch.first_offset <= highest:
+        return []
+    near = (_signed(batch.first_offset & _ALL_BITS ^ 1 << bit) for bit in range(64))
+    return [first for first in near if start <= first <= highest]
+
+
+def _signed(offset: int) -> int:
+    return offset - (1 << 64) if offset > LONG_MAX else offset
 
 
 def _restored(batch: Batch, first: int) -> Batch:

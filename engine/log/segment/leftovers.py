@@ -3,7 +3,7 @@
 `.deleted` goes. `.cleaned` was not whole yet and goes. `.swap` is whole and takes the place of all that it covers,
 unless a `.cleaned` of a lower offset shows that a split had not come to its end. What we write aside ourselves goes, too.
 Mirrors the first three passes of LogLoader.load. What a `.swap` replaces is read first: batches that only the old segments
-hold are reported, and whoever salvages keeps those segments instead.
+hold are reported. Whoever salvages keeps those segments instead, or both, for their batches to be put in order.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from engine.findings import Severity
-from engine.layout import ASIDE, CLEANED, SWAP, FileKind, is_log_file_name, offset_of
+from engine.layout import ASIDE, CLEANED, SWAP, FileKind, is_log_file_name, log_file_name, offset_of
 from engine.log.report import Action
 from engine.log.scan.sound_runs import sound_batches
 from engine.log.segment.deferred import DELETED
-from engine.log.segment.replacement import LOG_SWAP, find_unfinished, plan_replacement, read_runs
+from engine.log.segment.replacement import (
+    LOG_SWAP,
+    find_unfinished,
+    free_base_offset,
+    plan_replacement,
+    read_runs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.report import Report
     from engine.log.scan.sound_runs import Batch, Run
-    from engine.log.segment.replacement import Unfinished
+    from engine.log.segment.replacement import Replacement, Unfinished
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
 _TXN_INDEX = FileKind.TRANSACTION_INDEX.value
@@ -40,7 +46,8 @@ def _is_held(batch: Batch, runs: list[Run]) -> bool:
 class Leftovers:
     """The left-over files of one partition directory. `settle` does it all.
 
-    keep_whole  a `.swap` is removed where the segments that it was to replace still hold all that it holds
+    keep_whole  a `.swap` is removed where the segments that it was to replace still hold all that it holds; where neither
+                holds all, both stay: it becomes a segment as well, until their batches are put in order
     """
 
     def __init__(
@@ -64,7 +71,12 @@ class Leftovers:
             for name in swaps:
                 self._remove(name, "the segments that it was to replace still hold all of its sound batches: they are kept")
         elif log_swaps:
-            self._remove_covered(log_swaps)
+            plan = plan_replacement(self._files, self._directory, self._files.plain(self._directory), log_swaps, self._config,
+                                    is_compacted=self._config.compact)
+            if self._keep_whole and self._drops_batches(plan):
+                self._take_as_segments(plan)
+            else:
+                self._remove_covered(plan)
         self._sync()
         self._complete_swaps()
         self._sync()
@@ -100,12 +112,32 @@ class Leftovers:
         with self._files.open(f"{self._directory}/{name}") as file:
             yield from sound_batches(file, lambda _: None)
 
-    def _remove_covered(self, log_swaps: list[str]) -> None:
+    def _drops_batches(self, plan: Replacement) -> bool:
+        """Do segments that `plan` replaces hold batches that no `.log.swap` has, and no compaction took?"""
+        new = sorted((run for swap in plan.swaps for run in swap.runs), key=lambda run: run.first_offset)
+        old = [name for name in plan.replaced if is_log_file_name(name)]
+        return not plan.is_compaction and not all(_is_held(batch, new) for name in old for batch in self._batches(name))
+
+    def _take_as_segments(self, plan: Replacement) -> None:
+        """Give the `.log.swap` files names of segments, which no file has. Their indexes are removed."""
+        for name in find_unfinished(self._files.plain(self._directory)).swaps:
+            if not name.endswith(LOG_SWAP):
+                self._remove(name, "its log becomes a segment, and its indexes are rebuilt")
+        self._sync()
+        taken = {int(name[:20]) for name in self._files.plain(self._directory) if is_log_file_name(name)}
+        for swap in plan.swaps:
+            if swap.runs:
+                base = free_base_offset(swap.runs[0].first_offset, taken)
+                taken.add(base)
+                self._files.rename(f"{self._directory}/{swap.name}", f"{self._directory}/{log_file_name(base)}")
+                self._report.add(Action.RENAMED, swap.name, "neither it nor the segments that it was to replace hold all sound "
+                                 "batches: those of both are kept", to=log_file_name(base), severity=Severity.WARNING)
+            else:
+                self._remove(swap.name, "it holds no sound batch")
+        self._changed = True
+
+    def _remove_covered(self, plan: Replacement) -> None:
         """Remove what the `.log.swap` files replace, and what is in their place; report the batches that nothing else holds."""
-        names = self._files.plain(self._directory)
-        plan = plan_replacement(
-            self._files, self._directory, names, log_swaps, self._config, is_compacted=self._config.compact
-        )
         for name in plan.replaced:
             if not plan.is_compaction:
                 self._note_txn_index(name)

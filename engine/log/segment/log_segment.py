@@ -6,12 +6,14 @@ from array import array
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
+from engine.files import look
+from engine.formats import INT_MAX, LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.kernels.placement import place_entries
 from engine.kernels.walk import PLACE_FIELDS, Placed, Placing
 from engine.log.errors import (
+    CorruptIndex,
     IndexFull,
     IndexOffsetOverflow,
     InvalidOffset,
@@ -23,6 +25,7 @@ from engine.log.scan.batch_search import (
     heads,
     largest_timestamp_after,
 )
+from engine.log.scan.epoch_runs import take_epochs
 from engine.log.segment.segment_files import SegmentFiles
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
@@ -209,12 +212,16 @@ class LogSegment(SegmentFiles):
         """Raises OffsetIndexMissing and CorruptIndex where loading must recover the segment.
 
         has_offset_index  does its .index exist? None: ask the disk
-        Offset and time index are not looked at. A time index that was missing is made, empty.
+        Of offset and time index only the size is looked at. A time index that was missing is made, empty.
         """
         if not (self.files.exists(self.offset_index_path) if has_offset_index is None else has_offset_index):
             raise OffsetIndexMissing(f"{self.offset_index_path}: no offset index beside the log")
         if time_index_newly_created:
             self.time_index.resize(0)
+        for path in (self.offset_index_path, self.time_index_path):
+            found = look(self.files, path)  # opening an index that nobody asks for would trim it
+            if found is not None and found.size > INT_MAX:
+                raise CorruptIndex(f"{path}: {found.size} bytes, an index has at most {INT_MAX}")
         self.txn_index.sanity_check()
 
     def resize_indexes(self, size: int) -> None:
@@ -250,10 +257,7 @@ class LogSegment(SegmentFiles):
         self.time_index.extend(scan.time_entries)
         self._largest = scan.largest
         scan.epochs.finish(scan.end_offset(self.base_offset))
-        for run, is_doubtful in scan.epochs.entries:
-            is_news = leader_epochs.latest_epoch is None or run.epoch > leader_epochs.latest_epoch
-            if is_news and not (is_doubtful and leader_epochs.knows_from(run.first_offset)):
-                leader_epochs.assign(run.epoch, run.first_offset)
+        take_epochs(leader_epochs, scan.epochs)
         producers.update_recovered(scan.producers.chunks(), self.txn_index.extend)
         if scan.map_end_offset is not None:
             producers.update_map_end_offset(scan.map_end_offset)

@@ -123,7 +123,7 @@ class ReadableSegment:
         """Bytes of the .log; None: it is not there. Raises SegmentTooLarge."""
         found = look(self.files, self.log_path)
         if found is not None:
-            refuse_too_large(self.log_path, found.size)
+            refuse_too_large(self.files, self.log_path, found.size)
         return None if found is None else found.size
 
     def release_log(self) -> None:

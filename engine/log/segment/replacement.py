@@ -7,6 +7,7 @@ Mirrors the passes of LogLoader.load over `.cleaned` and `.swap` files. As in Ka
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import BatchField
@@ -18,6 +19,7 @@ from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
     from engine.config import LogConfig
     from engine.files import Files, ReadOnlyFiles
@@ -119,6 +121,15 @@ def read_runs(files: ReadOnlyFiles, directory: str, name: str) -> list[Run]:
     """The sound runs of the log with that name."""
     with files.open(f"{directory}/{name}") as file:
         return list(as_runs(sound_batches(file, lambda _: None)))
+
+
+def free_base_offset(first: int, taken: AbstractSet[int]) -> int:
+    """A base offset that no file has, for a file whose batches begin at offset `first` and are going to be put elsewhere.
+
+    It is close to the offsets of these batches, and a stop leaves it to the next salvage, which must not take the first of
+    them for one with a wrong bit (see `with_offsets_restored`).
+    """
+    return next(base for base in count(first + 1) if base not in taken and (base ^ first).bit_count() > 1)
 
 
 def _read_swap(files: Files, directory: str, name: str, config: LogConfig) -> Swap:

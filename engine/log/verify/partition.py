@@ -14,6 +14,7 @@ from engine.checkpoint.offsets import known_offsets
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
 from engine.findings import LOSSES, Finding, Severity, Where
+from engine.index.errors import IndexTooLarge
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
@@ -129,7 +130,7 @@ class _Partition:
         self._report = _Judged(self.result, report)
         self._paths: dict[tuple[FileKind, int | None], str] = {}
         self._links: set[FileKind] = set()  # indexes of the segment that are links which lead nowhere
-        self._vanished_indexes: set[FileKind] = set()  # those that were there a moment ago
+        self._unread_indexes: set[FileKind] = set()  # those that were there a moment ago, or are too large
         self._columns = BatchColumns()
         self._partition = partition_of(files.absolute(self._prefix + "x"))
         self._log_dir = parent_of(files.absolute(self._prefix.rstrip("/")))
@@ -142,7 +143,7 @@ class _Partition:
         self._epochs = self._epoch_check()
         self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts,
                                            self._policy)
-        self._producers = ProducerCheck(self._snapshots(), self._report)
+        self._producers = ProducerCheck(self._snapshots(), self._report, self._start_offset or 0)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
                 break
@@ -275,7 +276,7 @@ class _Partition:
     def _segment(self, base: int, *, is_last: bool) -> bool:
         """Compare the segment that begins at `base` → go on?"""
         self._links.clear()
-        self._vanished_indexes.clear()
+        self._unread_indexes.clear()
         offsets, times, aborted = (self._index(kind, base) for kind in _INDEXES)
         self._producers.begin_segment(base, aborted if isinstance(aborted, TransactionIndex) else None)
         path = self._paths[FileKind.LOG, base]
@@ -347,13 +348,17 @@ class _Partition:
             if kind is FileKind.TIME_INDEX:
                 return TimeIndex.read(self._files, path, base)
             return TransactionIndex.read(self._files, path, base)
+        except IndexTooLarge as error:
+            self._report(Finding("index-too-large", Where(path), str(error).removeprefix(f"{path}: ")))
+            self._unread_indexes.add(kind)
+            return None
         except UnreadableFile as error:
             if self._files.exists(path):
                 raise
             if file_name(path) in self._files.list(self._prefix):
                 self._links.add(kind)
             else:
-                self._vanished_indexes.add(kind)
+                self._unread_indexes.add(kind)
                 self._report(Finding("path-vanished", Where(path), str(error)))
             return None
 
@@ -362,7 +367,7 @@ class _Partition:
         path = log_path.removesuffix(FileKind.LOG.value) + kind.value
         if kind in self._links:
             self._report(Finding("index-missing", Where(path), f"a symbolic link that leads nowhere; {what}"))
-        elif matters and kind not in self._vanished_indexes:
+        elif matters and kind not in self._unread_indexes:
             self._report(Finding("index-missing", Where(path), what))
 
     def _zero_tail(self, index: OffsetIndex | TimeIndex, *, is_last: bool) -> None:

@@ -1,6 +1,6 @@
 """Transaction indexes and producer snapshots of a partition against its batches, while the log is walked once.
 
-The state of every producer is followed from the first batch on, as ProducerStateManager does when it rebuilds. What lies
+The state of every producer is followed from the log start offset on, as ProducerStateManager does when it rebuilds. What lies
 before the first batch is not known, and the cleaner removes batches: then only what contradicts the batches is reported.
 """
 
@@ -56,23 +56,30 @@ def _behind(table: memoryview, row: int, rows: int, offset: int) -> int:
 class ProducerCheck:
     """Feed it every window of every log of a partition, from the first segment on.
 
-    snapshots  those that can be read, by offset
+    snapshots         those that can be read, by offset
+    log_start_offset  batches that end before it are no part of the log any more; 0: all are, or it is not known
     """
 
-    def __init__(self, snapshots: Iterable[tuple[int, ProducerSnapshot]], report: Report) -> None:
-        self._report = report
+    def __init__(
+        self, snapshots: Iterable[tuple[int, ProducerSnapshot]], report: Report, log_start_offset: int = 0
+    ) -> None:
+        self._report, self._log_start_offset = report, log_start_offset
         self._due = sorted(snapshots, reverse=True, key=lambda item: item[0])
         self._producers = SeenProducers()
         self._open: dict[int, int] = {}  # producer → first offset of its open transaction
         self._first_offset: int | None = None  # of the log
         self._end = -1  # last offset so far
         self._base_offset = 0  # of the segment
-        self._has_holes = False
+        self._last_hole = LONG_MIN  # no offset is missing from this one on
         self._aborted: list[Aborted] = []  # of this segment
         self._committed: set[int] = set()  # those commit markers of this segment that its index names
         self._named: set[int] = set()
         self._records = RecordColumns(8)
         self._log_path = ""
+
+    @property
+    def _has_holes(self) -> bool:
+        return self._last_hole > LONG_MIN
 
     @property
     def _knows_all(self) -> bool:
@@ -91,10 +98,13 @@ class ProducerCheck:
         self._log_path = log_path
         table, row = window.batches.table, 0
         if self._first_offset is None:
-            self._first_offset = table[BatchField.BASE_OFFSET, 0]
-            self._end = max(self._first_offset - 1, LONG_MIN)
-        if not self._has_holes:
-            self._has_holes = next_hole(table, 0, window.rows, self._end) < window.rows
+            first = table[BatchField.BASE_OFFSET, 0]
+            self._first_offset = max(first, self._log_start_offset)
+            self._end = max(first - 1, LONG_MIN)
+        if next_hole(table, 0, window.rows, self._end) < window.rows:
+            self._last_hole = table[BatchField.LAST_OFFSET, window.rows - 1]
+        if self._log_start_offset:
+            row = _behind(table, 0, window.rows, self._log_start_offset)
         while row < window.rows:
             behind = _behind(table, row, window.rows, self._due[-1][0]) if self._due else window.rows
             self._follow(window, row, behind)
@@ -188,8 +198,11 @@ class ProducerCheck:
         return None
 
     def _fits(self, said: int, seen: int) -> bool:
-        """May an offset be right that should be `seen`, or lie before that in batches that are gone?"""
-        if said == seen:
+        """May an offset be right that should be `seen`, or lie before that in batches that are gone?
+
+        Or after that: a transaction from `seen` on may have ended in batches that are gone.
+        """
+        if said == seen or (said > seen >= 0 and seen < self._last_hole):
             return True
         is_gone = self._has_holes or said < (self._first_offset or 0)
         return is_gone and (seen < 0 or said < seen)
@@ -231,8 +244,8 @@ class ProducerCheck:
         seen, marker_offset = found
         if said.last_offset == marker_offset >= 0 and said.offset_delta == 0:
             return None  # brokers before 1.1 took the marker for the last batch
-        # one that was silent for long is forgotten, and what comes then is all that is known of it
-        is_marker_alone = said.last_offset == said.last_sequence == -1 and marker_offset > seen.last_offset
+        # one that was silent for long is forgotten, and what comes then is all that is known of it; it may be in a gap
+        is_marker_alone = said.last_offset == said.last_sequence == -1 and (marker_offset > seen.last_offset or self._has_holes)
         if seen.last_offset > said.last_offset and not is_marker_alone:
             return f"last offset {said.last_offset}, its last batch before ends at {seen.last_offset}"
         if seen.last_offset < said.last_offset:

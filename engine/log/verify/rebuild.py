@@ -13,7 +13,7 @@ from engine.files import replace
 from engine.findings import LOSSES, Severity
 from engine.formats import INT_MAX
 from engine.layout import FileKind, file_name, log_file_name, offset_of, parse_file_name, producer_snapshot_file_name
-from engine.log.errors import LogDamaged, whole_recovery
+from engine.log.errors import LogDamaged, refuse_too_large, whole_recovery
 from engine.log.loading.epoch_repair import rebuild_leader_epochs
 from engine.log.producers.loading import advance_producer_state, rebuild_producer_state
 from engine.log.producers.snapshot_files import SnapshotFiles
@@ -53,7 +53,7 @@ class Rebuilder:
 
     findings  what `verify_partition` reported of it       now  ms, the clock by which producers expire
     tiering   are older segments in remote storage?
-    Raises LogDamaged where the log must be recovered first.
+    Raises LogDamaged where the log must be recovered first, SegmentTooLarge where nobody can.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Rebuilder:
             if name is None or finding.severity is Severity.INFO or finding.code in _NO_OBSTACLES:
                 continue
             if name.kind is FileKind.LOG:
+                refuse_too_large(self._files, finding.where.file, self._files.info(finding.where.file).size)
                 raise LogDamaged(f"{finding.where.file}: {finding.what}: nothing is rebuilt",
                                  do=whole_recovery(self._directory))
             if name.kind in _INDEXES and name.base_offset is not None:

@@ -1,0 +1,63 @@
+"""What is known of the topics of partitions: the metadata log of their broker says it, and the user's own settings."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from engine.layout import file_name, parent_of, parse_partition_dir
+from engine.log.tiering import Tiering, TopicPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.config import LogConfig
+    from engine.files import ReadOnlyFiles
+    from engine.layout import PartitionDir
+    from engine.log.logdir.log_manager import LogManager
+    from engine.log.logdir.settings import Settings
+    from engine.log.logdir.startup import Cluster
+
+
+class Topics:
+    """The topics of the partitions in the log dirs of `clusters`. Of partitions elsewhere nothing is known.
+
+    settings  go over those of the metadata logs
+    May be used by several threads.
+    """
+
+    def __init__(self, files: ReadOnlyFiles, clusters: Iterable[Cluster], settings: Settings) -> None:
+        self._files, self._settings = files, settings
+        self._clusters = {files.resolve(log_dir.path): cluster for cluster in clusters for log_dir in cluster.log_dirs}
+        self._managers: dict[int, LogManager] = {}  # by the identity of their clusters
+        self._lock = Lock()
+
+    def config(self, directory: str) -> LogConfig:
+        """The settings of the partition in `directory`. Raises UsageError for settings that exclude each other."""
+        manager, name = self._find(directory)
+        return self._settings.config if manager is None or name is None else manager.config(name.topic)
+
+    def policy(self, directory: str) -> TopicPolicy:
+        """What becomes of its old records, as far as it is known."""
+        manager, name = self._find(directory)
+        return TopicPolicy() if manager is None or name is None else manager.policy(name.topic)
+
+    def tiering(self, directory: str) -> Tiering:
+        """Are its older records in remote storage, as far as its settings are known?"""
+        return self.policy(directory).tiering
+
+    def _find(self, directory: str) -> tuple[LogManager | None, PartitionDir | None]:
+        absolute = self._files.absolute(directory)
+        cluster = self._clusters.get(self._files.resolve(parent_of(absolute)))
+        return None if cluster is None else self._manager(cluster), parse_partition_dir(file_name(absolute))
+
+    def _manager(self, cluster: Cluster) -> LogManager:
+        """Made when something is asked of it: most partitions are sound, and nothing is."""
+        from engine.log.logdir.log_manager import LogManager
+        from engine.overlay import OverlayFiles
+
+        with self._lock:
+            if id(cluster) not in self._managers:
+                files = OverlayFiles(self._files, 0)
+                self._managers[id(cluster)] = LogManager(lambda _log_dir: files, cluster, self._settings, 0)
+            return self._managers[id(cluster)]

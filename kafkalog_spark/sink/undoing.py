@@ -1,0 +1,182 @@
+"""Undoing the last commit of a log dir after it came to its end, as long as nobody wrote to its partitions since.
+
+Records that were appended are truncated, partitions that came are removed. What a commit replaced was deleted with it: such a
+commit can not be undone.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from engine.advice import argument
+from engine.errors import KafkalogError
+from engine.files import remove_tree
+from engine.half_commits import MANIFEST
+from engine.layout import file_name, parse_partition_dir
+from engine.log.fetch.view import PartitionView
+from engine.log.logdir.log_dirs import LogDir, Place, list_log_dir
+from engine.log.logdir.log_manager import LogManager
+from engine.log.logdir.settings import Settings
+from engine.log.logdir.startup import survey
+from engine.log.operations.operation import OperationOptions, operate
+from engine.log.operations.truncate import LogTruncator
+from engine.log.scan.batch_search import last_head
+from kafkalog_spark.sink.staging import read_manifest, write_manifest
+
+if TYPE_CHECKING:
+    from engine.files import Files, ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.log.partition.unified_log import UnifiedLog
+    from kafkalog_spark.sink.kept import Manifest
+
+_BATCH_HEADER = 61  # bytes
+_NUMBERS = 3  # of a partition, see Manifest.written
+_MAX_NAME = 255  # bytes of a file name
+
+
+class NotUndoable(KafkalogError):
+    """A commit that can not be undone without the loss of what it did not write."""
+
+    code = "not-undoable"
+
+
+class Step(NamedTuple):
+    """What undoing does to a partition: its log ends at `end` again. −1: it is removed, it was not there."""
+
+    name: str
+    end: int
+    offsets: int
+
+
+class LastCommit(NamedTuple):
+    """The last commit, and the steps that undo it; those for which nothing is left to do are left out."""
+
+    manifest: Manifest
+    steps: list[Step]
+
+
+def log_end(files: ReadOnlyFiles, directory: str, *, is_sound: bool = True) -> tuple[int, int]:
+    """(where a log ends, CRC-32 of the header of its last batch). Raises UnreadableFile.
+
+    is_sound  raise NotUndoable for a damaged end
+    """
+    found: list[Finding] = []
+    view = PartitionView(files, directory, found.append)
+    try:
+        if is_sound and view.tail is not None:
+            raise NotUndoable(f"{directory}: its end is damaged: {view.tail.what}", path=directory)
+        mark = 0
+        for segment in view.segments:
+            head = segment.translate_offset(segment.offset_index.last_offset)
+            last = None if head is None else last_head(segment.log_file, head.position, segment.size)
+            if last is not None:
+                mark = crc32(segment.log_file.read_exactly(last.position, min(_BATCH_HEADER, last.size)))
+            segment.release_log()
+        return view.log_end_offset, mark
+    finally:
+        view.close()
+
+
+def last_commit(files: ReadOnlyFiles, root: str) -> LastCommit | None:
+    """What is to be undone in the log dir `root`, whose lock must be held; None: nothing.
+
+    Raises NotUndoable where something else would be lost by it, KafkalogError.
+    """
+    manifest = read_manifest(files, root)
+    if manifest.replaced:
+        what = f"the last commit replaced {manifest.replaced[0]} and {len(manifest.replaced) - 1} more partitions"
+        raise NotUndoable(f"{root}/{MANIFEST}: {what}: the records that they had were deleted, so nothing can be put back")
+    if not manifest.written:
+        return None
+    steps = []
+    for name, numbers in sorted(manifest.written.items()):
+        if "/" in name or parse_partition_dir(name) is None or len(numbers) != _NUMBERS:
+            raise NotUndoable(f"{root}/{MANIFEST}: {name!r}: makes no sense")
+        before, after, mark = numbers
+        end = _end_to_undo(files, f"{root}/{name}", before, after, None if manifest.undoing else mark)
+        if end is not None:
+            steps.append(Step(name, before, end - max(before, 0)))
+    return LastCommit(manifest, steps)
+
+
+def _end_to_undo(files: ReadOnlyFiles, directory: str, before: int, after: int, mark: int | None) -> int | None:
+    """Where the log ends, if that is where the commit left it; None: there is nothing to do.
+
+    mark  None: undoing was begun, and may have come to any place
+    """
+    if not files.exists(directory):
+        if before < 0:
+            return None
+        raise NotUndoable(f"{directory}: not there any more, and the commit appended to it", path=directory)
+    end, found = log_end(files, directory, is_sound=mark is not None)
+    if end == before and mark is not None:
+        return None
+    first = f"{directory}: the commit left its end at offset {after}"
+    look = f"kafkalog fetch --offset {max(before, 0)} {argument(directory)}    # what the commit and others wrote"
+    if end > after:
+        what = f"{first}, and {end - after} offsets were appended after it: they would be lost"
+        raise NotUndoable(what, do=look, path=directory)
+    if end < after and (mark is not None or end < before):
+        raise NotUndoable(f"{first}, and it ends at offset {end} now: it was truncated since", do=look, path=directory)
+    if found != mark and mark is not None:
+        raise NotUndoable(f"{first}, and its last batch is another one: it was rewritten since", do=look, path=directory)
+    start = _start(files, directory)
+    if start > max(before, 0):
+        what = f"{first}, and records before offset {start} were deleted since: a log can not end at offset {before} then"
+        raise NotUndoable(what, path=directory)
+    return end
+
+
+def _start(files: ReadOnlyFiles, directory: str) -> int:
+    view = PartitionView(files, directory, lambda _finding: None)
+    try:
+        return view.log_start_offset
+    finally:
+        view.close()
+
+
+def undo_last_commit(files: Files, root: str, commit: LastCommit, now: int) -> None:
+    """Do the steps of `last_commit`, with the lock of the log dir held. Raises KafkalogError; another call goes on then.
+
+    files  keep what is taken away
+    """
+    places = {step.name: _place(root, step.name) for step in commit.steps}
+    ends = {step.name: step.end for step in commit.steps if step.end >= 0}
+    cluster = survey(files, [list_log_dir(files, root)])
+    log_dir = LogDir(root, False, tuple(places[name] for name in ends), (), ())
+    manager = LogManager(lambda _path: files, replace(cluster, log_dirs=(log_dir,)), Settings(), now)
+    errors: list[KafkalogError] = []
+
+    def truncate(log: UnifiedLog) -> None:
+        LogTruncator(ends[file_name(log.directory)], fully=False).work(log)
+
+    write_manifest(files, root, replace(commit.manifest, undoing=True))
+    options = OperationOptions("restore", for_snapshots=True, truncates_to=lambda place: ends[file_name(place.path)])
+    for _ in operate(manager, options, truncate, errors):
+        if errors:
+            raise errors[0]
+    new = [place for name, place in places.items() if name not in ends]
+    LogManager(lambda _path: files, cluster, Settings(), now).forget(log_dir, {place.key for place in new})
+    deleted = [f"{root}/{_deleted_name(place)}" for place in new]
+    for place, name in zip(new, deleted, strict=True):
+        files.rename(place.path, name)
+    left = commit.manifest
+    streams = {query: min(batch, left.batch.get(query, batch + 1) - 1) for query, batch in left.streams.items()}
+    write_manifest(files, root, replace(left, streams=streams, written={}, batch={}, undoing=False))
+    for name in deleted:  # by the manifest the new names last; what is left after a stop a broker deletes
+        remove_tree(files, name)
+
+
+def _place(root: str, name: str) -> Place:
+    parsed = parse_partition_dir(name)
+    assert parsed is not None  # `last_commit` sees to it
+    return Place(f"{root}/{name}", root, parsed)
+
+
+def _deleted_name(place: Place) -> str:
+    """What brokers delete when they start. Mirrors LocalLog.logDeleteDirName."""
+    suffix = f"-{place.name.partition}.{uuid.uuid4().hex}-delete"
+    return place.name.topic[: _MAX_NAME - len(suffix)] + suffix

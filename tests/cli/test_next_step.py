@@ -1,0 +1,75 @@
+"""What a wrong path gets: one error and a command that works; and dry runs of what is not permitted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support.permissions import without_permission
+from tests.support.run import kafkalog
+
+PARTITION = "multi-2"
+
+
+@pytest.fixture
+def top(own_corpus, tmp_path):
+    """A log dir, named in relative paths."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", tmp_path / "d0")
+    return tmp_path
+
+
+def advised(done):
+    """The only advice."""
+    [line] = [line for line in done.err.splitlines() if line.startswith("  do   ")]
+    return line.removeprefix("  do   ").partition("    # ")[0]
+
+
+@pytest.mark.parametrize("path", ["none", "d0/none", f"d0/{PARTITION}/none/0.log", "d0/meta.properties", f"d0/{PARTITION}/00000000000000000000.log"])
+@pytest.mark.parametrize("words", [("recover",), ("recover", "--dry-run"), ("retain",), ("truncate", "--to", "5"), ("fetch",),
+                                   ("verify-index",), ("roll",), ("delete-records", "--before", "3")], ids=lambda words: words[0])
+def test_a_wrong_path_gets_a_command_that_works(words, path, top, monkeypatch):
+    monkeypatch.chdir(top)
+    (top / "d0/.lock").touch()
+    if words[0] in ("fetch", "verify-index") and path.endswith("0.log") and "none" not in path:
+        return  # they take files
+    done = kafkalog(*words, path)
+    assert done.status in (2, 8), done.err
+    assert "partitions are done" not in done.err
+    command = advised(done)
+    if command.startswith("kafkalog "):
+        assert kafkalog(*command.split()[1:]).status == 0
+    else:
+        subprocess.run(command, shell=True, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("words", [("truncate", "--to", "5"), ("delete-records", "--before", "5")])
+def test_a_usage_error_has_no_totals(words, top):
+    done = kafkalog(*words, str(top / "d0"))
+    assert done.status == 2
+    assert "partitions are done" not in done.err
+    subprocess.run(advised(done), shell=True, check=True, capture_output=True)
+
+
+def test_a_file_that_is_not_of_a_partition_gets_one_error(top):
+    (top / "d0/meta.properties").unlink()
+    done = kafkalog("verify-index", str(top / "d0/recovery-point-offset-checkpoint"))
+    assert done.status == 2
+    assert [line.partition("]")[0] for line in done.err.splitlines() if "[" in line] == ["error[usage"]
+
+
+@pytest.mark.parametrize("words", [("recover",), ("truncate", "--to", "5"), ("verify-index", "--rebuild")])
+@pytest.mark.parametrize("closed", ["", "d0", f"d0/{PARTITION}"])
+def test_a_dry_run_says_what_is_not_permitted(words, closed, top):
+    partition = top / "d0" / PARTITION
+    (partition / "00000000000000000000.timeindex").write_bytes(b"")
+    with without_permission(top / closed, 0o555):
+        planned = kafkalog(*words, "--dry-run", str(partition))
+    assert planned.status == 8, planned.out
+    assert "without --dry-run" in planned.err
+    assert "dry run: nothing was changed" in planned.out.decode()
+
+
+def test_a_dry_run_of_what_is_permitted_ends_as_before(top):
+    assert kafkalog("recover", "--dry-run", str(top / "d0" / PARTITION)).status == 0

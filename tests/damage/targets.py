@@ -1,0 +1,186 @@
+"""A partition that is going to be damaged: its logs and their indexes, the checkpoints beside it, what it was at an earlier time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from typing import TYPE_CHECKING
+
+from tests.damage.evidence import places_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+    from random import Random
+
+    from tests.damage.evidence import Place
+
+# by suffix: an entry, and which of its fields has an offset; but in the last one this counts from the base offset of the segment
+_ENTRIES = {".index": (struct.Struct(">ii"), 0), ".timeindex": (struct.Struct(">qi"), 1), ".txnindex": (struct.Struct(">hqqqq"), 3)}
+INDEXES = tuple(_ENTRIES)
+
+
+class Log:
+    """A .log and the batches in it."""
+
+    def __init__(self, path: Path, random: Random) -> None:
+        self.path, self.random = path, random
+
+    @property
+    def data(self) -> bytes:
+        return self.path.read_bytes()
+
+    @property
+    def batches(self) -> tuple[Place, ...]:
+        return places_in(self.data)
+
+    def any(self) -> Place:
+        return self.random.choice(self.batches)
+
+    def inner(self) -> Place:
+        """A batch that is neither the first nor the last, if there is one."""
+        return self.random.choice(self.batches[1:-1] or self.batches)
+
+    def bytes_of(self, place: Place) -> bytes:
+        return self.data[place.start : place.end]
+
+    def write(self, *parts: bytes) -> None:
+        self.path.write_bytes(b"".join(parts))
+
+    def put(self, at: int, new: bytes) -> None:
+        """Write `new` over what stands at byte `at`."""
+        data = self.data
+        self.write(data[:at], new, data[at + len(new) :])
+
+    def replace(self, start: int, end: int, new: bytes = b"") -> None:
+        """Put `new` in the place of bytes [start, end)."""
+        self.write(self.data[:start], new, self.data[end:])
+
+    def flip(self, at: int, bits: int) -> None:
+        self.put(at, bytes([self.data[at] ^ bits]))
+
+    def append(self, *parts: bytes) -> None:
+        self.write(self.data, *parts)
+
+    def index(self, suffix: str) -> Path:
+        """One of its indexes, or of the other files of its name."""
+        return self.path.with_suffix(suffix)
+
+    def files(self, *suffixes: str) -> list[Path]:
+        """It and its indexes, as far as they are there."""
+        return [path for suffix in (suffixes or (".log", *INDEXES)) if (path := self.index(suffix)).exists()]
+
+    def remove(self, *suffixes: str) -> None:
+        for path in self.files(*suffixes):
+            path.unlink()
+
+    def copy_to(self, path: Path) -> None:
+        """Copy it and its indexes to those of the .log `path`."""
+        for file in self.files():
+            shutil.copyfile(file, path.with_suffix(file.suffix))
+
+    def rename_to(self, path: Path) -> None:
+        for file in self.files():
+            file.rename(path.with_suffix(file.suffix))
+
+
+class Target:
+    """The directory of a partition. `others`: partitions of another topic, sound; `backup`: the partition of an earlier time."""
+
+    def __init__(self, directory: Path, random: Random, others: list[Path], backup: Callable[[Path], object]) -> None:
+        self.directory, self.random, self._others, self.go_back = directory, random, others, backup
+
+    def log(self, path: Path) -> Log:
+        return Log(path, self.random)
+
+    @property
+    def logs(self) -> list[Log]:
+        return [self.log(path) for path in sorted(self.directory.glob("*.log"))]
+
+    @property
+    def active(self) -> Log:
+        return self.logs[-1]
+
+    @property
+    def middle(self) -> Log:
+        """One that is neither first nor last and holds several batches; of two the larger."""
+        inner = [log for log in self.logs[1:-1] if len(log.batches) > 3]
+        return max(self.random.sample(inner, min(2, len(inner))), key=lambda log: len(log.data))
+
+    @property
+    def middle_of_other(self) -> Log:
+        """The largest inner segment of another partition."""
+        logs = [self.log(path) for path in sorted(self.other.glob("*.log"))]
+        return max(logs[1:-1], key=lambda log: len(log.data))
+
+    @property
+    def other(self) -> Path:
+        return self.random.choice(self._others)
+
+    @property
+    def end(self) -> int:
+        return max((place.last + 1 for log in self.logs for place in log.batches), default=0)
+
+    def segment(self, base: int) -> Path:
+        return self.directory / f"{base:020d}.log"
+
+    def found(self, pattern: str, *, filled: bool = False) -> list[Path]:
+        return [path for path in sorted(self.directory.glob(pattern)) if path.stat().st_size or not filled]
+
+
+def cut_out(log: Log, gone: Iterable[Place]) -> None:
+    """Take batches out of a log, and shift its indexes, so that only offsets are missing."""
+    gone, places, base = set(gone), log.batches, int(log.path.stem)
+    moved, at = {}, 0
+    for place in places:
+        if place not in gone:
+            moved[place.last] = at
+            at += place.end - place.start
+    log.write(*(log.bytes_of(place) for place in places if place not in gone))
+    log.index(".index").write_bytes(b"".join(
+        _ENTRIES[".index"][0].pack(offset, moved[base + offset])
+        for offset, _ in entries_of(log.index(".index")) if base + offset in moved
+    ))  # fmt: skip
+    log.index(".timeindex").write_bytes(b"".join(
+        _ENTRIES[".timeindex"][0].pack(timestamp, offset) for timestamp, offset in entries_of(log.index(".timeindex"))
+        if any(place.first <= base + offset <= place.last for place in places if place not in gone)
+    ))  # fmt: skip
+
+
+def entries_of(path: Path) -> list[tuple[int, ...]]:
+    """The entries of an index."""
+    data, (entry, _) = path.read_bytes(), _ENTRIES[path.suffix]
+    return [entry.unpack_from(data, at) for at in range(0, len(data) - entry.size + 1, entry.size)]
+
+
+def read_checkpoint(path: Path) -> dict[str, str]:
+    """The lines of a checkpoint of a log dir: by topic and partition, what is said of them."""
+    lines = path.read_text().splitlines()[2:] if path.exists() else []
+    return dict(line.rsplit(" ", 1) for line in lines)
+
+
+def write_checkpoint(path: Path, said: dict[str, str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in ["0", str(len(said)), *map(" ".join, said.items())]))
+
+
+def go_back_to(directory: Path, end: int) -> None:
+    """Make the partition that of a backup, taken when the log ended at offset `end`, after a clean stop."""
+    for path in sorted(directory.glob("*.snapshot")):
+        if int(path.stem) > end:
+            path.unlink()
+    for path in sorted(directory.glob("*.log")):
+        base = int(path.stem)
+        places = [place for place in places_in(path.read_bytes()) if place.last < end]
+        if base >= end:
+            for suffix in (".log", *INDEXES):
+                path.with_suffix(suffix).unlink(missing_ok=True)
+            continue
+        os.truncate(path, places[-1].end if places else 0)
+        for suffix, (entry, field) in _ENTRIES.items():
+            index, first = path.with_suffix(suffix), 0 if suffix == ".txnindex" else base
+            if index.exists():
+                index.write_bytes(b"".join(entry.pack(*one) for one in entries_of(index) if first + one[field] < end))
+    epochs = directory / "leader-epoch-checkpoint"
+    lines = [line for line in epochs.read_text().splitlines()[2:] if int(line.split()[1]) < end]
+    epochs.write_text("".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]))

@@ -1,0 +1,59 @@
+"""Pairs of damages that nobody chose, by the laws that need no broker. `make damage SEED=N` takes those of another seed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.damage.evidence import compare, copy_log_dirs, prepare, tree
+from tests.damage.laws import Case, new_events, second_changes, violations
+from tests.damage.maker import make_pairs
+from tests.damage.repairs import expired_snapshots, reports_of, settings_for, start
+from tests.damage.truth import MODES, Violation, not_allowed
+from tests.support.run import kafkalog
+
+FULL = os.environ.get("KAFKALOG_DAMAGE") == "full"
+SEED = int(os.environ.get("KAFKALOG_DAMAGE_SEED") or "1")
+STARTS = MODES if FULL else MODES[:1]
+# what a second run must not change; `--clean-start` is not among them: a broker that starts so changes snapshots twice
+OPTIONS = [
+    [], ["--full"], ["--salvage"], ["--salvage", "--full"], ["--mark-clean"], ["--salvage", "--mark-clean"],
+    ["--start-beyond-end", "keep"], ["--start-beyond-end", "delete", "--full"], ["--log-start-offset", "30"],
+]  # fmt: skip
+
+
+def by_mode(modes):
+    return [pytest.param(mode, marks=pytest.mark.xdist_group(f"pairs-{mode}")) for mode in modes]
+
+
+@pytest.mark.parametrize("mode", by_mode(STARTS))
+def test_the_laws_hold_of_pairs_of_damages(mode, tmp_path):
+    pairs = make_pairs(tmp_path / "made", SEED)
+    every = start(tmp_path / "made/before", mode, tmp_path / "work")
+    found = {f"{one['partition']} {one['id']}": not_allowed(one["id"], mode, violations(Case(one["id"], mode, one, every)))
+             for one in pairs}  # fmt: skip
+    assert {what: said for what, said in found.items() if said} == {}, f"seed {SEED}"
+
+
+@pytest.mark.parametrize("options", OPTIONS if FULL else OPTIONS[1:6:2], ids=" ".join)
+@pytest.mark.parametrize("mode", by_mode(("unclean", "clean") if FULL else ("unclean",)))
+def test_a_second_run_changes_nothing(mode, options, tmp_path):
+    """And has status 0, or 4 for what the first one left and named."""
+    ids = {one["partition"].partition("/")[2]: one["id"] for one in make_pairs(tmp_path / "made", SEED)}
+    top = copy_log_dirs(tmp_path / "made/before", tmp_path / "work")
+    prepare(mode, top)
+    words = ["recover", *settings_for(tmp_path), "--no-quarantine", *options, *map(str, sorted(top.glob("d?")))]
+    first = kafkalog(*words)
+    left = tree(top)
+    second = kafkalog(*words)
+    after = tree(top)
+    expired, as_mode = expired_snapshots(left, after), "full" if {"--full", "--mark-clean"} & set(options) else mode
+    changed = {
+        f"{where} {ids.get(where)}": said for where, differ in compare(left, after).items()
+        if (said := not_allowed(ids.get(where, ""), as_mode, [Violation("f", second_changes("recover", differ, expired))]))
+    }  # fmt: skip
+    reports = reports_of(first)
+    found = {f"{name} {ids.get(name)}": (report["status"], new) for name, report in reports_of(second).items()
+             if (new := new_events(reports[name], report)) or report["status"] not in (0, 4)}  # fmt: skip
+    assert (changed, found) == ({}, {}), f"seed {SEED}"
