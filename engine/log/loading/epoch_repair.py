@@ -66,8 +66,6 @@ def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tier
     report.drop(Action.KEPT, _NAME)
     epochs = rebuild_leader_epochs(files, log.directory, tiering)
     _fit(epochs, log.log_start_offset, log.log_end_offset)
-    if log.log_start_offset == log.log_end_offset:
-        epochs.truncate_from_end(log.log_end_offset)
     log.leader_epoch_cache = epochs
     what = contradicted[0].reason.partition(", and a broker")[0] if contradicted else "an epoch that most of them contradict"
     report.add(Action.REBUILT, _NAME, f"made anew from the batches: {what}", severity=Severity.WARNING)
@@ -77,16 +75,18 @@ def settle_epochs(log: Loading, end_offset: int) -> None:
     """Change the epochs of `log`, which ends at `end_offset`, until one more start would leave them.
 
     Kafka takes epochs from batches before it truncates the log, and the log ends before entries that came in their way. Of a
-    log that starts at its end it removes the entry there, and the next start makes it again of the batches: then none stays.
+    log that starts at its end, each start removes the entry there or makes it again of the batches: then the entry stays.
     """
-    for _ in range(2):
+    counts = [len(log.epochs.entries)]
+    for _ in range(3):
         before = log.epochs.entries
-        for base in sorted(log.epoch_runs):
-            take_epochs(log.epochs, log.epoch_runs[base])
+        for base in log.segments.base_offsets:
+            if base in log.epoch_runs:
+                take_epochs(log.epochs, log.epoch_runs[base])
         _fit(log.epochs, log.log_start_offset, end_offset)
-        if log.epochs.entries == before:
+        counts.append(len(log.epochs.entries))
+        if log.epochs.entries == before or (len(counts) > 2 and counts[-1] > counts[-2]):
             return
-    log.epochs.truncate_from_end(end_offset)
 
 
 def _fit(epochs: LeaderEpochFileCache, start_offset: int, end_offset: int) -> None:

@@ -30,6 +30,7 @@ def load_segment_files(log: Loading) -> None:
     there, log.unloaded = set(names), names
     removed = {event.path for event in log.report.find(Action.REMOVED)}
     opened = _expect_scans(log, names, there)
+    last = max((name for name in names if name.endswith(_LOG)), default="")  # after a clean stop only its indexes are opened
     for name in names:
         is_index = name.endswith(_INDEXES)
         if _stands_beside_its_log(name, there) if is_index else not name.endswith((_LOG, _SNAPSHOT)):
@@ -42,7 +43,8 @@ def load_segment_files(log: Loading) -> None:
         elif is_index:
             _remove_orphan(log, name, offset, there, removed)
         else:
-            _load_segment(log, opened.get(offset) or log.open_segment(offset, there), there)
+            segment = opened.get(offset) or log.open_segment(offset, there)
+            _load_segment(log, segment, there, checks_sizes=not log.clean_shutdown or name == last)
     log.unloaded = []
 
 
@@ -75,11 +77,13 @@ def _remove_orphan(log: Loading, name: str, offset: int, there: set[str], remove
         log.report.add(Action.REMOVED, name, reason, severity=Severity.WARNING)
 
 
-def _load_segment(log: Loading, segment: LogSegment, there: set[str]) -> None:
+def _load_segment(log: Loading, segment: LogSegment, there: set[str], *, checks_sizes: bool) -> None:
     has_offset_index = offset_index_file_name(segment.base_offset) in there
     has_time_index = time_index_file_name(segment.base_offset) in there
     try:
         segment.sanity_check(time_index_newly_created=not has_time_index, has_offset_index=has_offset_index)
+        if checks_sizes:
+            segment.refuse_large_indexes()
         if segment.base_offset in log.unsplittable:  # its recovery was given up; its index is a part only
             _recover_while_loading(log, segment, "its offsets do not fit its index")
     except OffsetIndexMissing:

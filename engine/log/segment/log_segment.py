@@ -212,17 +212,20 @@ class LogSegment(SegmentFiles):
         """Raises OffsetIndexMissing and CorruptIndex where loading must recover the segment.
 
         has_offset_index  does its .index exist? None: ask the disk
-        Of offset and time index only the size is looked at. A time index that was missing is made, empty.
+        A time index that was missing is made, empty.
         """
         if not (self.files.exists(self.offset_index_path) if has_offset_index is None else has_offset_index):
             raise OffsetIndexMissing(f"{self.offset_index_path}: no offset index beside the log")
         if time_index_newly_created:
             self.time_index.resize(0)
+        self.txn_index.sanity_check()
+
+    def refuse_large_indexes(self) -> None:
+        """Raise CorruptIndex where the offset or time index has more bytes than a broker can map. Opens none: that trims it."""
         for path in (self.offset_index_path, self.time_index_path):
-            found = look(self.files, path)  # opening an index that nobody asks for would trim it
+            found = look(self.files, path)
             if found is not None and found.size > INT_MAX:
                 raise CorruptIndex(f"{path}: {found.size} bytes, an index has at most {INT_MAX}")
-        self.txn_index.sanity_check()
 
     def resize_indexes(self, size: int) -> None:
         """Make offset and time index files `size` bytes long, rounded down; never shorter than their entries."""
